@@ -1,0 +1,28 @@
+"""Configuration: typed sections, loading, wording of errors."""
+
+from nmt.config.load import dump, find_config, load_config, load_saved
+from nmt.config.options import component_options
+from nmt.config.plugins import import_plugins
+from nmt.config.schema import (
+    Config,
+    DataConfig,
+    DecodingConfig,
+    EvaluationConfig,
+    ModelConfig,
+    TrainingConfig,
+)
+
+__all__ = [
+    "Config",
+    "DataConfig",
+    "DecodingConfig",
+    "EvaluationConfig",
+    "ModelConfig",
+    "TrainingConfig",
+    "component_options",
+    "dump",
+    "find_config",
+    "import_plugins",
+    "load_config",
+    "load_saved",
+]

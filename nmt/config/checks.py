@@ -1,0 +1,96 @@
+"""Checks that need the registry or more than one key, and the defaults that follow from them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from nmt.config.options import check_options
+from nmt.config.problems import Problem
+from nmt.config.schema import Config
+from nmt.registry import CELLS, METRICS, MODELS, OPTIMIZERS, SCHEDULES, TOKENIZERS, Registry
+
+DEFAULT_BATCH_TOKENS = 4096
+
+_COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
+    ("model", "cell", CELLS),
+    ("data", "tokenizer", TOKENIZERS),
+    ("training", "optimizer", OPTIMIZERS),
+    ("training", "schedule", SCHEDULES),
+]
+
+
+def complete(config: Config) -> tuple[Config, list[Problem]]:
+    """Look components up, check their options and write the defaults of these into the configuration."""
+    problems = []
+    for section_name, key, registry in _COMPONENTS:
+        section = getattr(config, section_name)
+        name = getattr(section, key)
+        if name not in registry.names():
+            problems.append(Problem(f"{section_name}.{key}", registry.unknown(name)))
+            continue
+        given = getattr(section, f"{key}_options")
+        options, wrong = check_options(registry.get(name), given, key=f"{section_name}.{key}_options")
+        problems += wrong
+        if options is not None:
+            section = dataclasses.replace(section, **{f"{key}_options": dataclasses.asdict(options)})
+            config = dataclasses.replace(config, **{section_name: section})
+    training = config.training
+    if training.batch_tokens is None and training.batch_sentences is None:
+        training = dataclasses.replace(training, batch_tokens=DEFAULT_BATCH_TOKENS)
+        config = dataclasses.replace(config, training=training)
+    return config, problems
+
+
+def cross_checks(config: Config) -> list[Problem]:
+    """Problems of names and of keys that must agree with each other."""
+    groups = (_model_problems, _data_problems, _training_problems, _search_problems)
+    return [problem for group in groups for problem in group(config)]
+
+
+def _model_problems(config: Config) -> list[Problem]:
+    model = config.model
+    problems = []
+    if model.architecture in MODELS.names():
+        found = MODELS.get(model.architecture).check(model)
+        problems += [Problem(f"model.{key}", message) for key, message in found]
+    else:
+        problems.append(Problem("model.architecture", MODELS.unknown(model.architecture)))
+    if model.tie_embeddings == "all" and not config.data.tokenizer_options.get("joint", True):
+        problems.append(Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true"))
+    return problems
+
+
+def _data_problems(config: Config) -> list[Problem]:
+    data = config.data
+    problems = []
+    if data.source_language == data.target_language:
+        problems.append(Problem("data.target_language", f"{data.target_language!r} is also the source language"))
+    if data.generator != "none" and (data.train or data.dev or data.test):
+        message = f"'{data.generator}' makes its own corpus: remove data.train, data.dev and data.test"
+        problems.append(Problem("data.generator", message))
+    return problems
+
+
+def _training_problems(config: Config) -> list[Problem]:
+    training, problems = config.training, []
+    if training.batch_tokens is not None and training.batch_sentences is not None:
+        problems.append(Problem("training.batch_sentences", "give either batch_sentences or batch_tokens, not both"))
+    known = ["loss", *config.evaluation.metrics]
+    if training.early_stopping_metric not in known:
+        message = f"'{training.early_stopping_metric}' is not in evaluation.metrics. Allowed: {', '.join(known)}."
+        problems.append(Problem("training.early_stopping_metric", message))
+    if training.patience is not None and config.data.dev is None and config.data.generator == "none":
+        problems.append(Problem("training.patience", "needs validation data in data.dev"))
+    return problems
+
+
+def _search_problems(config: Config) -> list[Problem]:
+    decoding, problems = config.decoding, []
+    if decoding.n_best > decoding.beam_size:
+        message = f"n_best ({decoding.n_best}) must not exceed beam_size ({decoding.beam_size})"
+        problems.append(Problem("decoding", message))
+    for metric in config.evaluation.metrics:
+        if metric not in METRICS.names():
+            problems.append(Problem("evaluation.metrics", METRICS.unknown(metric)))
+    return problems

@@ -1,0 +1,40 @@
+"""Validation of a component's own options against the `Options` dataclass it declares."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as validated
+
+from nmt.config.problems import Problem, type_problems
+from nmt.errors import ConfigError
+
+
+@cache
+def _checked(options: type) -> type:
+    """A subclass of `options` whose constructor checks names and types."""
+    strict = ConfigDict(extra="forbid", strict=True)
+    frozen = options.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return validated(options, config=strict, frozen=frozen)
+
+
+def component_options(member: Any, options: Mapping[str, Any], *, key: str = "options") -> Any:
+    """Build `member.Options` from `options`; raise ConfigError naming each wrong one below `key`."""
+    built, problems = check_options(member, options, key=key)
+    if problems:
+        raise ConfigError("; ".join(f"{problem.key}: {problem.message}" for problem in problems))
+    return built
+
+
+def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple[Any, list[Problem]]:
+    """Return the options (None where they are wrong) and the problems found."""
+    names = [field.name for field in dataclasses.fields(member.Options)]
+    try:
+        checked = _checked(member.Options)(**options)
+    except ValidationError as error:
+        return None, type_problems(error, prefix=tuple(key.split(".")), known=names)
+    return member.Options(**{name: getattr(checked, name) for name in names}), []

@@ -1,0 +1,43 @@
+"""Import of a user's own Python files, which register units or other components."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.errors import ConfigError
+
+
+def import_plugins(paths: Sequence[str | Path]) -> None:
+    """Import each file once; raise ConfigError naming the file that is missing or fails.
+
+    Paths are relative to the current directory.
+    """
+    for path in paths:
+        _import_plugin(Path(path))
+
+
+def _import_plugin(path: Path) -> None:
+    if not path.is_file():
+        raise ConfigError(f"plugins: {path}: no such file")
+    # The name is made from the full path: two plugins of the same file name do not collide.
+    name = f"nmt_plugin_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"plugins: {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ConfigError as error:
+        del sys.modules[name]
+        raise ConfigError(f"plugins: {path}: {error}") from None
+    except Exception as error:
+        # Whatever a user's file raises is the user's to see, as one line.
+        del sys.modules[name]
+        raise ConfigError(f"plugins: {path}: {type(error).__name__}: {error}") from error

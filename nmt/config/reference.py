@@ -1,0 +1,97 @@
+"""The reference of all configuration keys as Markdown, made from the schema and the registries.
+
+`python -m nmt.config.reference` prints what docs/configuration.md holds; a test keeps them equal.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+from nmt.config.schema import SECTIONS, Config
+from nmt.registry import CELLS, OPTIMIZERS, SCHEDULES, TOKENIZERS, Registry
+
+_INTRODUCTION = """# Configuration
+
+Every key, its default and its meaning; `python -m nmt.config.reference` prints this page.
+Keys marked * change the model or the order of the data: a run cannot be resumed with another value.
+Any key can be set on the command line: `--set training.lr=3e-4`.
+"""
+
+_COMPONENTS: list[tuple[str, Registry[Any], str]] = [
+    ("Units", CELLS, "model.cell_options"),
+    ("Tokenizers", TOKENIZERS, "data.tokenizer_options"),
+    ("Optimizers", OPTIMIZERS, "training.optimizer_options"),
+    ("Schedules", SCHEDULES, "training.schedule_options"),
+]
+
+
+def markdown() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION, "## Top level\n", _table(Config, skip=SECTIONS)]
+    for name, section in SECTIONS.items():
+        parts += [f"## `{name}`\n", f"{_first_line(section)}\n", _table(section)]
+    for title, registry, key in _COMPONENTS:
+        parts.append(f"## {title}: `{key}`\n")
+        for name in registry.names():
+            member = registry.get(name)
+            parts += [f"### `{name}`\n", f"{_first_line(member)}\n"]
+            if dataclasses.fields(member.Options):
+                parts.append(_table(member.Options))
+    return "\n".join(parts)
+
+
+def _table(section: type, *, skip: Any = ()) -> str:
+    documented = dict(_field_docstrings(section))
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for field in dataclasses.fields(section):
+        if field.name not in skip:
+            star = "*" if field.metadata.get("fixed") else ""
+            meaning = " ".join(documented.get(field.name, "").split())
+            allowed = _choices(field, section)
+            rows.append(f"| `{field.name}`{star} | {_default(field)} | {meaning}{allowed} |".replace(" |  |", " | |"))
+    return "\n".join(rows) + "\n"
+
+
+def _choices(field: dataclasses.Field[Any], section: type) -> str:
+    annotation = inspect.get_annotations(section, eval_str=True).get(field.name)
+    if annotation is None or str(get_origin(annotation)) != "typing.Literal":
+        return ""
+    return f" One of {', '.join(f'`{choice}`' for choice in get_args(annotation))}."
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        value = getattr(field.default, "default", field.default)
+    elif field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        return "required"
+    if value is None:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _field_docstrings(section: type) -> Iterator[tuple[str, str]]:
+    """The string below each annotated field, of the class and its dataclass bases."""
+    for base in reversed(section.__mro__):
+        if dataclasses.is_dataclass(base):
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for statement, after in zip(body.body, body.body[1:], strict=False):
+                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                    text = after.value if isinstance(after, ast.Expr) else None
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        yield statement.target.id, text.value
+
+
+def _first_line(documented: Any) -> str:
+    return (inspect.getdoc(documented) or "").split("\n")[0]
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,212 @@
+"""The typed sections of a configuration: every key, its type, default and meaning, in one place.
+
+`fixed()` marks a key that changes the model or the order of the data: a run cannot be resumed
+with another value of it. Names of components are checked against the registry and their
+`*_options` against the component's own `Options` dataclass in `load.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, Strict
+from pydantic.dataclasses import dataclass
+
+STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+Int = Annotated[int, Strict()]
+Bool = Annotated[bool, Strict()]
+Positive = Annotated[int, Strict(), Field(gt=0)]
+NotNegative = Annotated[int, Strict(), Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+NotNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Fraction = Annotated[float, Field(ge=0, lt=1, strict=True)]
+Text = Annotated[str, Strict(), Field(min_length=1)]
+Paths = Text | list[Text]
+Options = dict[Text, Any]
+
+
+def fixed(default: Any = dataclasses.MISSING, **kwargs: Any) -> Any:
+    """A field whose change forbids resuming a run."""
+    return field(default=default, metadata={"fixed": True}, **kwargs)
+
+
+@dataclass(config=STRICT, kw_only=True, frozen=True)
+class ModelConfig:
+    """The network."""
+
+    architecture: Text = fixed("deepnmt")
+    """Encoder-decoder: `deepnmt` (stacked layers with residuals) or `rnnsearch` (one layer each)."""
+    cell: Text = fixed("lrn")
+    """Recurrent unit: `atr`, `gru`, `lrn`, `lstm`, `olrn`, `sru`, or one that a plugin registers."""
+    cell_options: Options = fixed(default_factory=dict)
+    """Options of the unit itself; see the table of units."""
+    hidden_size: Positive = fixed(512)
+    """Width H of the recurrent states."""
+    embedding_size: Positive = fixed(512)
+    """Width E of source and target embeddings and of the residual stream."""
+    encoder_layers: Positive = fixed(1)
+    """Encoder layers; the first is bidirectional. `rnnsearch` has exactly 1."""
+    decoder_layers: Positive = fixed(1)
+    """Decoder layers; the first attends to the source. `rnnsearch` has exactly 1."""
+    context_aware_encoder: Bool = fixed(True)
+    """The backward direction reads the forward states; deeper decoder layers read the context in a second step."""
+    deep_attention: Bool = fixed(False)
+    """Every decoder layer attends to the source, not only the first (`deepnmt`)."""
+    deep_output: Bool = fixed(True)
+    """A tanh layer over state and context before the softmax. `rnnsearch` always has its own."""
+    attention_heads: Positive = fixed(1)
+    """Heads of the additive attention; must divide the width of the encoder output. `rnnsearch` has exactly 1."""
+    layer_norm: Bool = fixed(False)
+    """Layer normalisation of every recurrent projection, the attention and the layers' outputs."""
+    tie_embeddings: Literal["none", "target_softmax", "all"] = fixed("target_softmax")
+    """Shared tables: `none`, target with softmax, or `all` three (needs a joint vocabulary)."""
+    dropout: Fraction = 0.0
+    """Dropout of embeddings, residual branches and the deep output."""
+    init_range: PositiveFloat = fixed(0.08)
+    """Matrices, embeddings and peephole vectors start uniform in [-init_range, init_range]."""
+
+
+@dataclass(config=STRICT, kw_only=True, frozen=True)
+class DataConfig:
+    """The parallel text and how it becomes ids."""
+
+    source_language: Text = fixed("en")
+    """Suffix of the source files: PREFIX.en or PREFIX.en.gz."""
+    target_language: Text = fixed("de")
+    """Suffix of the target files."""
+    generator: Literal["none", "demo"] = fixed("none")
+    """`demo` writes the built-in English-German corpus into RUN/corpus instead of reading files."""
+    train: Paths | None = fixed(None)
+    """Prefix, or list of prefixes, of the training files."""
+    dev: Paths | None = None
+    """Prefix or prefixes of the validation files."""
+    test: Paths | None = None
+    """Prefix or prefixes of the test files, translated and scored when training ends."""
+    tokenizer: Text = fixed("sentencepiece")
+    """`sentencepiece` (raw text) or `whitespace` (text that is already split, with vocabulary files)."""
+    tokenizer_options: Options = fixed(default_factory=dict)
+    """Options of the tokenizer; see the table of tokenizers."""
+    max_length: Positive = fixed(100)
+    """Longest source or target sentence in training, in tokens without the end symbol."""
+    too_long: Literal["drop", "truncate"] = fixed("drop")
+    """What happens to longer training pairs; either way they are counted and reported."""
+    pool_batches: Positive = fixed(64)
+    """Batches are cut from pools of about this many batches, sorted by length."""
+    cache_dir: Text | None = None
+    """Where encoded corpora are kept, keyed by content and settings; default RUN/cache."""
+    workers: NotNegative = 0
+    """Processes that encode text; 0 takes one for each CPU core."""
+
+
+@dataclass(config=STRICT, kw_only=True, frozen=True)
+class TrainingConfig:
+    """Updates, validation and checkpoints. Steps are updates of the weights."""
+
+    max_steps: Positive | None = None
+    """Stop after this many updates."""
+    max_epochs: Positive | None = None
+    """Stop after this many passes over the training data."""
+    batch_tokens: Positive | None = fixed(None)
+    """Tokens in a batch, padding counted: sentences times the longest of source and target."""
+    batch_sentences: Positive | None = fixed(None)
+    """Sentence pairs in a batch; give either this or batch_tokens."""
+    accumulate: Positive = fixed(1)
+    """Batches whose gradients make one update."""
+    optimizer: Text = fixed("adam")
+    """`adam`, `adamw`, or `adam_tf` (epsilon added before bias correction, as TensorFlow does)."""
+    optimizer_options: Options = field(default_factory=dict)
+    """Options of the optimizer; see the table of optimizers."""
+    lr: PositiveFloat = 1e-3
+    """Learning rate; what it means to a schedule is said in the table of schedules."""
+    schedule: Text = "constant"
+    """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine` or `inverse_sqrt`."""
+    schedule_options: Options = field(default_factory=dict)
+    """Options of the schedule; see the table of schedules."""
+    clip_norm: NotNegativeFloat = 5.0
+    """Largest global norm of the gradient; 0 switches clipping off."""
+    label_smoothing: Fraction = 0.1
+    """Probability mass spread over the other words of the vocabulary."""
+    normalization: Literal["token", "sentence"] = "token"
+    """Loss is the mean over target tokens, or over sentences of each one's mean (Zero)."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """`bf16` and `fp16` (GPU only) keep fp32 weights; `auto` takes bf16 where the hardware computes in it."""
+    ema_decay: Fraction = 0.0
+    """Decay of an exponential moving average of the weights, which is then validated and saved; 0 is off."""
+    log_every: Positive = 50
+    """Updates between two log lines."""
+    validate_every: Positive | None = None
+    """Updates between two validations; default once an epoch. The last update is always validated."""
+    save_every: Positive | None = None
+    """Updates between two checkpoints; default at each validation. The last update is always saved."""
+    keep_last: Positive = 2
+    """Newest checkpoints kept."""
+    keep_best: NotNegative = 1
+    """Best checkpoints kept, by `early_stopping_metric`."""
+    patience: Positive | None = None
+    """Stop after this many validations without a new best."""
+    early_stopping_metric: Text = "loss"
+    """What is best: `loss`, or one of `evaluation.metrics`."""
+    max_bad_updates: NotNegative = 10
+    """Updates in a row with a NaN or infinite loss or gradient that are skipped before training stops."""
+    tensorboard: Bool = False
+    """Also write TensorBoard files to RUN/tensorboard (needs nmt[tensorboard])."""
+
+
+@dataclass(config=STRICT, kw_only=True, frozen=True)
+class DecodingConfig:
+    """Beam search, in validation and as defaults of nmt-translate and nmt-eval."""
+
+    beam_size: Positive = 4
+    """Hypotheses kept for each sentence; 1 is greedy search."""
+    length_penalty: NotNegativeFloat = 0.6
+    """alpha in ((5 + length) / 6) ** alpha, by which log-probabilities are divided."""
+    max_length_offset: NotNegative = 50
+    """A translation has at most this many tokens more than its source."""
+    n_best: Positive = 1
+    """Translations written for each sentence; at most beam_size."""
+    batch_tokens: Positive = 4096
+    """Source tokens in a batch, padding and beam counted."""
+
+
+@dataclass(config=STRICT, kw_only=True, frozen=True)
+class EvaluationConfig:
+    """What validation measures besides the loss."""
+
+    metrics: list[Text] = field(default_factory=lambda: ["bleu"])
+    """Metrics of the translated validation text: `bleu`, `bleu_tok_lc`, `chrf`, `ter`; empty for the loss alone."""
+    max_sentences: Positive | None = None
+    """Translate only the first so many validation sentences; default all."""
+    samples: NotNegative = 3
+    """Sample translations shown, with source and reference, at each validation."""
+
+
+@dataclass(config=STRICT, kw_only=True, frozen=True)
+class Config:
+    """A complete configuration."""
+
+    run_dir: Text
+    """Directory of the run: checkpoints, logs, tokenizer, resolved configuration."""
+    seed: NotNegative = fixed(1)
+    """Seed of initialisation, dropout and the order of the data."""
+    plugins: list[Text] = field(default_factory=list)
+    """Python files that register units or other components of yours."""
+    kernels: Literal["auto", "triton", "reference"] = "auto"
+    """Recurrences by Triton kernels, by plain PyTorch, or whichever suits the device."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+
+SECTIONS: dict[str, type] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "training": TrainingConfig,
+    "decoding": DecodingConfig,
+    "evaluation": EvaluationConfig,
+}
+"""The sections of a configuration file by their keys."""

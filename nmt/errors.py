@@ -1,0 +1,23 @@
+"""Errors a user can cause; each message is complete and needs no traceback."""
+
+from __future__ import annotations
+
+
+class NmtError(Exception):
+    """Base of all errors shown to users as one line; `exit_code` is what the command returns."""
+
+    exit_code = 1
+
+
+class ConfigError(NmtError):
+    """A mistake in a configuration file, an override or a command line."""
+
+    exit_code = 2
+
+
+class DataError(NmtError):
+    """Text, vocabulary or corpus files that cannot be used."""
+
+
+class CheckpointError(NmtError):
+    """A run directory, checkpoint or model file that cannot be used."""

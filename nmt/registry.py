@@ -1,0 +1,67 @@
+"""The one place where units, models, searches, metrics and the rest are looked up by name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from nmt.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def near_miss(name: str, known: list[str]) -> str:
+    """Return " Did you mean 'x'?" when `name` resembles one of `known`, else an empty string."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+class Registry(Generic[T]):
+    """Named components of one kind.
+
+    `package` is the package that registers the members shipped with nmt. It is imported at the
+    first lookup, so a registry is never seen half full and importing a config needs no torch.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self._package = package
+        self._members: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator that registers a component under `name`; a name is taken only once."""
+
+        def add(member: T) -> T:
+            if name in self._members:
+                raise ConfigError(f"{self.kind} '{name}' is already registered by {self._members[name]!r}")
+            self._members[name] = member
+            return member
+
+        return add
+
+    def get(self, name: str) -> T:
+        """Return the component called `name`; raise ConfigError with the near miss if unknown."""
+        if name not in self.names():
+            raise ConfigError(self.unknown(name))
+        return self._members[name]
+
+    def names(self) -> list[str]:
+        """All registered names, sorted."""
+        importlib.import_module(self._package)
+        return sorted(self._members)
+
+    def unknown(self, name: object) -> str:
+        """What to tell a user who asked for `name`, which is not registered."""
+        known = self.names()
+        return f"{name!r} is not a known {self.kind}.{near_miss(str(name), known)} Allowed: {', '.join(known)}."
+
+
+CELLS: Registry[Any] = Registry("cell", "nmt.cells")
+MODELS: Registry[Any] = Registry("architecture", "nmt.models")
+TOKENIZERS: Registry[Any] = Registry("tokenizer", "nmt.data")
+OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training")
+SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training")
+SEARCHES: Registry[Any] = Registry("search", "nmt.search")
+METRICS: Registry[Any] = Registry("metric", "nmt.evaluation")

@@ -1,0 +1,236 @@
+"""Loading a configuration: every mistake named, overrides, plugins, saved runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nmt.config import Config, dump, load_config, load_saved
+from nmt.config.bundled import bundled_names
+from nmt.errors import ConfigError
+from nmt.registry import CELLS
+
+MINIMAL = {"run_dir": "runs/x", "data": {"train": "data/train"}}
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def to_file(content: dict | str, name: str = "a.yaml") -> Path:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return path
+
+    return to_file
+
+
+def mistakes(path: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        load_config(path, overrides)
+    first, *rest = str(error.value).split("\n")
+    assert first == f"{path}:"
+    assert error.value.exit_code == 2
+    return [line.strip() for line in rest]
+
+
+def test_defaults_are_filled_in(write):
+    config = load_config(write(MINIMAL))
+    assert config.model.cell == "lrn"
+    assert config.training.batch_tokens == 4096
+    assert config.model.cell_options == dataclasses.asdict(CELLS.get("lrn").Options())
+
+
+def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
+    found = mistakes(
+        write(
+            {
+                **MINIMAL,
+                "sed": 3,
+                "model": {"cell": "atrr", "hiden_size": 3, "dropout": "0.1", "deep_attention": 1, "layer_norm": "no"},
+                "training": {"batch_tokens": True, "precision": "bf17", "schedule": "nom", "lr": -1},
+                "decoding": {"n_best": 9},
+            }
+        )
+    )
+    assert sorted(found) == sorted(
+        [
+            "model.hiden_size: unknown key. Did you mean 'hidden_size'?",
+            "model.deep_attention: 1 is not true or false",
+            "model.layer_norm: 'no' is not true or false",
+            "model.dropout: '0.1' is not a number",
+            "training.batch_tokens: True is not an integer",
+            "training.lr: -1 must be greater than 0.0",
+            "training.precision: 'bf17' is not allowed. Did you mean 'bf16'? Allowed: auto, fp32, bf16, fp16.",
+            "sed: unknown key. Did you mean 'seed'?",
+            "model.cell: 'atrr' is not a known cell. Did you mean 'atr'? Allowed: atr, gru, lrn, lstm, olrn, sru.",
+            "training.schedule: 'nom' is not a known schedule. Did you mean 'noam'? "
+            "Allowed: constant, cosine, epoch, gnmt+, inverse_sqrt, noam, score.",
+            "decoding: n_best (9) must not exceed beam_size (4)",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"run_dir": None}, "run_dir: None is not text"),
+        ({"seed": "4"}, "seed: '4' is not an integer"),
+        ({"seed": -1}, "seed: -1 must be at least 0"),
+        ({"seed": 1.5}, "seed: 1.5 is not an integer"),
+        ({"model": []}, "model: [] is not a section"),
+        ({"model": {"dropout": 1.0}}, "model.dropout: 1.0 must be less than 1"),
+        ({"model": {"dropout": True}}, "model.dropout: True is not a number"),
+        ({"model": {"dropout": float("nan")}}, "model.dropout: nan"),
+        ({"model": {"architecture": "rnnsearch", "encoder_layers": 2}}, "model.encoder_layers: "),
+        ({"model": {"hidden_size": 10, "attention_heads": 3}}, "model.attention_heads: "),
+        ({"model": {"cell": "lrn", "cell_options": {"gates": "twin"}}}, "model.cell_options.gates: unknown key."),
+        (
+            {"model": {"cell": "atr", "cell_options": {"gates": "twn"}}},
+            "model.cell_options.gates: 'twn' is not allowed. Did you mean 'twin'?",
+        ),
+        ({"data": {"train": 3}}, "data.train: 3 is not text"),
+        ({"data": {"train": "x", "generator": "demo"}}, "data.generator: 'demo' makes its own corpus"),
+        ({"data": {"train": "x", "target_language": "en"}}, "data.target_language: 'en' is also the source language"),
+        (
+            {"data": {"tokenizer_options": {"vocab_sise": 3}}},
+            "data.tokenizer_options.vocab_sise: unknown key. Did you mean 'vocab_size'?",
+        ),
+        (
+            {"model": {"tie_embeddings": "all"}, "data": {"tokenizer_options": {"joint": False}}},
+            "model.tie_embeddings: 'all' needs data.tokenizer_options.joint: true",
+        ),
+        ({"training": {"batch_tokens": 3, "batch_sentences": 4}}, "training.batch_sentences: give either"),
+        ({"training": {"patience": 3}}, "training.patience: needs validation data"),
+        (
+            {"training": {"early_stopping_metric": "blue"}},
+            "training.early_stopping_metric: 'blue' is not in evaluation.metrics. Allowed: loss, bleu.",
+        ),
+        (
+            {"evaluation": {"metrics": ["blue"]}},
+            "evaluation.metrics: 'blue' is not a known metric. Did you mean 'bleu'?",
+        ),
+        ({"kernels": "cuda"}, "kernels: 'cuda' is not allowed. Allowed: auto, triton, reference."),
+        ({"plugins": "x.py"}, "plugins: 'x.py' is not a list"),
+    ],
+)
+def test_each_mistake_is_named(write, change, message):
+    found = mistakes(write({**MINIMAL, **change}))
+    assert any(line.startswith(message) for line in found), found
+
+
+def test_a_missing_required_key_is_named(write):
+    assert mistakes(write({"seed": 3})) == ["run_dir: missing"]
+
+
+def test_empty_sections_mean_the_defaults(write):
+    assert load_config(write("run_dir: x\nmodel:\ntraining:\n")) == load_config(write("run_dir: x\n"))
+
+
+def test_numbers_in_scientific_notation_are_numbers(write):
+    config = load_config(write("run_dir: x\ntraining: {lr: 5e-4}\ndata: {source_language: no}"))
+    assert config.training.lr == 5e-4
+    assert config.data.source_language == "no"
+
+
+def test_overrides_win_and_are_validated(write):
+    path = write(MINIMAL)
+    config = load_config(path, ["training.lr=3e-4", "model.cell=atr", "model.cell_options.gates=coupled", "seed=7"])
+    assert (config.training.lr, config.model.cell, config.seed) == (3e-4, "atr", 7)
+    assert config.model.cell_options["gates"] == "coupled"
+    assert mistakes(path, "training.lrr=1") == ["training.lrr: unknown key. Did you mean 'lr'?"]
+    assert mistakes(path, "training.lr.x=1") == ["training.lr: {'x': 1} is not a number"]
+    assert mistakes(path, "seed") == ["--set seed: must be KEY=VALUE"]
+
+
+def test_an_override_into_a_value_is_an_error(write):
+    path = write({**MINIMAL, "seed": 3})
+    assert mistakes(path, "seed.x=1") == ["seed.x: 'seed' is not a section"]
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "wmt14_atrr.yaml"])
+def test_a_missing_file_is_a_usage_error_with_the_bundled_names(name):
+    with pytest.raises(ConfigError, match=rf"{name}: no such file.*wmt14_atr\.yaml") as error:
+        load_config(name)
+    assert error.value.exit_code == 2
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["", "- a", "text", "3"])
+def test_a_file_that_is_no_mapping_is_named(write, content):
+    with pytest.raises(ConfigError, match=r"a\.yaml: must be a mapping"):
+        load_config(write(content))
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path):
+    path = tmp_path / "b.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"b\.yaml: cannot be read: not UTF-8"):
+        load_config(path)
+
+
+def test_an_existing_path_wins_over_a_bundled_name(write, monkeypatch, tmp_path):
+    write({"run_dir": "mine"}, "demo.yaml")
+    assert load_config("demo.yaml").run_dir == "runs/demo"
+    monkeypatch.chdir(tmp_path)
+    assert load_config("demo.yaml").run_dir == "mine"
+
+
+@pytest.mark.parametrize("name", bundled_names())
+def test_every_shipped_configuration_loads_and_survives_a_round_trip(name, tmp_path):
+    config = load_config(name)
+    saved = tmp_path / "config.yaml"
+    saved.write_text(dump(config))
+    assert load_saved(saved) == config
+    assert load_config(saved) == config
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from nmt.registry import CELLS
+
+@CELLS.register("mine")
+class Mine:
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        depth: int = 2
+"""
+
+
+def test_plugins_register_before_validation_but_never_from_a_saved_run(write, monkeypatch):
+    monkeypatch.setattr(CELLS, "_members", dict(CELLS._members))
+    CELLS.names()
+    plugin = write(PLUGIN, "mine.py")
+    path = write({**MINIMAL, "plugins": [str(plugin)], "model": {"cell": "mine"}})
+    with pytest.raises(ConfigError, match=r"plugins: it was made with .*mine\.py; name them again with --plugin"):
+        load_saved(path)
+    config = load_config(path)
+    assert config.model.cell_options == {"depth": 2}
+    assert mistakes(path, "model.cell_options.depth=x") == ["model.cell_options.depth: 'x' is not an integer"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import nothing_of_that_name", "ModuleNotFoundError"),
+        ("1 +", "SyntaxError"),
+        ("from nmt.registry import CELLS\nCELLS.register('gru')(int)", "cell 'gru' is already registered"),
+    ],
+)
+def test_a_plugin_that_fails_is_named(write, source, message):
+    plugin = write(source, "broken.py")
+    with pytest.raises(ConfigError, match=rf"plugins: .*broken\.py: .*{message}"):
+        load_config(write({**MINIMAL, "plugins": [str(plugin)]}))
+
+
+def test_a_missing_plugin_is_named(write):
+    with pytest.raises(ConfigError, match=r"plugins: nowhere\.py: no such file"):
+        load_config(write({**MINIMAL, "plugins": ["nowhere.py"]}))
+
+
+def test_the_configuration_is_frozen(write):
+    config = load_config(write(MINIMAL))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.seed = 3  # type: ignore[misc]
+    assert isinstance(config, Config)

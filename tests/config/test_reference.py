@@ -1,0 +1,15 @@
+"""The configuration reference is the one the code makes, and every key in it is explained."""
+
+from tests.conftest import REPOSITORY
+
+from nmt.config.reference import markdown
+
+
+def test_the_committed_reference_is_up_to_date():
+    assert (REPOSITORY / "docs" / "configuration.md").read_text() == markdown()
+
+
+def test_every_key_is_explained():
+    rows = [line for line in markdown().split("\n") if line.startswith("| `")]
+    assert rows
+    assert [row for row in rows if row.split(" | ")[2].strip(" |") == ""] == []

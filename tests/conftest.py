@@ -1,0 +1,47 @@
+"""Fixtures shared by all tests; what needs the data beside the checkout skips where it is absent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SHARED = Path(os.environ.get("NMT_SHARED", REPOSITORY.parent / "shared"))
+
+Golden = tuple[dict[str, Any], "np.lib.npyio.NpzFile"]
+
+
+def golden_names(prefix: str) -> list[str]:
+    """Names of the reference files that start with `prefix`; empty where there are none."""
+    return sorted(path.stem for path in (SHARED / "golden").glob(f"{prefix}*.npz"))
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], Golden]:
+    """Read a reference file of the original system: its configuration and its arrays."""
+    folder = SHARED / "golden"
+    if not folder.is_dir():
+        pytest.skip(f"the reference arrays are not here: {folder.name} is missing beside the checkout")
+
+    def read(name: str) -> Golden:
+        arrays = np.load(folder / f"{name}.npz")
+        return json.loads(str(arrays["config"])), arrays
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def multi30k() -> Path:
+    """The folder of the Multi30k English-German files."""
+    folder = SHARED / "data" / "multi30k"
+    if not folder.is_dir():
+        pytest.skip("Multi30k is not here: shared/data/multi30k is missing beside the checkout")
+    return folder
