@@ -1,0 +1,110 @@
+"""What every recurrent unit offers to the models; a unit of yours needs only __init__, project and step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from nmt.cells.state import CellState, HiddenState, select_state
+from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
+
+S = TypeVar("S", bound=CellState)
+
+INIT_RANGE = 0.08
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """Options of a unit that has none."""
+
+
+class Cell(nn.Module, Generic[S]):
+    """A recurrent unit from width D to width H.
+
+    Its input products are computed once for a whole sequence (`project`), then it runs over time:
+    one step (`step`, what conditional RNNs and the search call) or all at once (`sequence`).
+    Letters in shapes: N rows, B batch, T time, k products of the unit.
+    """
+
+    Options: ClassVar[type] = NoOptions
+    """Frozen dataclass of the unit's options, against which `model.cell_options` is checked."""
+    State: ClassVar[type[Any]] = HiddenState
+    """NamedTuple of tensors [N, H] that is carried; `h` first."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.layer_norm = layer_norm
+        self.options = self.Options() if options is None else options
+
+    @property
+    def state_size(self) -> int:
+        """Width of the packed state: H times the number of tensors in the state."""
+        return self.hidden_size * len(self.State._fields)
+
+    def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
+        """Start again as Zero does: weights uniform in +-init_range, biases and offsets 0, layer-norm scales 1.
+
+        Told apart by the last word of their names: bias, offset and scale; all others are weights.
+        """
+        for name, parameter in self.named_parameters():
+            kind = name.rpartition(".")[2].rpartition("_")[2]
+            if kind in ("bias", "offset"):
+                nn.init.zeros_(parameter)
+            elif kind == "scale":
+                nn.init.ones_(parameter)
+            else:
+                nn.init.uniform_(parameter, -init_range, init_range)
+
+    def initial_state(self, batch_size: int, *, like: Tensor) -> S:
+        """Zeros for `batch_size` rows, on the device of `like` and in its type, but fp32 at least."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        return self.unpack_state(like.new_zeros(batch_size, self.state_size, dtype=dtype))
+
+    def unpack_state(self, packed: Tensor) -> S:
+        """Split packed [..., state_size], its parts side by side with h first, into a state."""
+        parts = torch.split(at_least_fp32(packed), self.hidden_size, -1)
+        return self.State(*parts)  # type: ignore[no-any-return]
+
+    def project(self, x: Tensor) -> Tensor:
+        """All input products of x [..., D] in one GEMM: [..., kH]."""
+        raise NotImplementedError
+
+    def step(self, projected: Tensor, state: S) -> S:
+        """One time step of N rows, from projected [N, kH]."""
+        raise NotImplementedError
+
+    def output(self, state: S) -> Tensor:
+        """What the unit puts out in this state [N, H]."""
+        return state.h
+
+    def sequence(
+        self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, S]:
+        """Run over projected [B, T, kH], T > 0, from `state` (None: zeros).
+
+        Rows keep their state where mask [B, T] is 0; any pattern is allowed. `reverse` runs from the
+        last time step to the first. Returns the outputs [B, T, H] in input order and the last state
+        computed: with padding at the right, that of the last real word (`reverse`: of the first).
+        """
+        if state is None:
+            state = self.initial_state(projected.size(0), like=projected)
+        inputs = projected.unbind(1)
+        live = live_rows(mask, length=len(inputs))
+        outputs: list[Tensor] = []
+        for t in time_order(len(inputs), reverse=reverse):
+            new, rows = self.step(inputs[t], state), live[t]
+            state = new if rows is None else select_state(rows, new, state)
+            outputs.append(self.output(state))
+        if reverse:
+            outputs.reverse()
+        return torch.stack(outputs, 1), state
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, layer_norm={self.layer_norm}, options={self.options}"

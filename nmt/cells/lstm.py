@@ -1,0 +1,75 @@
+"""LSTM, long short-term memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.cells.base import INIT_RANGE
+from nmt.cells.state import MemoryState
+from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_
+from nmt.ops.lstm import lstm_cell, lstm_sequence
+from nmt.ops.recurrence import at_least_fp32
+from nmt.registry import CELLS
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMOptions:
+    """Options of LSTM."""
+
+    recurrent_init: RecurrentInit = "uniform"
+    """How the recurrent matrix starts."""
+    forget_bias: float = 0.0
+    """What the bias of the forget gate starts from (Jozefowicz et al., ICML 2015, recommend 1)."""
+
+
+@CELLS.register("lstm")
+class LSTM(RecurrentUnit[MemoryState]):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000).
+
+        i = sigmoid(x_i + U_i h' + b_i)      f, o alike
+        g = tanh(x_g + V h' + d)
+        c = i * g + f * c'
+        h = o * tanh(c)
+
+    The x [H] are products of the input; h', c' the state before. U above V: `recurrent_weight` [4H, H]
+    (i, f, o, g), b and d: `recurrent_bias` [4H]; layer norm over the first 3H and the last H.
+    Input products (4H; layer norm over the first 3H and the last H): x_i, x_f, x_o, x_g.
+    """
+
+    Options = LSTMOptions
+    State = MemoryState
+    options: LSTMOptions
+    input_parts: ClassVar[tuple[int, ...]] = (3, 1)
+    recurrent_width: ClassVar[int] = 4
+
+    def __init__(
+        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: LSTMOptions | None = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
+        self.reset_parameters()
+
+    def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
+        super().reset_parameters(init_range)
+        if self.options.recurrent_init == "orthogonal":
+            orthogonal_blocks_(self.recurrent_weight)
+        with torch.no_grad():
+            self.recurrent_bias[self.hidden_size : 2 * self.hidden_size].fill_(self.options.forget_bias)
+
+    def step(self, projected: Tensor, state: MemoryState) -> MemoryState:
+        return MemoryState(*lstm_cell(at_least_fp32(projected), state.h, state.c, recurrent=self.recurrent))
+
+    def sequence(
+        self,
+        projected: Tensor,
+        state: MemoryState | None = None,
+        mask: Tensor | None = None,
+        *,
+        reverse: bool = False,
+    ) -> tuple[Tensor, MemoryState]:
+        h, c = (None, None) if state is None else state
+        outputs, h, c = lstm_sequence(projected, self.recurrent, h, c, mask, reverse=reverse)
+        return outputs, MemoryState(h, c)

@@ -1,0 +1,81 @@
+"""What the six units have in common: how their weights are named, laid out, started and normalised."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.cells.base import Cell
+from nmt.cells.state import CellState
+from nmt.ops.layer_norm import layer_norm_parts
+from nmt.ops.recurrence import Recurrent
+
+S = TypeVar("S", bound=CellState)
+
+RecurrentInit = Literal["uniform", "orthogonal"]
+
+
+class Unit(Cell[S]):
+    """A cell whose input products are one matrix without bias: `input_weight` [kH, D].
+
+    With layer norm there are `input_scale` and `input_offset` [kH]; `input_parts` says which products
+    are normalised together, as widths in H. The order of the products is that of Zero's variables, so
+    that each of its variables is a block of rows.
+    """
+
+    input_parts: ClassVar[tuple[int, ...]]
+
+    def __init__(
+        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
+        width = sum(self.input_parts) * hidden_size
+        self.input_weight = nn.Parameter(torch.empty(width, input_size))
+        self.input_scale = self._normalised(width)
+        self.input_offset = self._normalised(width)
+
+    def _normalised(self, width: int) -> nn.Parameter | None:
+        """A scale or offset, if there is layer norm."""
+        return nn.Parameter(torch.empty(width)) if self.layer_norm else None
+
+    def project(self, x: Tensor) -> Tensor:
+        products = F.linear(x, self.input_weight)
+        if self.input_scale is None or self.input_offset is None:
+            return products
+        widths = [part * self.hidden_size for part in self.input_parts]
+        return layer_norm_parts(products, self.input_scale, self.input_offset, widths=widths)
+
+
+class RecurrentUnit(Unit[S]):
+    """A unit that also multiplies its state: `recurrent_weight` [jH, H] with `recurrent_bias` [jH].
+
+    With layer norm also `recurrent_scale` and `recurrent_offset` [jH].
+    """
+
+    recurrent_width: ClassVar[int]
+    """j, how many blocks of H rows the recurrent matrix has."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
+        width = self.recurrent_width * hidden_size
+        self.recurrent_weight = nn.Parameter(torch.empty(width, hidden_size))
+        self.recurrent_bias = nn.Parameter(torch.empty(width))
+        self.recurrent_scale = self._normalised(width)
+        self.recurrent_offset = self._normalised(width)
+
+    @property
+    def recurrent(self) -> Recurrent:
+        """The recurrent parameters as nmt.ops takes them."""
+        return Recurrent(self.recurrent_weight, self.recurrent_bias, self.recurrent_scale, self.recurrent_offset)
+
+
+def orthogonal_blocks_(weight: Tensor) -> None:
+    """Fill weight [jH, H] with j random orthogonal matrices (Saxe et al., ICLR 2014)."""
+    with torch.no_grad():
+        for block in torch.split(weight, weight.size(1)):
+            nn.init.orthogonal_(block)

@@ -1,0 +1,33 @@
+"""The ATR recurrence over a sequence (Zhang et al., EMNLP 2018)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from nmt.ops.atr.reference import Activation, Gates, atr_cell, atr_reference
+from nmt.ops.dispatch import choose
+from nmt.ops.recurrence import Recurrent
+
+__all__ = ["Activation", "Gates", "atr_cell", "atr_sequence"]
+
+
+def atr_sequence(
+    projected: Tensor,
+    recurrent: Recurrent,
+    h: Tensor | None,
+    mask: Tensor | None,
+    *,
+    reverse: bool = False,
+    activation: Activation = "none",
+    gates: Gates = "twin",
+) -> tuple[Tensor, Tensor]:
+    """q = U h' + b, i = sigmoid(p + q), f = sigmoid(p - q), h = i * p + f * h', for each time step.
+
+    projected [B, T, H] is p; recurrent weight [H, H]; h [B, H] or None for zeros; mask [B, T] or None,
+    rows keep their state where it is 0; `reverse` runs from the last time step to the first.
+    `activation` puts a tanh on the `output` only (h is carried without it), on the new `state`, or on
+    the `candidate` p that i gates; `gates="coupled"` has f = 1 - i.
+    Returns all outputs [B, T, H] in input order and the last state computed [B, H], in at least fp32.
+    """
+    run = choose("atr", atr_reference, like=projected)
+    return run(projected, recurrent, h, mask, reverse=reverse, activation=activation, gates=gates)

@@ -1,0 +1,31 @@
+"""The LSTM recurrence over a sequence (Hochreiter and Schmidhuber 1997, with forget gate)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from nmt.ops.dispatch import choose
+from nmt.ops.lstm.reference import lstm_cell, lstm_reference
+from nmt.ops.recurrence import Recurrent
+
+__all__ = ["lstm_cell", "lstm_sequence"]
+
+
+def lstm_sequence(
+    projected: Tensor,
+    recurrent: Recurrent,
+    h: Tensor | None,
+    c: Tensor | None,
+    mask: Tensor | None,
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """i, f, o = sigmoid(x_ifo + U h' + b), g = tanh(x_g + V h' + d), c = i * g + f * c', h = o * tanh(c).
+
+    projected [B, T, 4H] holds x_i, x_f, x_o, x_g; recurrent weight [4H, H] is U (3H rows) above V (H
+    rows), which layer norm normalises apart; h, c [B, H] or None for zeros; mask [B, T] or None, rows
+    keep their state where it is 0; `reverse` runs from the last time step to the first.
+    Returns all h [B, T, H] in input order and the last h and c computed [B, H], in at least fp32.
+    """
+    run = choose("lstm", lstm_reference, like=projected)
+    return run(projected, recurrent, h, c, mask, reverse=reverse)

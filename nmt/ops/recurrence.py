@@ -1,0 +1,107 @@
+"""What the reference recurrences share: the loop over time, masks, directions and the recurrent product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.ops.layer_norm import layer_norm_parts
+
+
+class Recurrent(NamedTuple):
+    """Parameters of the product of a state with a recurrent matrix."""
+
+    weight: Tensor
+    """[kH, H]"""
+    bias: Tensor
+    """[kH], added after the layer norm"""
+    scale: Tensor | None = None
+    """[kH], layer norm of the product; None without layer norm"""
+    offset: Tensor | None = None
+    """[kH]"""
+
+
+def recurrent_product(h: Tensor, parameters: Recurrent, *, widths: Sequence[int] = ()) -> Tensor:
+    """h [N, H] times the recurrent matrix, plus bias: [N, kH].
+
+    Where there is a scale, the product is normalised before the bias is added: as one, or in parts of `widths`.
+    """
+    weight, bias, scale, offset = parameters
+    h = h.to(weight.dtype)
+    if scale is None or offset is None:
+        return F.linear(h, weight, bias)
+    return layer_norm_parts(F.linear(h, weight), scale, offset, widths=widths or scale.shape) + bias
+
+
+def at_least_fp32(x: Tensor) -> Tensor:
+    """States and gates are kept in fp32 even where autocast computes the products in bf16; fp64 stays fp64."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def initial(state: Tensor | None, projected: Tensor, *, hidden: int) -> Tensor:
+    """The given state [B, H], or zeros, in at least fp32."""
+    if state is not None:
+        return at_least_fp32(state)
+    return projected.new_zeros(projected.size(0), hidden, dtype=torch.promote_types(projected.dtype, torch.float32))
+
+
+def time_order(length: int, *, reverse: bool) -> range:
+    """Time steps in the order they are run."""
+    return range(length - 1, -1, -1) if reverse else range(length)
+
+
+def live_rows(mask: Tensor | None, *, length: int) -> Sequence[Tensor | None]:
+    """For each time step which rows are real, bool [B, 1]; None where all of them are, so that nothing is selected.
+
+    On a GPU looking whether all are real would stall it, so there only a missing mask counts as all real.
+    """
+    if mask is None:
+        return [None] * length
+    mask = mask.bool()
+    columns = mask.unsqueeze(-1).unbind(1)
+    if mask.is_cuda:
+        return columns
+    return [None if full else column for full, column in zip(mask.all(0).tolist(), columns, strict=True)]
+
+
+def steps(projected: Tensor, *, parts: int) -> list[tuple[Tensor, ...]]:
+    """Cut projected [B, T, parts * H] into T tuples of [B, H] views.
+
+    One unbind over time and parts together, whose backward is one stack; indexing time steps would
+    fill a zero tensor for each of them.
+    """
+    batch, length, width = projected.shape
+    flat = projected.reshape(batch, length * parts, width // parts).unbind(1)
+    return [flat[t * parts : (t + 1) * parts] for t in range(length)]
+
+
+State = tuple[Tensor, ...]
+
+
+def scan(
+    cell: Callable[[tuple[Tensor, ...], State], State],
+    inputs: Sequence[tuple[Tensor, ...]],
+    state: State,
+    mask: Tensor | None,
+    *,
+    reverse: bool,
+) -> tuple[Tensor, State]:
+    """Run `cell(inputs[t], state) -> state` over time; rows that `mask` [B, T] calls dead keep their state.
+
+    Returns the first member of all states in input order [B, T, H], and the last state computed.
+    """
+    live = live_rows(mask, length=len(inputs))
+    outputs = []
+    for t in time_order(len(inputs), reverse=reverse):
+        new, rows = cell(inputs[t], state), live[t]
+        if rows is not None:
+            new = tuple(torch.where(rows, after, before) for after, before in zip(new, state, strict=True))
+        state = new
+        outputs.append(state[0])
+    if reverse:
+        outputs.reverse()
+    return torch.stack(outputs, 1) if outputs else state[0].new_zeros(state[0].size(0), 0, state[0].size(1)), state
