@@ -1,0 +1,184 @@
+"""Models from hyper-parameters and variables of the original Zero system; values and gradients in its names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nmt.cells import Cell
+from nmt.config.schema import ModelConfig
+from nmt.errors import ConfigError, DataError
+from nmt.interop.zero_names import Variable
+from nmt.interop.zero_names import variables as named_variables
+from nmt.models import Seq2Seq, build_model
+from nmt.models.conditional import AttentionRNN, MakeCell, OneToOneRNN
+from nmt.registry import CELLS
+
+Arrays = Mapping[str, NDArray[Any]]
+
+PREFIX = "var/"
+"""What the reference files put before the names of variables."""
+
+_ARCHITECTURES = ("deepnmt", "rnnsearch")
+
+
+def from_arrays(config: Mapping[str, Any], variables: Arrays, dtype: torch.dtype = torch.float64) -> Seq2Seq:
+    """The model of Zero's hyper-parameters `config` with the values of `variables`, in eval mode.
+
+    `variables` has Zero's own names, with or without a leading "var/". Read from `config`: model_name,
+    cell, hidden_size, embed_size, which must be there, and caencoder, layer_norm, num_heads,
+    use_deep_att, dl4mt_redict, num_encoder_layer, num_decoder_layer, shared_source_target_embedding,
+    shared_target_softmax_embedding, src_vocab_size, tgt_vocab_size, scope_name, which are read off the
+    variables where absent, and dropout (0 if absent).
+
+    Raises ConfigError for hyper-parameters that are missing or of which there is no model here, and
+    DataError with a list of all variables that are missing, unknown or of another shape.
+    """
+    section = _model_config(config, variables)
+    sizes = [config.get(f"{side}_vocab_size") or _table_rows(variables, side) for side in ("src", "tgt")]
+    model = build_model(section, *sizes).to(dtype).eval()
+    model.variable_scope = _scope(config, variables, default=model.variable_scope)
+    assign(named_variables(model, model.variable_scope), variables)
+    return model
+
+
+def cell_from_arrays(
+    config: Mapping[str, Any], variables: Arrays, dtype: torch.dtype = torch.float64, *, scope: str = "test"
+) -> Cell[Any]:
+    """A single unit from `config` (cell, layer_norm, D input width, H state width) and its variables below `scope`."""
+    cell = _cell_maker(config)(config["D"]).to(dtype)
+    assign(named_variables(cell, scope), variables)
+    return cell
+
+
+def conditional_from_arrays(
+    config: Mapping[str, Any], variables: Arrays, dtype: torch.dtype = torch.float64, *, scope: str = "test"
+) -> AttentionRNN | OneToOneRNN:
+    """A two-step network; `config` as for a cell, and M memory width, one2one, num_heads."""
+    make_cell, normalize = _cell_maker(config), bool(config["layer_norm"])
+    network: AttentionRNN | OneToOneRNN
+    if config["one2one"]:
+        network = OneToOneRNN(make_cell, config["D"], config["M"])
+    else:
+        heads = config["num_heads"]
+        network = AttentionRNN(make_cell, config["D"], config["M"], heads=heads, layer_norm=normalize)
+    network.to(dtype)
+    assign(named_variables(network, scope), variables)
+    return network
+
+
+def named_gradients(model: nn.Module, *, scope: str | None = None) -> dict[str, NDArray[Any]]:
+    """Gradients after a backward pass, in the names and shapes of the variables; zeros where there is none.
+
+    `model` is a Seq2Seq, or a cell or conditional network if its `scope` is given.
+    """
+
+    def gradient(parameter: nn.Parameter) -> Tensor:
+        return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+    return _arrays(model, scope, gradient)
+
+
+def to_arrays(model: nn.Module, *, scope: str | None = None) -> dict[str, NDArray[Any]]:
+    """Values in the names and shapes of the variables, which `from_arrays` takes back; see `named_gradients`."""
+    return _arrays(model, scope, lambda parameter: parameter.detach())
+
+
+def assign(wanted: Iterable[Variable], arrays: Arrays) -> None:
+    """Copy `arrays` into the parameters behind `wanted`, if each fits; else DataError listing what does not."""
+    known = {variable.name.removeprefix(PREFIX): variable for variable in wanted}
+    given = {name.removeprefix(PREFIX): np.array(array) for name, array in arrays.items()}
+    problems = {
+        "missing": sorted(known.keys() - given.keys()),
+        "unknown": sorted(given.keys() - known.keys()),
+        "of the wrong shape": [
+            f"{name} {given[name].shape} instead of {known[name].shape}"
+            for name in sorted(known.keys() & given.keys())
+            if given[name].shape != known[name].shape
+        ],
+    }
+    found = [f"{kind}: {', '.join(names)}" for kind, names in problems.items() if names]
+    if found:
+        raise DataError(f"variables do not fit the hyper-parameters; {'; '.join(found)}")
+    with torch.no_grad():
+        for name, variable in known.items():
+            variable.view(variable.parameter).copy_(torch.from_numpy(given[name]))
+
+
+def _arrays(model: nn.Module, scope: str | None, of: Callable[[nn.Parameter], Tensor]) -> dict[str, NDArray[Any]]:
+    below = getattr(model, "variable_scope", "") if scope is None else scope
+    return {
+        variable.name: variable.view(of(variable.parameter)).cpu().numpy().copy()
+        for variable in named_variables(model, below)
+    }
+
+
+def _model_config(config: Mapping[str, Any], variables: Arrays) -> ModelConfig:
+    """The section `model` that says the same as Zero's hyper-parameters."""
+    missing = [key for key in ("model_name", "cell", "hidden_size", "embed_size") if key not in config]
+    if missing:
+        raise ConfigError(f"hyper-parameters are missing: {', '.join(missing)}")
+    name = config["model_name"]
+    if name not in _ARCHITECTURES:
+        raise ConfigError(f"model_name: {name!r} has no counterpart here. Allowed: {', '.join(_ARCHITECTURES)}.")
+    deep = name == "deepnmt"
+
+    def chosen(key: str, pattern: str) -> bool:
+        return bool(config.get(key, any(re.search(pattern, variable) for variable in variables)))
+
+    tie_all = chosen("shared_source_target_embedding", r"/embedding$")
+    tie_none = not config.get("shared_target_softmax_embedding", "/softmax_embedding" not in "".join(variables))
+    return ModelConfig(
+        architecture=name,
+        cell=config["cell"],
+        hidden_size=config["hidden_size"],
+        embedding_size=config["embed_size"],
+        encoder_layers=_layers(config, variables, "encoder") if deep else 1,
+        decoder_layers=_layers(config, variables, "decoder") if deep else 1,
+        context_aware_encoder=chosen("caencoder", r"/backward/fetch_state_\w+_lower/"),
+        deep_attention=deep and chosen("use_deep_att", r"/decoder/layer_[1-9]\d*/context_att/"),
+        deep_output=not deep or chosen("dl4mt_redict", r"^(var/)?[^/]+/ff/"),
+        attention_heads=_heads(config, variables) if deep else 1,
+        layer_norm=chosen("layer_norm", r"/ln_0_0/"),
+        tie_embeddings="all" if tie_all else "none" if tie_none else "target_softmax",
+        dropout=float(config.get("dropout", 0.0)),
+    )
+
+
+def _cell_maker(config: Mapping[str, Any]) -> MakeCell:
+    unit, hidden_size, normalize = CELLS.get(config["cell"]), config["H"], bool(config["layer_norm"])
+    return lambda input_size: unit(input_size, hidden_size, layer_norm=normalize)
+
+
+def _scope(config: Mapping[str, Any], variables: Arrays, *, default: str) -> str:
+    """Prefix of the variables: as configured, else what they all have in common, else Zero's default."""
+    marked = bool(variables) and all(name.startswith(PREFIX) for name in variables)
+    found = {name.removeprefix(PREFIX).partition("/")[0] for name in variables}
+    scope = config.get("scope_name") or (found.pop() if len(found) == 1 else default)
+    return f"{PREFIX if marked else ''}{scope}"
+
+
+def _layers(config: Mapping[str, Any], variables: Arrays, side: str) -> int:
+    """Layers of encoder or decoder: as configured, else as many as there are variables for."""
+    found = [int(match[1]) for name in variables if (match := re.search(rf"/{side}/layer_(\d+)/", name))]
+    return int(config.get(f"num_{side}_layer") or max(found, default=0) + 1)
+
+
+def _heads(config: Mapping[str, Any], variables: Arrays) -> int:
+    """Attention heads: as configured, else from the width that one of them has."""
+    widths = [np.shape(array)[0] for name, array in variables.items() if name.endswith("/feed_logits/W_0_0")]
+    return int(config.get("num_heads") or (config["hidden_size"] // widths[0] if widths else 1))
+
+
+def _table_rows(variables: Arrays, side: str) -> int:
+    """Rows of the embedding table of one side."""
+    for name, array in variables.items():
+        if name.endswith((f"/{side}_embedding", "/embedding")):
+            return int(np.shape(array)[0])
+    raise ConfigError(f"hyper-parameters are missing: {side}_vocab_size")

@@ -1,0 +1,85 @@
+"""Additive attention with one or more heads; what it attends to is a value, never kept on the module."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.initialize import initialize
+from nmt.models.linear import Linear
+from nmt.ops.attention import additive_attention
+from nmt.ops.recurrence import at_least_fp32
+
+PADDING_PENALTY = -1e8
+
+
+class AttentionMemory(NamedTuple):
+    """What attention reads for B sentences with S source positions in G heads of the M-wide memory."""
+
+    keys: Tensor
+    """[B, G, S, M/G], twice the projected memory (see `nmt.ops.attention`)"""
+    values: Tensor
+    """[B, G, S, M/G], the memory itself"""
+    penalty: Tensor
+    """[B, 1, 1, S], 0 at words, -1e8 at padding; added to the scores"""
+
+    def keep(self, sentences: Tensor) -> AttentionMemory:
+        """The memory of the given sentences [B'] only."""
+        return AttentionMemory(*(part.index_select(0, sentences) for part in self))
+
+
+def product_type(x: Tensor) -> torch.dtype:
+    """The type in which a matrix product of `x` is computed here: autocast's, or its own."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+class AdditiveAttention(nn.Module):
+    """e_j = w . tanh(W_q h + b_q + W_m m_j) + b, softmax over the source, weighted sum of the memory.
+
+    Each head has its part of the width and shares w and b with the others; there is no output
+    projection. With layer norm W_q h and W_m m_j are normalised (Bahdanau et al., ICLR 2015).
+    """
+
+    def __init__(self, query_size: int, memory_size: int, *, heads: int = 1, layer_norm: bool = False) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = Linear([query_size], memory_size, normalize=layer_norm)
+        self.memory = Linear([memory_size], memory_size, bias=False, normalize=layer_norm)
+        self.score_weight = nn.Parameter(torch.empty(memory_size // heads))
+        self.score_bias = nn.Parameter(torch.empty(1))
+
+    def reset_parameters(self, init_range: float) -> None:
+        """Uniform matrices, zero biases."""
+        initialize(self.query, init_range)
+        initialize(self.memory, init_range)
+        nn.init.uniform_(self.score_weight, -init_range, init_range)
+        nn.init.zeros_(self.score_bias)
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        """Project memory [B, S, M] once for all queries; mask [B, S] is true at words."""
+        dtype = product_type(memory)
+        penalty = (1 - mask.to(at_least_fp32(memory).dtype)) * PADDING_PENALTY
+        keys = self._split(2 * self.memory(memory).to(dtype))
+        return AttentionMemory(keys, self._split(memory.to(dtype)), penalty[:, None, None])
+
+    def attend(self, query: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+        """Context [B, Q, M] and weights [B, G, Q, S] for Q queries [B, Q, H] of each sentence.
+
+        In training Q is 1, in search the beam size: the beams of a sentence share its memory.
+        """
+        split = self._split(2 * self.query(query).to(memory.keys.dtype))
+        return additive_attention(
+            split,
+            memory.keys,
+            values=memory.values,
+            penalty=memory.penalty,
+            weight=self.score_weight,
+            bias=self.score_bias,
+        )
+
+    def _split(self, x: Tensor) -> Tensor:
+        """[B, T, M] -> [B, G, T, M/G], contiguous so that no time step has to copy it."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2).contiguous()

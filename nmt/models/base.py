@@ -1,0 +1,188 @@
+"""The encoder-decoder that both architectures are: embeddings, encoder, initial states, decoder, readout."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.cells import reorder_state
+from nmt.errors import ConfigError
+from nmt.models.decoder import Decoder, Memories, States
+from nmt.models.embeddings import Embeddings
+from nmt.models.encoder import Encoder
+from nmt.models.initialize import initialize
+from nmt.models.readout import InitialStates, Readout
+from nmt.ops.cross_entropy import cross_entropy
+
+PAD = 0
+
+Normalization = Literal["token", "sentence"]
+
+
+class Encoded(NamedTuple):
+    """B encoded sentences of S' positions."""
+
+    memory: Tensor
+    """[B, S', M]"""
+    mask: Tensor
+    """[B, S'], true at words"""
+    initial: States
+    """a state of B rows for each decoder layer"""
+
+
+class DecodingState(NamedTuple):
+    """Where a search stands: N = B * K rows of recurrent states, sentence-major, over the memory of B sentences."""
+
+    memories: Memories
+    states: States
+
+    @property
+    def sentences(self) -> int:
+        """B"""
+        first = self.memories[0]
+        assert first is not None
+        return first.keys.size(0)
+
+    @property
+    def rows(self) -> int:
+        """N"""
+        return self.states[0].h.size(0)  # type: ignore[no-any-return]
+
+    def reorder(self, rows: Tensor) -> DecodingState:
+        """The states of rows [N'] in this order; the memory stays, so a row must stay in its sentence."""
+        return self._replace(states=tuple(reorder_state(state, rows) for state in self.states))
+
+    def expand(self, k: int) -> DecodingState:
+        """Each row k times, one below the other; the memory is not copied."""
+        rows = torch.arange(self.rows, device=self.states[0].h.device)
+        return self.reorder(rows.repeat_interleave(k))
+
+    def keep(self, sentences: Tensor) -> DecodingState:
+        """Only the sentences [B'], with all their rows; the others leave the batch."""
+        beams = self.rows // self.sentences
+        rows = sentences.unsqueeze(1) * beams + torch.arange(beams, device=sentences.device)
+        memories = tuple(None if memory is None else memory.keep(sentences) for memory in self.memories)
+        return self._replace(memories=memories).reorder(rows.flatten())
+
+
+def drop_padding_columns(ids: Tensor) -> Tensor:
+    """ids [B, T] without the columns that are padding in all rows; the first column always stays."""
+    used = (ids != PAD).any(0)
+    used[0] = True
+    return ids if bool(used.all()) else ids[:, used]
+
+
+class Seq2Seq(nn.Module):
+    """Everything the trainer, the search and the evaluation call; the parts make the architecture.
+
+    Shapes: B sentences, S and T padded source and target lengths, E embedding, V target vocabulary.
+    Ids are int64, sentences end with the end symbol and are padded with 0 at the right. Dropout is
+    active in train() mode, as in any torch module.
+    """
+
+    variable_scope: str = ""
+    """First part of the names of this model's variables in the original system; see `nmt.interop.zero`."""
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        *,
+        encoder: Encoder,
+        initial_states: InitialStates,
+        decoder: Decoder,
+        readout: Readout,
+        dropout: float,
+        init_range: float,
+    ) -> None:
+        super().__init__()
+        self.embeddings = embeddings
+        self.encoder = encoder
+        self.initial_states = initial_states
+        self.decoder = decoder
+        self.readout = readout
+        self.dropout = nn.Dropout(dropout)
+        initialize(self, init_range)
+
+    @property
+    def source_vocab_size(self) -> int:
+        return self.embeddings.source_vocab_size
+
+    @property
+    def target_vocab_size(self) -> int:
+        return self.embeddings.target_vocab_size
+
+    def encode(self, source: Tensor) -> Encoded:
+        """Encode source [B, S]; columns of padding alone are dropped, which leaves S'."""
+        source = drop_padding_columns(source)
+        mask = source != PAD
+        memory, last = self.encoder(self.dropout(self.embeddings.embed_source(source)), mask)
+        return Encoded(memory, mask, self.decoder.unpack_states(self.initial_states(last)))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits [B, T', V] of each target word given those before it; T' without columns of padding alone."""
+        return self.embeddings.logits(self.readout(*self._decode(source, drop_padding_columns(target))))
+
+    def token_losses(self, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
+        """Losses [B, T'] of the target words in nats, 0 at padding; see `nmt.ops.cross_entropy`.
+
+        Readout and softmax, the largest part of the work, run on the words only.
+        """
+        target = drop_padding_columns(target)
+        words = (target != PAD).flatten().nonzero().squeeze(1)  # [N]
+        pieces = [piece.flatten(0, 1).index_select(0, words) for piece in self._decode(source, target)]
+        logits = self.embeddings.logits(self.readout(*pieces))  # [N, V]
+        gold = target.flatten().index_select(0, words)
+        losses = cross_entropy(logits, gold, label_smoothing=label_smoothing)
+        return losses.new_zeros(target.numel()).index_copy(0, words, losses).view(target.shape)
+
+    def loss(
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        label_smoothing: float = 0.0,
+        normalization: Normalization = "token",
+    ) -> Tensor:
+        """Training loss, a scalar in nats.
+
+        `token`: mean over the target words of the batch. `sentence`: mean over sentences of each
+        one's mean over its words, as the original system has it.
+        """
+        if normalization not in ("token", "sentence"):
+            raise ConfigError(f"normalization: '{normalization}' is not known. Allowed: sentence, token.")
+        losses = self.token_losses(source, target, label_smoothing=label_smoothing)
+        if normalization == "token":
+            return losses.sum() / (target != PAD).sum().clamp(min=1)
+        return _sentence_means(losses, target).mean()
+
+    def score(self, source: Tensor, target: Tensor) -> Tensor:
+        """Mean negative log-probability [B] of the words of each target; lower is better."""
+        return _sentence_means(self.token_losses(source, target), target)
+
+    def start(self, source: Tensor) -> DecodingState:
+        """The state before the first word, one row for each sentence of source [B, S]."""
+        memory, mask, initial = self.encode(source)
+        return DecodingState(self.decoder.prepare(memory, mask), initial)
+
+    def step(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
+        """Logits [N, V] of the next word after `tokens` [N], the last words of the N rows of `state`.
+
+        None in place of the tokens is the start of the sentences: the decoder reads a zero vector.
+        """
+        x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
+        pieces, states = self.decoder.step(self.dropout(x), state.memories, state.states)
+        return self.embeddings.logits(self.readout(*pieces)), state._replace(states=states)
+
+    def _decode(self, source: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        """What the readout takes [B, T, ...], for each target word given those before it."""
+        memory, mask, initial = self.encode(source)
+        x = F.pad(self.embeddings.embed_target(target[:, :-1]), (0, 0, 1, 0))  # the first input is zero
+        memories = self.decoder.prepare(memory, mask)
+        return self.decoder.sequence(self.dropout(x), memories, initial, target != PAD)
+
+
+def _sentence_means(losses: Tensor, target: Tensor) -> Tensor:
+    return losses.sum(1) / (target != PAD).sum(1).clamp(min=1)

@@ -1,0 +1,54 @@
+"""Models and their cells from a configuration; how many parameters there are."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import nn
+
+from nmt.models.conditional import MakeCell
+from nmt.registry import CELLS, MODELS
+
+if TYPE_CHECKING:
+    from nmt.config.schema import Config, ModelConfig
+    from nmt.models.base import Seq2Seq
+
+
+def cell_maker(config: ModelConfig) -> MakeCell:
+    """A function from input width to a new cell of the configured unit.
+
+    `cell_options` have been checked against the unit's Options when the configuration was loaded.
+    """
+    unit = CELLS.get(config.cell)
+    options = unit.Options(**config.cell_options)
+    make = partial(unit, hidden_size=config.hidden_size, layer_norm=config.layer_norm, options=options)
+    return cast("MakeCell", make)
+
+
+def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
+    """The model that the section `model` of a configuration describes, freshly initialised.
+
+    The same torch seed gives the same model. Raises ConfigError for an unknown architecture or unit,
+    and if all tables are to be shared by vocabularies of different sizes.
+    """
+    model: Seq2Seq = MODELS.get(config.architecture).from_config(config, source_vocab_size, target_vocab_size)
+    return model
+
+
+def count_parameters(config: Config | ModelConfig, source_vocab_size: int, target_vocab_size: int) -> int:
+    """Trainable values of the model that `config`, or its section `model`, describes; no memory is allocated."""
+    section = cast("ModelConfig", getattr(config, "model", config))
+    with torch.device("meta"):
+        model = build_model(section, source_vocab_size, target_vocab_size)
+    return sum(parameters_by_part(model).values())
+
+
+def parameters_by_part(model: nn.Module) -> dict[str, int]:
+    """Trainable values of each part of `model` that has any; a shared table is counted once."""
+    counts = {
+        name: sum(parameter.numel() for parameter in part.parameters() if parameter.requires_grad)
+        for name, part in model.named_children()
+    }
+    return {name: count for name, count in counts.items() if count}

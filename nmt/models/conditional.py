@@ -1,0 +1,124 @@
+"""Two-step recurrent networks: a second cell reads a context after the first has read the input."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from nmt.cells.base import Cell, select_state
+from nmt.models.attention import AdditiveAttention, AttentionMemory
+from nmt.ops.recurrence import live_rows, time_order
+
+
+class MakeCell(Protocol):
+    """How a model makes its cells: unit, width, layer norm and options are already chosen."""
+
+    def __call__(self, input_size: int) -> Cell: ...
+
+
+class AttentionStep(NamedTuple):
+    """One time step of N rows."""
+
+    output: Tensor
+    """[N, H]"""
+    context: Tensor
+    """[N, M]"""
+    state: Any
+    """state after the second cell"""
+
+
+class AttentionSequence(NamedTuple):
+    """T time steps of B sentences."""
+
+    outputs: Tensor
+    """[B, T, H]"""
+    contexts: Tensor
+    """[B, T, M]"""
+    weights: Tensor
+    """[B, G, T, S] attention weights"""
+    last: Any
+    """state after the last time step"""
+
+
+def _masked(live: Tensor | None, new: Any, old: Any) -> Any:
+    return new if live is None else select_state(live, new, old)
+
+
+class AttentionRNN(nn.Module):
+    """s = lower(h', x_t); c_t = attention(s); h = higher(s, c_t), with own weights in each cell.
+
+    The complete state goes through both cells; where the mask is 0 both keep the state they got.
+    """
+
+    def __init__(
+        self, make_cell: MakeCell, input_size: int, memory_size: int, *, heads: int = 1, layer_norm: bool = False
+    ) -> None:
+        super().__init__()
+        self.lower = make_cell(input_size)
+        self.higher = make_cell(memory_size)
+        hidden_size = self.lower.hidden_size
+        self.attention = AdditiveAttention(hidden_size, memory_size, heads=heads, layer_norm=layer_norm)
+
+    def sequence(
+        self, x: Tensor, memory: AttentionMemory, state: Any | None = None, mask: Tensor | None = None
+    ) -> AttentionSequence:
+        """Run over x [B, T, D] from `state` (None: zeros); mask [B, T] is true at words."""
+        lower, higher = self.lower, self.higher
+        if state is None:
+            state = lower.initial_state(x.size(0), like=x)
+        outputs, contexts, weights = [], [], []
+        for projected, live in zip(lower.project(x).unbind(1), live_rows(mask, length=x.size(1)), strict=True):
+            between = _masked(live, lower.step(projected, state), state)
+            context, weight = self.attention.attend(lower.output(between).unsqueeze(1), memory)
+            context = context.squeeze(1)
+            state = _masked(live, higher.step(higher.project(context), between), between)
+            outputs.append(higher.output(state))
+            contexts.append(context)
+            weights.append(weight)
+        return AttentionSequence(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), state)
+
+    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
+        """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
+        between = self.lower.step(self.lower.project(x), state)
+        query = self.lower.output(between).unflatten(0, (memory.keys.size(0), -1))  # [B, K, H]
+        context = self.attention.attend(query, memory)[0].flatten(0, 1)  # [N, M]
+        state = self.higher.step(self.higher.project(context), between)
+        return AttentionStep(self.higher.output(state), context, state)
+
+
+class OneToOneRNN(nn.Module):
+    """s = lower(h', x_t); h = higher(s, m_t): the context is the memory vector of the same time step."""
+
+    def __init__(self, make_cell: MakeCell, input_size: int, memory_size: int) -> None:
+        super().__init__()
+        self.lower = make_cell(input_size)
+        self.higher = make_cell(memory_size)
+
+    def sequence(
+        self, x: Tensor, memory: Tensor, state: Any | None = None, mask: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, Any]:
+        """Outputs [B, T, H] in input order and the last state, from x [B, T, D] and memory [B, T, M].
+
+        `reverse` runs from the last time step to the first.
+        """
+        lower, higher = self.lower, self.higher
+        if state is None:
+            state = lower.initial_state(x.size(0), like=x)
+        inputs, context = lower.project(x).unbind(1), higher.project(memory).unbind(1)
+        live = live_rows(mask, length=len(inputs))
+        outputs = []
+        for t in time_order(len(inputs), reverse=reverse):
+            between = _masked(live[t], lower.step(inputs[t], state), state)
+            state = _masked(live[t], higher.step(context[t], between), between)
+            outputs.append(higher.output(state))
+        if reverse:
+            outputs.reverse()
+        return torch.stack(outputs, 1), state
+
+    def step(self, x: Tensor, memory: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Output [N, H] and state after x [N, D] and its memory vector [N, M]."""
+        between = self.lower.step(self.lower.project(x), state)
+        state = self.higher.step(self.higher.project(memory), between)
+        return self.higher.output(state), state

@@ -1,0 +1,217 @@
+"""Decoders: layers over the words so far, the first of which attends to the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.attention import AttentionMemory
+from nmt.models.conditional import AttentionRNN, MakeCell, OneToOneRNN
+from nmt.models.encoder import ResidualLayer
+
+Memories = tuple[AttentionMemory | None, ...]
+"""One for each decoder layer, None where a layer does not attend; the first always does."""
+
+States = tuple[Any, ...]
+"""One recurrent state for each decoder layer."""
+
+
+class LayerOutput(NamedTuple):
+    """What a decoder layer makes of its input, for N rows or for whole sequences [B, T]."""
+
+    hidden: Tensor
+    """[..., H]"""
+    context: Tensor
+    """[..., M], its own or the one it was given"""
+    state: Any
+    """after the last time step"""
+
+
+class DecoderLayer(nn.Module):
+    """A recurrent layer that reads an input and the context of the layers below, or attends by itself."""
+
+    state_size: int
+    """P, the width of the packed state."""
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory | None:
+        """What this layer attends to, from memory [B, S, M] and mask [B, S]; None if it does not attend."""
+        return None
+
+    def unpack_state(self, packed: Tensor) -> Any:
+        """The state of this layer from packed [B, P]."""
+        raise NotImplementedError
+
+    def sequence(
+        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
+    ) -> LayerOutput:
+        """Whole sequences x [B, T, D], context [B, T, M] (not read by a layer that attends), mask [B, T]."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+        """One time step of x [N, D], context [N, M]."""
+        raise NotImplementedError
+
+
+class AttendingLayer(DecoderLayer):
+    """Attends to the source by itself."""
+
+    def __init__(
+        self, make_cell: MakeCell, input_size: int, memory_size: int, *, heads: int = 1, layer_norm: bool = False
+    ) -> None:
+        super().__init__()
+        self.rnn = AttentionRNN(make_cell, input_size, memory_size, heads=heads, layer_norm=layer_norm)
+        self.state_size = self.rnn.lower.state_size
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory | None:
+        return self.rnn.attention.prepare(memory, mask)
+
+    def unpack_state(self, packed: Tensor) -> Any:
+        return self.rnn.lower.unpack_state(packed)
+
+    def sequence(
+        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
+    ) -> LayerOutput:
+        assert memory is not None
+        outputs, contexts, _, last = self.rnn.sequence(x, memory, state, mask)
+        return LayerOutput(outputs, contexts, last)
+
+    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+        assert memory is not None
+        return LayerOutput(*self.rnn.step(x, memory, state))
+
+
+class ContextLayer(DecoderLayer):
+    """Reads the context of the layers below in a second step of its own."""
+
+    def __init__(self, make_cell: MakeCell, input_size: int, memory_size: int) -> None:
+        super().__init__()
+        self.rnn = OneToOneRNN(make_cell, input_size, memory_size)
+        self.state_size = self.rnn.lower.state_size
+
+    def unpack_state(self, packed: Tensor) -> Any:
+        return self.rnn.lower.unpack_state(packed)
+
+    def sequence(
+        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
+    ) -> LayerOutput:
+        outputs, last = self.rnn.sequence(x, context, state, mask)
+        return LayerOutput(outputs, context, last)
+
+    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+        hidden, state = self.rnn.step(x, context, state)
+        return LayerOutput(hidden, context, state)
+
+
+class ConcatenatingLayer(DecoderLayer):
+    """A single cell on the input and the context of the layers below, side by side."""
+
+    def __init__(self, make_cell: MakeCell, input_size: int, memory_size: int) -> None:
+        super().__init__()
+        self.cell = make_cell(input_size + memory_size)
+        self.state_size = self.cell.state_size
+
+    def unpack_state(self, packed: Tensor) -> Any:
+        return self.cell.unpack_state(packed)
+
+    def sequence(
+        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
+    ) -> LayerOutput:
+        projected = self.cell.project(torch.cat([x, context], -1))
+        outputs, last = self.cell.sequence(projected, state, mask)
+        return LayerOutput(outputs, context, last)
+
+    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+        state = self.cell.step(self.cell.project(torch.cat([x, context], -1)), state)
+        return LayerOutput(self.cell.output(state), context, state)
+
+
+class Decoder(nn.Module):
+    """What all decoders are to a model: layers with states, some of which attend."""
+
+    def __init__(self, layers: Sequence[DecoderLayer]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    @property
+    def state_sizes(self) -> list[int]:
+        """Width of the packed state of each layer."""
+        return [layer.state_size for layer in self._layers]
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> Memories:
+        """What the layers attend to, from memory [B, S, M] and mask [B, S]."""
+        return tuple(layer.prepare(memory, mask) for layer in self._layers)
+
+    def unpack_states(self, packed: Sequence[Tensor]) -> States:
+        """The states of the layers from one packed tensor [B, P] for each."""
+        return tuple(layer.unpack_state(state) for layer, state in zip(self._layers, packed, strict=True))
+
+    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
+        """What the readout takes [B, T, ...], from inputs x [B, T, E] and mask [B, T]."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
+        """What the readout takes [N, ...] after one more input x [N, E], and the new states."""
+        raise NotImplementedError
+
+    @property
+    def _layers(self) -> list[DecoderLayer]:
+        return cast("list[DecoderLayer]", list(self.layers))
+
+
+class ShallowDecoder(Decoder):
+    """One attending layer. The readout takes its output, its context and the input embedding."""
+
+    def __init__(self, layer: AttendingLayer) -> None:
+        super().__init__([layer])
+
+    @property
+    def layer(self) -> AttendingLayer:
+        """The only layer."""
+        return cast("AttendingLayer", self.layers[0])
+
+    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
+        output = self.layer.sequence(x, x, memories[0], states[0], mask)
+        return output.hidden, output.context, x
+
+    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
+        output = self.layer.step(x, x, memories[0], states[0])
+        return (output.hidden, output.context, x), (output.state,)
+
+
+class DeepDecoder(Decoder):
+    """Layers whose outputs are added to their input through a linear map; the first one attends.
+
+    The readout takes the sum and the context of the topmost layer that attends.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[DecoderLayer],
+        *,
+        hidden_size: int,
+        embedding_size: int,
+        layer_norm: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__(layers)
+        self.residuals = nn.ModuleList(
+            ResidualLayer(hidden_size, embedding_size, layer_norm=layer_norm, dropout=dropout) for _ in layers
+        )
+
+    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
+        context = x  # the first layer attends and takes none
+        for layer, residual, memory, state in zip(self._layers, self.residuals, memories, states, strict=True):
+            hidden, context, _ = layer.sequence(x, context, memory, state, mask)
+            x = residual(x, hidden)
+        return x, context
+
+    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
+        context, after = x, []
+        for layer, residual, memory, state in zip(self._layers, self.residuals, memories, states, strict=True):
+            hidden, context, new = layer.step(x, context, memory, state)
+            x = residual(x, hidden)
+            after.append(new)
+        return (x, context), tuple(after)

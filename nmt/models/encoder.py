@@ -1,0 +1,139 @@
+"""Encoders: a bidirectional first layer, alone or below forward layers with residual connections."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.conditional import MakeCell, OneToOneRNN
+from nmt.models.linear import LayerNorm, Linear
+
+
+class EncoderOutput(NamedTuple):
+    """What a recurrent layer, or a whole encoder, makes of B sentences of S positions."""
+
+    outputs: Tensor
+    """[B, S, width], also at padding"""
+    last: Tensor
+    """[B, width], what the initial states of the decoder are made of"""
+
+
+class Encoder(nn.Module):
+    """A recurrent layer, or a stack of them, over embedded source words."""
+
+    output_size: int
+    """Width of the outputs."""
+    last_size: int
+    """Width of what the initial states of the decoder are made of."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        """x [B, S, D], mask [B, S] true at words."""
+        raise NotImplementedError
+
+
+class Forward(Encoder):
+    """One cell from the first word to the last."""
+
+    def __init__(self, make_cell: MakeCell, input_size: int) -> None:
+        super().__init__()
+        self.cell = make_cell(input_size)
+        self.output_size = self.last_size = self.cell.hidden_size
+
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        outputs, last = self.cell.sequence(self.cell.project(x), mask=mask)
+        return EncoderOutput(outputs, self.cell.output(last))
+
+
+class Bidirectional(Encoder):
+    """Two independent directions, side by side. Running backward, the state stays zero over padding."""
+
+    def __init__(self, make_cell: MakeCell, input_size: int) -> None:
+        super().__init__()
+        self.forward_rnn = make_cell(input_size)
+        self.backward_rnn = make_cell(input_size)
+        self.output_size = self.last_size = 2 * self.forward_rnn.hidden_size
+
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        first, second = self.forward_rnn, self.backward_rnn
+        ahead, ahead_last = first.sequence(first.project(x), mask=mask)
+        back, back_last = second.sequence(second.project(x), mask=mask, reverse=True)
+        last = torch.cat([first.output(ahead_last), second.output(back_last)], -1)
+        return EncoderOutput(torch.cat([ahead, back], -1), last)
+
+
+class ContextAware(Encoder):
+    """The backward direction reads each word and then the forward state there (Zhang et al., 2017)."""
+
+    def __init__(self, make_cell: MakeCell, input_size: int) -> None:
+        super().__init__()
+        self.forward_rnn = make_cell(input_size)
+        self.output_size = self.last_size = self.forward_rnn.hidden_size
+        self.backward_rnn = OneToOneRNN(make_cell, input_size, self.output_size)
+
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        ahead, _ = self.forward_rnn.sequence(self.forward_rnn.project(x), mask=mask)
+        outputs, last = self.backward_rnn.sequence(x, ahead, mask=mask, reverse=True)
+        return EncoderOutput(outputs, self.backward_rnn.higher.output(last))
+
+
+def first_layer(make_cell: MakeCell, input_size: int, *, context_aware: bool) -> Bidirectional | ContextAware:
+    """The bidirectional layer that every encoder starts with."""
+    return ContextAware(make_cell, input_size) if context_aware else Bidirectional(make_cell, input_size)
+
+
+class ResidualLayer(nn.Module):
+    """x + dropout(W y + b), then layer norm: how a deep stack takes in the outputs y of a layer."""
+
+    def __init__(self, branch_size: int, size: int, *, layer_norm: bool, dropout: float) -> None:
+        super().__init__()
+        self.branch = Linear([branch_size], size)
+        self.norm = LayerNorm(size) if layer_norm else None
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """x [..., E], y [..., branch_size] -> [..., E]."""
+        x = x + self.dropout(self.branch(y))
+        return x if self.norm is None else self.norm(x)
+
+
+class DeepEncoder(Encoder):
+    """A bidirectional layer and forward layers above it, each added to its input through a linear map.
+
+    Where the embedding width E differs from the state width H, a linear map and a layer norm (also
+    without layer norm elsewhere) bring the sum to H.
+    """
+
+    def __init__(
+        self,
+        make_cell: MakeCell,
+        embedding_size: int,
+        *,
+        layers: int,
+        context_aware: bool,
+        layer_norm: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        first = first_layer(make_cell, embedding_size, context_aware=context_aware)
+        above = [Forward(make_cell, embedding_size) for _ in range(layers - 1)]
+        self.layers = nn.ModuleList([first, *above])
+        self.residuals = nn.ModuleList(
+            ResidualLayer(layer.output_size, embedding_size, layer_norm=layer_norm, dropout=dropout)
+            for layer in (first, *above)
+        )
+        hidden_size = first.forward_rnn.hidden_size
+        self.last_size = above[-1].last_size if above else first.last_size
+        self.output_size = hidden_size
+        self.widen = Linear([embedding_size], hidden_size) if embedding_size != hidden_size else None
+        self.widen_norm = LayerNorm(hidden_size) if embedding_size != hidden_size else None
+
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        last = x
+        for layer, residual in zip(self.layers, self.residuals, strict=True):
+            outputs, last = layer(x, mask)
+            x = residual(x, outputs)
+        if self.widen is not None and self.widen_norm is not None:
+            x = self.widen_norm(self.widen(x))
+        return EncoderOutput(x, last)

@@ -1,0 +1,19 @@
+"""How the parameters of a new model start."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def initialize(module: nn.Module, init_range: float) -> None:
+    """Let each part below `module` that has parameters of its own start them, in order of registration.
+
+    Such a part (a cell, a linear map, an attention, ...) has `reset_parameters(init_range)` and takes
+    care of everything inside it.
+    """
+    reset = getattr(module, "reset_parameters", None)
+    if reset is not None:
+        reset(init_range)
+        return
+    for child in module.children():
+        initialize(child, init_range)

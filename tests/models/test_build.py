@@ -1,0 +1,98 @@
+"""Models from configurations: initialisation, checks, parameter counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.config.schema import ModelConfig
+from nmt.errors import ConfigError
+from nmt.models import DeepNMT, RNNSearch, build_model, count_parameters, parameters_by_part
+
+PUBLISHED = {"gru": 206, "lstm": 254, "atr": 122, "sru": 170, "lrn": 143, "olrn": 164}
+
+
+def deep(cell: str, **settings: Any) -> ModelConfig:
+    sizes = {"hidden_size": 1024, "embedding_size": 1024, "encoder_layers": 6, "decoder_layers": 6}
+    return ModelConfig(architecture="deepnmt", cell=cell, **sizes, **settings)
+
+
+def test_counts_equal_those_of_the_original(golden: Any) -> None:
+    rows = golden("parameter_counts")[0]["rows"]
+    assert len(rows) == 12
+    for row in rows:
+        count = count_parameters(deep(row["cell"], layer_norm=row["layer_norm"]), 27_000, 28_700)
+        assert count - 1024 * 55_700 == row["non_embedding_parameters"], row["cell"]
+
+
+@pytest.mark.parametrize(("cell", "millions"), PUBLISHED.items())
+def test_counts_are_the_published_ones(cell: str, millions: int) -> None:
+    assert count_parameters(deep(cell), 27_850, 27_850) / 1e6 == pytest.approx(millions, abs=0.6)
+
+
+def test_counts_are_those_of_the_model_that_is_built() -> None:
+    config = ModelConfig(hidden_size=8, embedding_size=6, tie_embeddings="all")
+    model = build_model(config, 20, 20)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    assert count_parameters(config, 20, 20) == total == sum(parameters_by_part(model).values())
+    assert list(parameters_by_part(model)) == ["embeddings", "encoder", "initial_states", "decoder", "readout"]
+    assert parameters_by_part(model)["embeddings"] == 20 * 6 + 6
+
+
+@pytest.mark.parametrize("architecture", ["deepnmt", "rnnsearch"])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "sru"])
+def test_parameters_start_as_the_original_starts_them(architecture: str, cell: str) -> None:
+    torch.manual_seed(0)
+    config = ModelConfig(
+        architecture=architecture, cell=cell, hidden_size=32, embedding_size=24, layer_norm=True, init_range=0.3
+    )
+    for name, parameter in build_model(config, 50, 60).named_parameters():
+        kind = name.rpartition(".")[2].rpartition("_")[2]
+        if kind in ("scale", "offset") or (kind == "bias" and name != "embeddings.bias"):
+            assert (parameter == (kind == "scale")).all(), name
+        else:
+            assert 0.2 < parameter.abs().max() <= 0.3, name
+            assert abs(parameter.mean()) < 0.1, name
+
+
+def test_the_seed_makes_the_model() -> None:
+    def weights(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        model = build_model(ModelConfig(hidden_size=8, embedding_size=8), 9, 9)
+        return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+    assert torch.equal(weights(3), weights(3))
+    assert not torch.equal(weights(3), weights(4))
+
+
+def test_options_reach_the_units() -> None:
+    config = ModelConfig(cell="atr", cell_options={"activation": "output"}, hidden_size=8, embedding_size=8)
+    model = build_model(config, 9, 9)
+    units = [module for module in model.modules() if hasattr(module, "recurrent_weight")]
+    assert units and all(unit.options.activation == "output" for unit in units)
+    outputs = model.encoder.layers[0](torch.randn(2, 3, 8) * 50, torch.ones(2, 3, dtype=torch.bool)).outputs
+    assert outputs.abs().max() <= 1
+
+
+def test_what_does_not_fit_together_is_told_with_its_key() -> None:
+    assert DeepNMT.check(ModelConfig(hidden_size=12, attention_heads=4)) == []
+    (problem,) = DeepNMT.check(ModelConfig(hidden_size=12, attention_heads=5))
+    assert problem == ("attention_heads", "5 must divide hidden_size (12)")
+    assert RNNSearch.check(ModelConfig(architecture="rnnsearch")) == []
+    wrong = RNNSearch.check(ModelConfig(architecture="rnnsearch", encoder_layers=2, deep_output=False))
+    assert [key for key, _ in wrong] == ["encoder_layers", "deep_output"]
+    assert wrong[0][1] == "2 is not possible, 'rnnsearch' has encoder_layers: 1"
+
+
+def test_one_table_for_two_vocabularies_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"tie_embeddings: 'all' needs one vocabulary .* 9 and 10 entries"):
+        build_model(ModelConfig(tie_embeddings="all", hidden_size=4, embedding_size=4), 9, 10)
+
+
+def test_an_unknown_architecture_or_unit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'deepnmt'"):
+        build_model(ModelConfig(architecture="depnmt"), 9, 9)
+    with pytest.raises(ConfigError, match="Did you mean 'olrn'"):
+        build_model(ModelConfig(cell="olnr"), 9, 9)
