@@ -1,0 +1,144 @@
+"""Loading a trained model: from a run directory, a checkpoint inside it, or the output of nmt-average."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nmt.config import Config, load_saved
+from nmt.data import Tokenizer, load_tokenizer
+from nmt.errors import CheckpointError, ConfigError
+from nmt.interop import run_layout
+from nmt.models import build_model
+from nmt.models.base import Seq2Seq
+from nmt.ops.dispatch import set_kernels
+
+_SHOWN = 3
+"""Wrong parameters named in a message; there can be hundreds."""
+
+
+class LoadedModel(NamedTuple):
+    """A model ready to use, in evaluation mode, with all that belongs to it."""
+
+    model: Seq2Seq
+    tokenizer: Tokenizer
+    config: Config
+    path: Path
+    """The directory its weights came from."""
+
+
+def load_model(
+    path: str | Path,
+    *,
+    plugins: Sequence[str] = (),
+    device: str | torch.device = "cpu",
+    checkpoint: str | int = "best",
+) -> LoadedModel:
+    """Load the model in `path`.
+
+    Args:
+        path: run directory, checkpoint directory (RUN/checkpoints/step-N) or output of nmt-average.
+        plugins: Python files to import first. Those that the saved configuration names are not
+            imported unless they are named here: they may be somebody else's.
+        device: `cpu`, `cuda` or `auto`, or a torch device.
+        checkpoint: of a run directory `best` (by validation, else the newest), `last`, or a step.
+
+    Raises:
+        CheckpointError: what is missing, damaged or does not fit, in one line that names the file.
+        ConfigError: the saved configuration cannot be used, say for want of a plugin.
+    """
+    place = choose_device(device)
+    directory = find_model(path, checkpoint=checkpoint)
+    config = load_saved(_config_file(directory), plugins)
+    tokenizer = load_tokenizer(directory, config)
+    # Weights trained by kernels of a GPU are good on any device.
+    set_kernels("auto" if config.kernels == "triton" and place.type == "cpu" else config.kernels)
+    model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+    load_weights(model, directory / run_layout.WEIGHTS)
+    return LoadedModel(model.to(place).eval(), tokenizer, config, directory)
+
+
+def choose_device(name: str | torch.device) -> torch.device:
+    """The device called `name`; `auto` is a GPU if there is one. ConfigError for a GPU that is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device: 'cuda' was asked for, but PyTorch finds no GPU here. Allowed: auto, cpu.")
+    return device
+
+
+def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
+    """The directory with the weights that `path` and `checkpoint` mean; see `load_model`."""
+    path = Path(path)
+    if not path.is_dir():
+        reason = "is not a directory" if path.exists() else "no such directory"
+        raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or the output of nmt-average")
+    if (path / run_layout.WEIGHTS).is_file():
+        if checkpoint != "best":
+            raise ConfigError(f"{path}: is a single model; a checkpoint ('{checkpoint}') is chosen from a run")
+        return path
+    if not run_layout.checkpoints_dir(path).is_dir():
+        wanted = f"{run_layout.CHECKPOINTS}/ nor {run_layout.WEIGHTS}"
+        raise CheckpointError(f"{path}: not a model: neither {wanted} in it")
+    steps = run_layout.checkpoint_steps(path)
+    if not steps:
+        raise CheckpointError(f"{path}: no complete checkpoint in it yet")
+    return run_layout.step_dir(path, _chosen_step(path, checkpoint, steps))
+
+
+def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
+    if checkpoint == "best":
+        best = run_layout.best_step(run)
+        return steps[-1] if best is None else best
+    if checkpoint == "last":
+        return steps[-1]
+    if str(checkpoint).isdecimal():
+        if int(checkpoint) not in steps:
+            listed = ", ".join(str(step) for step in steps)
+            raise CheckpointError(f"{run}: no checkpoint of step {checkpoint}; there are {listed}")
+        return int(checkpoint)
+    raise ConfigError(f"checkpoint: '{checkpoint}' is not allowed. Allowed: best, last, or a step such as {steps[-1]}.")
+
+
+def _config_file(directory: Path) -> Path:
+    """The configuration beside the weights, else that of the run around them."""
+    own = directory / run_layout.CONFIG
+    around = directory.parent.parent / run_layout.CONFIG
+    if not own.is_file() and directory.parent.name == run_layout.CHECKPOINTS and around.is_file():
+        return around
+    if not own.is_file():
+        raise CheckpointError(f"{own}: no such file; a model directory has its configuration beside the weights")
+    return own
+
+
+def load_weights(model: Seq2Seq, file: Path) -> None:
+    """Read `file` into `model`, on the CPU; every parameter must be there, in its shape, and nothing else."""
+    try:
+        weights = load_file(file)
+    except (OSError, safetensors.SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CheckpointError(f"{file}: damaged or unreadable ({reason})") from error
+    if differing := _differences(model.state_dict(), weights):
+        shown = "; ".join(differing[:_SHOWN])
+        rest = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+        raise CheckpointError(f"{file}: not the weights of this configuration and tokenizer: {shown}{rest}")
+    model.load_state_dict(weights)
+
+
+def _differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+    """Each parameter that is missing, unknown or of another shape, in words."""
+    wrong = [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
+    wrong += [f"{name} is unknown" for name in sorted(found.keys() - expected.keys())]
+    for name in sorted(expected.keys() & found.keys()):
+        if expected[name].shape != found[name].shape:
+            wrong.append(f"{name} is {list(found[name].shape)} but must be {list(expected[name].shape)}")
+        elif not found[name].is_floating_point() and expected[name].is_floating_point():
+            wrong.append(f"{name} holds {found[name].dtype}")
+    return wrong

@@ -1,0 +1,18 @@
+"""Search: from a source in ids to its best translations, from text to text, and scores of given translations."""
+
+from nmt.search.beam import beam_search
+from nmt.search.greedy import greedy_search
+from nmt.search.hypothesis import Hypothesis
+from nmt.search.scorer import PairScore, score_pairs
+from nmt.search.translator import ScoredText, Translation, Translator
+
+__all__ = [
+    "Hypothesis",
+    "PairScore",
+    "ScoredText",
+    "Translation",
+    "Translator",
+    "beam_search",
+    "greedy_search",
+    "score_pairs",
+]

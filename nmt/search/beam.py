@@ -1,0 +1,224 @@
+"""Beam search as in Zero, for a batch of sentences, in small steps.
+
+B sentences, K hypotheses (beams) each, V target words, t tokens so far.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Literal, NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.data.vocabulary import EOS, PAD
+from nmt.errors import ConfigError
+from nmt.registry import SEARCHES
+from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
+from nmt.search.protocol import SearchModel, SearchState
+from nmt.search.top import log_probabilities, top
+
+S = TypeVar("S", bound=SearchState)
+Stopping = Literal["sentence", "batch"]
+
+
+class Beam(NamedTuple):
+    """All hypotheses of the sentences still searched; an empty slot has -inf."""
+
+    sentences: Tensor
+    """Places of these sentences in the batch [B]."""
+    limits: Tensor
+    """Longest translations in tokens [B]."""
+    log_probs: Tensor
+    """Of the unfinished (alive) hypotheses, best first [B, K]."""
+    ids: Tensor
+    """Of the alive hypotheses [B, K, t]."""
+    finished_scores: Tensor
+    """Length-penalised scores of the finished hypotheses, best first [B, K]."""
+    finished_ids: Tensor
+    """Of the finished hypotheses, filled with PAD [B, K, t]."""
+
+    def select(self, rows: Tensor) -> Beam:
+        """The beam of some of its sentences [B']."""
+        return Beam(*(field.index_select(0, rows) for field in self))
+
+
+class Candidates(NamedTuple):
+    """The 2K best continuations of each sentence, best first."""
+
+    log_probs: Tensor  # [B, 2K]
+    ids: Tensor  # [B, 2K, t + 1]
+    beams: Tensor  # [B, 2K]: which alive hypothesis each one continues
+    finished: Tensor  # [B, 2K]: true if it ends with this token
+
+
+@SEARCHES.register("beam")
+@torch.inference_mode()
+def beam_search(
+    model: SearchModel[S],
+    source: Tensor,
+    *,
+    beam_size: int,
+    length_penalty: float,
+    max_length_offset: int,
+    stopping: Stopping = "sentence",
+    n_best: int | None = None,
+) -> list[list[Hypothesis]]:
+    """Search the best translations of a batch, with Zero's candidates, scores and stopping rule.
+
+    A sentence of n tokens (EOS counted) gets at most L = n + max_length_offset tokens. It is done
+    after L steps, or when its worst finished hypothesis is better than the best alive one could
+    still become: log-probability / ((5 + L) / 6) ** alpha. If nothing has finished by then, the
+    alive hypotheses are the result.
+
+    stopping="sentence" gives each sentence exactly what Zero gives it in a batch of its own,
+    whatever else is in the batch; what is done leaves the batch. The one difference: PAD is never
+    generated (its probability is not given to the others).
+    stopping="batch" is Zero's joint rule: all sentences go on until all are done, those that
+    reach their own L earlier are cut there, and PAD may be generated. It is there for comparison.
+
+    Args:
+        model: anything with `start` and `step`; must be in evaluation mode.
+        source: ids [B, S], each row ending with EOS and filled with PAD.
+        beam_size: K >= 1.
+        length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha, EOS counted.
+        max_length_offset: tokens that a translation may have more than its source.
+        stopping: see above.
+        n_best: hypotheses returned for each sentence; default K.
+
+    Returns:
+        For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There
+        can be fewer than n_best (empty slots are left out), but there is always one.
+    """
+    if stopping not in ("sentence", "batch"):
+        raise ConfigError(f"stopping: '{stopping}' is not allowed. Allowed: sentence, batch.")
+    joint = stopping == "batch"
+    results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
+    if not results:
+        return results
+    beam = empty_beam(source, beam_size=beam_size, max_length_offset=max_length_offset)
+    state = model.start(source)
+    for t in itertools.count():
+        done = are_done(beam, t, alpha=length_penalty, joint=joint)
+        if bool(done.any()):
+            collect(results, beam.select(done.nonzero().squeeze(1)), t, alpha=length_penalty, n_best=n_best)
+        if bool(done.all()):
+            break
+        if bool(done.any()):
+            left = (~done).nonzero().squeeze(1)
+            beam, state = beam.select(left), state.keep(left)
+        logits, state = model.step(last_tokens(beam, joint=joint), state)
+        candidates = best_candidates(logits, beam, t, pad_allowed=joint)
+        beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, length_penalty))
+        state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
+    return results
+
+
+def empty_beam(source: Tensor, *, beam_size: int, max_length_offset: int) -> Beam:
+    """The beam before the first token: one alive hypothesis, of no tokens, for each sentence."""
+    size = source.shape[0]
+    dead = torch.full((size, beam_size), -math.inf, device=source.device)
+    log_probs = dead.clone()
+    log_probs[:, 0] = 0.0
+    ids = source.new_empty(size, beam_size, 0)
+    sentences = torch.arange(size, device=source.device)
+    limits = (source != PAD).sum(dim=1) + max_length_offset
+    return Beam(sentences, limits, log_probs, ids, finished_scores=dead, finished_ids=ids)
+
+
+def are_done(beam: Beam, t: int, *, alpha: float, joint: bool) -> Tensor:
+    """Which sentences need no further step after t [B]; with `joint` all of them or none."""
+    best_possible = beam.log_probs[:, 0] / ((5.0 + beam.limits.double()) / 6.0) ** alpha
+    filled = beam.finished_scores > -math.inf
+    worst = beam.finished_scores.masked_fill(~filled, math.inf).amin(dim=1)
+    settled = filled[:, 0] & (worst > best_possible)
+    at_limit = t >= beam.limits
+    if joint:
+        return (settled.all() | at_limit.all()).expand_as(settled)
+    return settled | at_limit
+
+
+def last_tokens(beam: Beam, *, joint: bool) -> Tensor | None:
+    """What to feed [B * K]: the last tokens, None (the zero vector) before the first one.
+
+    Zero begins its sequences with PAD and feeds zeros when all rows of the batch end with PAD, so
+    its joint rule does the same when all hypotheses of all sentences happen to generate PAD.
+    """
+    if not beam.ids.shape[2]:
+        return None
+    tokens = beam.ids[:, :, -1].flatten()
+    return None if joint and bool((tokens == PAD).all()) else tokens
+
+
+def best_candidates(logits: Tensor, beam: Beam, t: int, *, pad_allowed: bool) -> Candidates:
+    """The 2K best continuations by `logits` [B * K, V] ([B, V] at the first step).
+
+    2K are enough to leave K unfinished ones, for each hypothesis can end in only one way. Of
+    equal ones the smaller beam, then the smaller id comes first. All have the same length, so
+    they rank by log-probability.
+    """
+    size, beam_size, _ = beam.ids.shape
+    log_probs = log_probabilities(logits)
+    if t == 0:
+        log_probs[:, EOS] -= FIRST_EOS_PENALTY
+    if not pad_allowed:
+        log_probs[:, PAD] = -math.inf
+    vocabulary = log_probs.shape[1]
+    log_probs = log_probs.view(size, -1, vocabulary)
+    before = beam.log_probs.unsqueeze(2)
+    # The largest array of a step: added in place, but for the first step, whose only row serves all beams.
+    totals = log_probs.add_(before) if t else log_probs + before  # [B, K, V]
+    best, places = top(totals.flatten(1), 2 * beam_size)
+    beams, tokens = places // vocabulary, places % vocabulary
+    ids = torch.cat([gather_ids(beam.ids, beams), tokens.unsqueeze(2)], dim=2)
+    finished = (tokens == EOS) | (t >= beam.limits).unsqueeze(1)
+    return Candidates(best, ids, beams, finished)
+
+
+def advance(beam: Beam, candidates: Candidates, *, penalty: float) -> tuple[Beam, Tensor]:
+    """Sort candidates into alive and finished hypotheses.
+
+    Returns the new beam and, for each alive hypothesis, which one of the old it continues [B, K].
+    """
+    size = beam.log_probs.shape[1]
+    # Candidates come best first, so a stable sort by the flag puts the best unfinished ones in front.
+    order = candidates.finished.to(torch.uint8).sort(dim=1, stable=True).indices[:, :size]
+    log_probs = candidates.log_probs.masked_fill(candidates.finished, -math.inf).gather(1, order)
+    scores = (candidates.log_probs / penalty).masked_fill(~candidates.finished, -math.inf)
+    scores = torch.cat([beam.finished_scores.to(scores.dtype), scores], dim=1)
+    all_ids = torch.cat([F.pad(beam.finished_ids, (0, 1), value=PAD), candidates.ids], dim=1)
+    scores, best = scores.sort(dim=1, descending=True, stable=True)
+    advanced = beam._replace(
+        log_probs=log_probs,
+        ids=gather_ids(candidates.ids, order),
+        finished_scores=scores[:, :size],
+        finished_ids=gather_ids(all_ids, best[:, :size]),
+    )
+    return advanced, candidates.beams.gather(1, order)
+
+
+def gather_ids(ids: Tensor, index: Tensor) -> Tensor:
+    """Rows `index` [B, M] of each sentence's `ids` [B, N, t]: [B, M, t]."""
+    return ids.gather(1, index.unsqueeze(2).expand(-1, -1, ids.shape[2]))
+
+
+def rows_of(beams: Tensor) -> Tensor:
+    """Rows of the model's state, sentence-major [B * K], of the beams [B, K] within their sentences."""
+    size, beam_size = beams.shape
+    first = torch.arange(size, device=beams.device).unsqueeze(1) * beam_size
+    return (first + beams).flatten()
+
+
+def collect(results: list[list[Hypothesis]], beam: Beam, t: int, *, alpha: float, n_best: int | None) -> None:
+    """Write down the hypotheses of sentences that are done after t steps."""
+    any_finished = beam.finished_scores[:, :1] > -math.inf
+    scores = torch.where(any_finished, beam.finished_scores, beam.log_probs / penalty_of(t, alpha))
+    ids = torch.where(any_finished.unsqueeze(2), beam.finished_ids, beam.ids)
+    for sentence, row, hypotheses in zip(beam.sentences.tolist(), scores.tolist(), ids.tolist(), strict=True):
+        results[sentence] = [
+            Hypothesis(ids=cut(tokens), score=score)
+            for slot, (score, tokens) in enumerate(zip(row, hypotheses, strict=True))
+            if slot == 0 or score > -math.inf
+        ][:n_best]

@@ -1,0 +1,32 @@
+"""What a search needs of a model: a start and a step. Any model that has both can be searched."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from torch import Tensor
+
+S = TypeVar("S", bound="SearchState")
+
+
+class SearchState(Protocol):
+    """What a model carries from step to step: rows of recurrent states, sentence-major, and B memories."""
+
+    def expand(self: S, k: int, /) -> S:
+        """Repeat the rows of each sentence k times."""
+
+    def reorder(self: S, rows: Tensor, /) -> S:
+        """Row i continues what row rows[i] was; every row stays with its sentence."""
+
+    def keep(self: S, sentences: Tensor, /) -> S:
+        """Drop all sentences but these."""
+
+
+class SearchModel(Protocol[S]):
+    """A conditional distribution over the next token."""
+
+    def start(self, source: Tensor) -> S:
+        """State before the first token of `source` [B, S], with one row for each sentence."""
+
+    def step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, S]:
+        """Logits [N, V] after feeding `tokens` [N]; None feeds the zero vector, as before the first token."""

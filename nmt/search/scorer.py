@@ -1,0 +1,67 @@
+"""How probable a model finds given translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
+from nmt.data.text import is_empty
+from nmt.models.base import Seq2Seq
+from nmt.search.translator import WINDOW
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """What a model says of one sentence pair."""
+
+    mean_nll: float
+    """Mean negative log-probability of the target tokens in nats, the end symbol counted."""
+    tokens: int
+    """Target tokens, the end symbol counted."""
+    unknown: int
+    """Target tokens that the vocabulary lacks; the model's probability of an unknown word stands for them."""
+    has_empty_side: bool
+    """An empty side is the end symbol alone; the model has an opinion on it as on anything else."""
+
+
+def score_pairs(
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    pairs: Iterable[tuple[str, str]],
+    *,
+    batch_tokens: int,
+    window: int = WINDOW,
+) -> Iterator[PairScore]:
+    """The score of each (source, target) pair, in order; memory does not grow with their number.
+
+    `model` must be in evaluation mode. A batch has at most `batch_tokens` source or target tokens,
+    padding counted.
+    """
+    remaining = iter(pairs)
+    while chunk := list(islice(remaining, window)):
+        yield from _score_window(model, tokenizer, chunk, batch_tokens=batch_tokens)
+
+
+def _score_window(
+    model: Seq2Seq, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], *, batch_tokens: int
+) -> list[PairScore]:
+    sources = [[*ids, EOS] for ids in tokenizer.encode_source([source for source, _ in pairs])]
+    targets = [[*ids, EOS] for ids in tokenizer.encode_target([target for _, target in pairs])]
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    batches = batch_lines(lengths, batch_tokens=batch_tokens)
+    device = next(model.parameters()).device
+    means = []
+    for batch in batches:
+        source, target = pad([sources[i] for i in batch]).to(device), pad([targets[i] for i in batch]).to(device)
+        with torch.inference_mode():
+            means.append(model.score(source, target).tolist())
+    return [
+        PairScore(
+            mean, tokens=len(target), unknown=target.count(UNK), has_empty_side=is_empty(pair[0]) or is_empty(pair[1])
+        )
+        for mean, target, pair in zip(restore_order(batches, means), targets, pairs, strict=True)
+    ]

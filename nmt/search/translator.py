@@ -1,0 +1,121 @@
+"""From text to text: encode, batch by length, search, decode, and give everything back in input order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from nmt.config.schema import DecodingConfig
+from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
+from nmt.data.text import is_empty
+from nmt.data.tokenizer import on_one_line
+from nmt.models.base import Seq2Seq
+from nmt.registry import SEARCHES
+from nmt.search.hypothesis import Hypothesis
+
+WINDOW = 2000
+"""Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """One translation, a single line, and its length-penalised log-probability."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one input line."""
+
+    source: str
+    hypotheses: list[ScoredText]
+    """Best first, one at least. An empty line has one, empty, with score 0."""
+    source_tokens: int = 0
+    """Tokens sent through the model, the end symbol not counted."""
+    unknown: int = 0
+    """Of these, tokens that the vocabulary lacks."""
+
+    @property
+    def best(self) -> str:
+        """The best translation."""
+        return self.hypotheses[0].text
+
+
+class Translator:
+    """Translates lines of text with a model, which must be in evaluation mode.
+
+    Each line's translation depends on that line alone, not on its companions in a batch. Empty
+    lines, and lines that the tokenizer makes nothing of, are not sent through the model: their
+    translation is empty. No line is too long.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizer: Tokenizer,
+        decoding: DecodingConfig,
+        *,
+        device: torch.device | str | None = None,
+        window: int = WINDOW,
+    ) -> None:
+        """`device` is where the model is; by default its first parameter says so."""
+        self._model = model
+        self._tokenizer = tokenizer
+        self._decoding = decoding
+        self._device = next(model.parameters()).device if device is None else torch.device(device)
+        self._window = window
+        # A beam of one is a search of its own (see greedy_search); who asks for it wants the fast one.
+        self._search = SEARCHES.get("beam" if decoding.beam_size > 1 else "greedy")
+
+    def translate(self, lines: Iterable[str]) -> Iterator[str]:
+        """The best translation of each line, in order."""
+        for translation in self.translations(lines):
+            yield translation.best
+
+    def translations(self, lines: Iterable[str]) -> Iterator[Translation]:
+        """The n best translations of each line, in order, window by window as `lines` delivers."""
+        remaining = iter(lines)
+        while window := list(islice(remaining, self._window)):
+            yield from self.translate_window(window)
+
+    def translate_window(self, lines: Sequence[str]) -> list[Translation]:
+        """The n best translations of some lines, all at once."""
+        filled = [place for place, line in enumerate(lines) if not is_empty(line)]
+        encoded = self._tokenizer.encode_source([lines[place] for place in filled])
+        sources = {place: ids for place, ids in zip(filled, encoded, strict=True) if ids}
+        found = dict(zip(sources, self.search([[*ids, EOS] for ids in sources.values()]), strict=True))
+        return [
+            self._translation(line, sources[place], found[place])
+            if place in sources
+            else Translation(line, [ScoredText("", 0.0)])
+            for place, line in enumerate(lines)
+        ]
+
+    def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        """The n best hypotheses of each source in ids, EOS included, in order."""
+        decoding = self._decoding
+        batches = batch_lines(
+            [len(ids) for ids in sources], batch_tokens=decoding.batch_tokens, copies=decoding.beam_size
+        )
+        results = [
+            self._search(
+                self._model,
+                pad([sources[place] for place in batch]).to(self._device),
+                beam_size=decoding.beam_size,
+                length_penalty=decoding.length_penalty,
+                max_length_offset=decoding.max_length_offset,
+                n_best=decoding.n_best,
+            )
+            for batch in batches
+        ]
+        return restore_order(batches, results)
+
+    def _translation(self, line: str, ids: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
+        # A plugin's tokenizer may not know that a translation is one line.
+        texts = [ScoredText(on_one_line(self._tokenizer.decode_target(h.ids)), h.score) for h in hypotheses]
+        return Translation(line, texts, source_tokens=len(ids), unknown=sum(token == UNK for token in ids))

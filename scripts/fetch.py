@@ -1,0 +1,182 @@
+"""Fetching public data: resumable downloads, sums, one line for whatever goes wrong. Standard library only."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import http.client
+import os
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+BLOCK = 1 << 20
+TIMEOUT = 60  # seconds without a byte
+ATTEMPTS = 5  # transfers that break off and are taken up again before giving up
+PAUSE = 2.0  # seconds between them
+
+
+class FetchError(Exception):
+    """What a user needs to know, in one line."""
+
+
+def run(name: str, work: Callable[[], None]) -> int:
+    """Call `work`; returns the exit status, 1 with one line on stderr for whatever goes wrong."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; run it again to go on", file=sys.stderr)
+        return 130
+    except FetchError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"{name}: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def arguments(description: str, *, to: str, home: str, argv: list[str] | None) -> argparse.Namespace:
+    """Parse the options all fetching scripts share: `to`, `copies` and `mirror`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--to", type=Path, default=Path(to), metavar="DIR", help="where the data goes (%(default)s)")
+    parser.add_argument("--from", type=Path, dest="copies", metavar="DIR", help="take local copies from DIR instead")
+    parser.add_argument("--mirror", default=home, metavar="URL", help="fetch from URL instead of %(default)s")
+    options = parser.parse_args(argv)
+    options.mirror = options.mirror.rstrip("/")
+    if options.copies is not None and not options.copies.is_dir():
+        parser.error(f"--from {options.copies}: no such directory")
+    return options
+
+
+def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
+    """The bytes of a stream in blocks."""
+    while block := stream.read(BLOCK):
+        yield block
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What a file must be: a sum of its bytes or, with `unpack`, of the text in a .gz file."""
+
+    algorithm: str
+    hexadecimal: str
+    unpack: bool = False
+
+    def fits(self, path: Path) -> bool:
+        """Whether the file (whose name may end in .part) has this sum."""
+        return digest(path, self.algorithm, unpack=self.unpack) == self.hexadecimal
+
+
+def digest(path: Path, algorithm: str = "sha256", *, unpack: bool = False) -> str:
+    """Hexadecimal sum of a file; with `unpack`, of the text in it if its name ends in .gz or .gz.part."""
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    packed = unpack and path.name.removesuffix(".part").endswith(".gz")
+    try:
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            for block in blocks(stream):
+                found.update(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise FetchError(f"{path}: damaged gzip file ({error}); delete it and run this again") from error
+    return found.hexdigest()
+
+
+def take_copy(folder: Path, names: Sequence[str], to: Path, *, expected: Sum) -> Path:
+    """Copy the first of `names` that is in `folder` to the folder `to`; returns the copy, its sum checked."""
+    for name in names:
+        if (folder / name).is_file():
+            part = to / f"{name}.part"
+            to.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / name, part)
+            return _settle(part, to / name, expected=expected, origin=str(folder / name))
+    raise FetchError(f"{folder} holds neither {' nor '.join(names)}")
+
+
+def _settle(part: Path, path: Path, *, expected: Sum, origin: str) -> Path:
+    """Give a complete file its name if it is what was published, else delete it."""
+    try:
+        fits = expected.fits(part)
+    except FetchError:
+        fits = False
+    if not fits:
+        part.unlink()
+        raise FetchError(f"{origin} is not the published file: its {expected.algorithm} sum differs")
+    os.replace(part, path)
+    return path
+
+
+def download(url: str, path: Path, *, expected: Sum) -> Path:
+    """Fetch `url` into `path`, taking up a transfer that an earlier call left as PATH.part.
+
+    `path` appears only when it is complete and its sum right. Raises FetchError.
+    """
+    part = path.with_name(path.name + ".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(ATTEMPTS):
+        before = _size(part)
+        try:
+            total = _transfer(url, part)
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            if _size(part) == before:
+                raise FetchError(_explain(url, error)) from error
+        else:
+            if total is None or _size(part) == total:
+                return _settle(part, path, expected=expected, origin=url)
+        if attempt + 1 < ATTEMPTS:
+            print(f"  {url} broke off; going on", file=sys.stderr)
+            time.sleep(PAUSE)
+    raise FetchError(f"{url}: the transfer broke off {ATTEMPTS} times; run this again to go on where it stopped")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _transfer(url: str, part: Path) -> int | None:
+    """Append what `part` lacks; returns the size of the whole file where the server tells it."""
+    start = _size(part)
+    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:
+            raise
+        # Nothing lies beyond what we have: it is complete, or not a part of this file.
+        if error.headers.get("Content-Range", "").rpartition("/")[2] != str(start):
+            part.unlink()
+            return _transfer(url, part)
+        return start
+    with response:
+        resumed = response.status == 206
+        left = response.headers.get("Content-Length")
+        total = None if left is None else int(left) + (start if resumed else 0)
+        with part.open("ab" if resumed else "wb") as file:
+            for block in blocks(response):
+                file.write(block)
+                _show(url, file.tell(), total)
+    return total
+
+
+def _show(url: str, done: int, total: int | None) -> None:
+    if sys.stderr.isatty():
+        of = f" of {total / 1e6:,.1f}" if total else ""
+        end = "\n" if done == total else ""
+        print(f"\r  {url.rpartition('/')[2]}: {done / 1e6:,.1f}{of} MB ", end=end, file=sys.stderr, flush=True)
+
+
+def _explain(url: str, error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"{url}: the server answered {error.code} {error.reason}"
+    host = urllib.parse.urlsplit(url).netloc
+    reason = getattr(error, "reason", None) or error
+    return f"{host} cannot be reached ({reason}); is there a network? Local copies are taken with --from DIR"

@@ -1,0 +1,430 @@
+"""scripts/get_multi30k and get_wmt14: local copies, sums, resumed transfers, one line for what goes wrong."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
+
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import a script that has no .py in its name."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader = SourceFileLoader(name, str(SCRIPTS / name))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def execute(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+    return subprocess.run(
+        [sys.executable, str(SCRIPTS / script), *map(str, arguments)],
+        capture_output=True, text=True, timeout=60, check=False, env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+
+
+class Server(ThreadingHTTPServer):
+    """Serves bytes by path, with ranges; notes what was asked for and can break transfers off."""
+
+    files: dict[str, bytes]
+    asked: list[tuple[str, str | None]]
+    break_after: list[int]  # bytes after which the next transfers end early
+    ranges = True
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:  # noqa: N802 (the name http.server calls)
+        wanted = self.headers.get("Range")
+        self.server.asked.append((self.path, wanted))
+        content = self.server.files.get(self.path)
+        if content is None:
+            return self.send_error(404)
+        start = int(wanted[6:-1]) if wanted and self.server.ranges else 0
+        if start >= len(content) and start:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(content)}")
+            self.end_headers()
+            return None
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        rest = content[start:]
+        if self.server.break_after:
+            rest = rest[: self.server.break_after.pop(0)]
+            self.close_connection = True
+        self.wfile.write(rest)
+        return None
+
+    def log_message(self, *_: Any) -> None:
+        """Keep test output clean."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    server = Server(("127.0.0.1", 0), Handler)
+    server.files, server.asked, server.break_after = {}, [], []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def home(server: Server) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}"
+
+
+# Multi30k
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, server: Server) -> tuple[ModuleType, dict[str, bytes]]:
+    """The Multi30k script with short texts in place of the real ones, on a server at home(server)."""
+    module = load("get_multi30k", monkeypatch)
+    monkeypatch.setattr(sys.modules["fetch"], "PAUSE", 0)
+    texts = {name: (f"{name} line\n" * 50 + os.urandom(300).hex()).encode() for name in module.TEXT_SUMS}
+    monkeypatch.setattr(module, "TEXT_SUMS", {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()})
+    server.files = {f"/{name}.gz": gzip.compress(text) for name, text in texts.items()}
+    return module, texts
+
+
+def test_the_scripts_can_be_executed() -> None:
+    for name in ("get_multi30k", "get_wmt14"):
+        assert os.access(SCRIPTS / name, os.X_OK)
+        assert (SCRIPTS / name).read_text().startswith("#!/usr/bin/env python3\n")
+        told = execute(name, "--help")
+        assert told.returncode == 0 and "--from DIR" in told.stdout and "--to DIR" in told.stdout
+
+
+def test_real_multi30k_from_local_copies(multi30k: Path, tmp_path: Path) -> None:
+    first = execute("get_multi30k", "--from", multi30k, "--to", tmp_path / "to")
+    assert first.returncode == 0, first.stderr
+    assert "non-commercial" in first.stdout
+    names = sorted(path.name for path in (tmp_path / "to").iterdir())
+    assert names == sorted(f"{p}.{s}.gz" for p in ("train", "val", "test_2016_flickr") for s in ("en", "de"))
+    again = execute("get_multi30k", "--to", tmp_path / "to", "--mirror", NOWHERE)
+    assert again.returncode == 0 and again.stdout.count("already here") == 6
+
+
+@pytest.mark.parametrize("script", ["get_multi30k", "get_wmt14"])
+def test_no_network_is_one_line(script: str, tmp_path: Path) -> None:
+    done = execute(script, "--to", tmp_path, "--mirror", NOWHERE)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{script}: 127.0.0.1:9 cannot be reached")
+    assert "--from DIR" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_wrong_folder_is_a_usage_error(tmp_path: Path) -> None:
+    done = execute("get_multi30k", "--from", tmp_path / "nowhere", "--to", tmp_path)
+    assert done.returncode == 2 and "no such directory" in done.stderr
+
+
+def test_fetching_everything(small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path) -> None:
+    module, texts = small
+    assert module.main(["--to", str(tmp_path / "new"), "--mirror", home(server) + "/"]) == 0
+    for name, text in texts.items():
+        assert gzip.decompress((tmp_path / "new" / f"{name}.gz").read_bytes()) == text
+    assert len(list((tmp_path / "new").iterdir())) == 6
+
+
+def test_plain_local_copies_are_taken_too(small: tuple[ModuleType, dict[str, bytes]], tmp_path: Path) -> None:
+    module, texts = small
+    (tmp_path / "from").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "from" / name).write_bytes(text)
+    assert module.main(["--to", str(tmp_path / "to"), "--from", str(tmp_path / "from")]) == 0
+    assert {path.name for path in (tmp_path / "to").iterdir()} == set(texts)
+
+
+@pytest.mark.parametrize("kind", ["other text", "not gzip", "missing"])
+def test_copies_that_are_not_the_data(
+    small: tuple[ModuleType, dict[str, bytes]], tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    module, texts = small
+    copies = tmp_path / "from"
+    copies.mkdir()
+    content = {"other text": gzip.compress(b"something else\n"), "not gzip": b"\x1f\x8bnonsense", "missing": None}[kind]
+    if content is not None:
+        (copies / "train.en.gz").write_bytes(content)
+    assert module.main(["--to", str(tmp_path / "to"), "--from", str(copies)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "train.en" in error
+    assert ("holds neither" if kind == "missing" else "sum differs") in error
+    assert not list((tmp_path / "to").glob("*"))
+
+
+def test_files_of_the_user_are_not_overwritten(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _ = small
+    (tmp_path / "train.en").write_text("mine\n")
+    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 1
+    assert "is not the published text; move it away" in capsys.readouterr().err
+    assert (tmp_path / "train.en").read_text() == "mine\n"
+
+
+def test_an_earlier_part_is_gone_on_with(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path
+) -> None:
+    module, _ = small
+    whole = server.files["/train.en.gz"]
+    (tmp_path / "train.en.gz.part").write_bytes(whole[:100])
+    (tmp_path / "val.en.gz.part").write_bytes(server.files["/val.en.gz"])  # complete, only its name is missing
+    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert ("/train.en.gz", "bytes=100-") in server.asked
+    assert (tmp_path / "train.en.gz").read_bytes() == whole
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_server_without_ranges_starts_over(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path
+) -> None:
+    module, _ = small
+    server.ranges = False
+    (tmp_path / "train.en.gz.part").write_bytes(b"x" * 50)
+    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert (tmp_path / "train.en.gz").read_bytes() == server.files["/train.en.gz"]
+
+
+def test_a_part_that_is_too_long_starts_over(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path
+) -> None:
+    module, _ = small
+    (tmp_path / "train.en.gz.part").write_bytes(b"x" * 5000)
+    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+
+
+def test_broken_transfers_go_on_where_they_stopped(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path
+) -> None:
+    module, _ = small
+    server.break_after = [40, 60]
+    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+    ranges = [wanted for path, wanted in server.asked if path == "/train.en.gz"]
+    assert ranges == [None, "bytes=40-", "bytes=100-"]
+
+
+def test_a_transfer_that_keeps_breaking_ends_and_keeps_its_part(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _ = small
+    server.break_after = [10] * 20
+    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 1
+    assert "broke off 5 times" in capsys.readouterr().err.splitlines()[-1]
+    assert (tmp_path / "train.en.gz.part").stat().st_size == 50
+
+
+@pytest.mark.parametrize("kind", ["404", "sum"])
+def test_a_server_with_something_else(
+    small: tuple[ModuleType, dict[str, bytes]],
+    server: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+) -> None:
+    module, _ = small
+    if kind == "404":
+        server.files.clear()
+    else:
+        server.files["/train.en.gz"] = gzip.compress(b"something else\n")
+    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert ("the server answered 404" if kind == "404" else "sha256 sum differs") in error
+    assert not list(tmp_path.iterdir())
+
+
+# WMT14
+
+
+def sgml(*lines: str) -> bytes:
+    segments = "".join(f'<seg id="{i}">{line}</seg>\n' for i, line in enumerate(lines, start=1))
+    return f'<srcset setid="x" srclang="any">\n<doc docid="1">\n<p>\n{segments}</p>\n</doc>\n</srcset>\n'.encode()
+
+
+MEMBERS = {
+    "training-parallel-europarl-v7.tgz": {
+        "training/europarl-v7.fr-en.en": b"not this\n",
+        "training/europarl-v7.de-en.de": "Europa eins\nEuropa\u2028zwei\n".encode(),
+        "training/europarl-v7.de-en.en": b"Europe one\nEurope two\n",
+    },
+    "training-parallel-commoncrawl.tgz": {
+        "./commoncrawl.de-en.en": b"crawl",  # no line end
+        "./commoncrawl.de-en.de": b"kriechen",
+    },
+    "training-parallel-nc-v9.tgz": {
+        "training/news-commentary-v9.de-en.de": b"Kommentar\n",
+        "training/news-commentary-v9.de-en.en": b"comment\n",
+    },
+    "test.tgz": {
+        "test/newstest2013-src.de.sgm": sgml("Entwicklung &amp; mehr", "zwei"),
+        "test/newstest2013-src.en.sgm": sgml("development &amp; more", " two  spaces "),
+    },
+    "test-full.tgz": {
+        "test-full/newstest2014-deen-src.en.sgm": sgml("a test"),
+        "test-full/newstest2014-deen-src.de.sgm": sgml("not this"),
+        "test-full/newstest2014-deen-ref.de.sgm": sgml("ein &quot;Test&quot; &lt;x&gt; &amp;lt;"),
+    },
+}
+
+
+def packed(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def wmt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: Server) -> tuple[ModuleType, Path]:
+    """The WMT14 script with tiny archives in place of the real ones, and a folder that holds them."""
+    module = load("get_wmt14", monkeypatch)
+    folder = tmp_path / "from"
+    folder.mkdir()
+    archives = {}
+    for name, members in MEMBERS.items():
+        content = packed(members)
+        (folder / name).write_bytes(content)
+        year, published = module.ARCHIVES[name]
+        archives[name] = (year, type(published)("sha256", hashlib.sha256(content).hexdigest()))
+        server.files[f"/{year}/{name}"] = content
+    monkeypatch.setattr(module, "ARCHIVES", archives)
+    monkeypatch.setattr(module, "LINES", {"dev": 2, "test": 1})
+    return module, folder
+
+
+EXPECTED = {
+    "train.en": "Europe one\nEurope two\ncrawl\ncomment\n",
+    "train.de": "Europa eins\nEuropa\u2028zwei\nkriechen\nKommentar\n",
+    "dev.en": "development & more\ntwo spaces\n",
+    "dev.de": "Entwicklung & mehr\nzwei\n",
+    "test.en": "a test\n",
+    "test.de": 'ein "Test" <x> &lt;\n',
+}
+
+
+def check(folder: Path) -> None:
+    for name, text in EXPECTED.items():
+        assert (folder / name).read_bytes().decode() == text
+    recorded = (folder / "SHA256SUMS").read_text().splitlines()
+    assert recorded == sorted(
+        (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}" for name, text in EXPECTED.items()),
+        key=lambda line: line.split()[1],
+    )
+    assert not list(folder.glob("*.part"))
+
+
+def test_wmt14_from_local_copies(
+    wmt: tuple[ModuleType, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, folder = wmt
+    assert module.main(["--from", str(folder), "--to", str(tmp_path / "to")]) == 0
+    assert "Free for research" in capsys.readouterr().out
+    check(tmp_path / "to")
+    assert module.main(["--to", str(tmp_path / "to"), "--mirror", NOWHERE]) == 0
+    assert capsys.readouterr().out.count("already here") == 3
+
+
+def test_wmt14_from_the_network_and_resumed(wmt: tuple[ModuleType, Path], server: Server, tmp_path: Path) -> None:
+    module, _ = wmt
+    to = tmp_path / "to"
+    (to / "archives").mkdir(parents=True)
+    (to / "archives" / "test.tgz.part").write_bytes(server.files["/wmt13/test.tgz"][:77])
+    assert module.main(["--to", str(to), "--mirror", home(server)]) == 0
+    check(to)
+    assert ("/wmt13/test.tgz", "bytes=77-") in server.asked
+    (to / "dev.de").unlink()  # a missing side is made again from the archives that are here
+    asked = len(server.asked)
+    assert module.main(["--to", str(to), "--mirror", home(server)]) == 0
+    check(to)
+    assert len(server.asked) == asked
+
+
+@pytest.mark.parametrize("kind", ["missing", "other", "changed text", "own text", "lines"])
+def test_wmt14_that_is_not_as_published(
+    wmt: tuple[ModuleType, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    module, folder = wmt
+    to = tmp_path / "to"
+    expected = {
+        "missing": "test.tgz is missing; --from needs",
+        "other": "test.tgz is not the published file: its sha256 sum differs",
+        "changed text": "train.de is not what",
+        "own text": "dev.en is not what",
+        "lines": "dev: 2 English and 2 German lines",
+    }[kind]
+    if kind == "missing":
+        (folder / "test.tgz").unlink()
+    elif kind == "other":
+        shutil.copyfile(folder / "test-full.tgz", folder / "test.tgz")
+    elif kind == "changed text":
+        assert module.main(["--from", str(folder), "--to", str(to)]) == 0
+        (to / "train.de").write_text("changed\n")
+    elif kind == "own text":
+        to.mkdir()
+        (to / "dev.en").write_text("mine\n")
+    else:
+        monkeypatch.setattr(module, "LINES", {"dev": 3000, "test": 1})
+    capsys.readouterr()
+    assert module.main(["--from", str(folder), "--to", str(to)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("get_wmt14: ") and error.count("\n") == 1
+    assert expected in error
+
+
+@pytest.mark.parametrize("damage", ["archive", "member"])
+def test_wmt14_archives_that_cannot_be_unpacked(
+    wmt: tuple[ModuleType, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    module, folder = wmt
+    content = b"not an archive" if damage == "archive" else packed({"other": b"x\n"})
+    (folder / "test.tgz").write_bytes(content)
+    expected = type(module.ARCHIVES["test.tgz"][1])("sha256", hashlib.sha256(content).hexdigest())
+    module.ARCHIVES["test.tgz"] = ("wmt13", expected)
+    assert module.main(["--from", str(folder), "--to", str(tmp_path / "to")]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert ("damaged archive" if damage == "archive" else "is not in it") in error
+
+
+def test_published_sums_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = {"sha256": 64, "md5": 32}
+    for _, published in load("get_wmt14", monkeypatch).ARCHIVES.values():
+        assert len(bytes.fromhex(published.hexadecimal)) * 2 == digits[published.algorithm]
+    for text_sum in load("get_multi30k", monkeypatch).TEXT_SUMS.values():
+        assert len(bytes.fromhex(text_sum)) == 32

@@ -1,0 +1,45 @@
+"""A run directory with a tiny untrained model, for tests of what reads one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from nmt.config import dump, load_config
+from nmt.data import Vocabulary, WhitespaceTokenizer
+from nmt.data.whitespace import WhitespaceOptions
+from nmt.interop import run_layout
+from nmt.models import build_model
+
+SOURCE_WORDS = ["a", "b", "c", "d", "long@@", "er"]
+TARGET_WORDS = ["x", "y", "z", "u", "v", "w", "t@@"]
+
+
+def make_run(run: Path, *, steps: Sequence[int] = (10, 20), best: Sequence[int] = (10, 20)) -> Path:
+    """Write `run` with a checkpoint of other random weights at each step."""
+    run.mkdir()
+    (run / "in.yaml").write_text(
+        f"run_dir: {run}\n"
+        "model: {cell: gru, hidden_size: 8, embedding_size: 8, encoder_layers: 2, decoder_layers: 2, init_range: 0.8}\n"
+        "data: {train: corpus, tokenizer: whitespace}\n"
+        "decoding: {beam_size: 3, max_length_offset: 4, batch_tokens: 60}\n"
+    )
+    config = load_config(run / "in.yaml")
+    (run / run_layout.CONFIG).write_text(dump(config))
+    tokenizer = WhitespaceTokenizer(Vocabulary(SOURCE_WORDS), Vocabulary(TARGET_WORDS), options=WhitespaceOptions())
+    (run / run_layout.TOKENIZER).mkdir()
+    tokenizer.save(run / run_layout.TOKENIZER)
+    for step in steps:
+        torch.manual_seed(step)
+        model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+        directory = run_layout.step_dir(run, step)
+        directory.mkdir(parents=True)
+        (directory / run_layout.CONFIG).write_text(dump(config))
+        save_file(dict(model.state_dict()), directory / run_layout.WEIGHTS)
+    if best:
+        rows = tuple(run_layout.Scored(step, 1.0 + place) for place, step in enumerate(best))
+        run_layout.write_best(run, run_layout.Best("loss", rows))
+    return run
