@@ -1,0 +1,158 @@
+"""The metrics, all computed by sacreBLEU: BLEU, chrF, TER, and BLEU of tokenised lower-cased text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from sacrebleu.metrics.base import Metric as Scorer
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from nmt.errors import ConfigError, DataError
+from nmt.registry import METRICS, near_miss
+
+
+class Score(NamedTuple):
+    """A figure that is never shown without the signature that made it."""
+
+    name: str
+    """Label in tables and JSON, as sacreBLEU writes it: `BLEU`, `chrF2`, `TER`."""
+    score: float
+    """The unrounded value, in percent."""
+    signature: str
+    """Every setting that the value depends on."""
+    higher_is_better: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """For metrics that have nothing to set."""
+
+
+class Metric(ABC):
+    """What validation and nmt-eval need of a metric; plugins may derive from this directly."""
+
+    Options: ClassVar[type] = NoOptions
+    name: ClassVar[str]
+    """Name in the registry, in configurations and logs."""
+    higher_is_better: ClassVar[bool] = True
+
+    def __init__(self, *, options: Any = None) -> None:
+        self.options = self.Options() if options is None else options
+
+    @abstractmethod
+    def compute(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+        """Score a corpus.
+
+        `references` holds one stream for each set of references, each as long as `hypotheses`.
+        Raises DataError if there is nothing to score or the streams differ in length.
+        """
+
+    def scorer(self) -> Scorer | None:
+        """sacreBLEU's metric with the settings of this one, for resampling; None if it is not sacreBLEU's."""
+        return None
+
+
+class SacrebleuMetric(Metric):
+    """A metric for which sacreBLEU does all the counting."""
+
+    label: ClassVar[str | None] = None
+    """Shown in place of sacreBLEU's own name, where the settings are not the usual ones."""
+
+    @abstractmethod
+    def scorer(self) -> Scorer:
+        """A fresh one for each use: sacreBLEU's metrics remember the number of references."""
+
+    def compute(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+        check_streams(hypotheses, references)
+        scorer = self.scorer()
+        result = scorer.corpus_score(hypotheses, references)
+        signature = scorer.get_signature().format()
+        return Score(self.label or result.name, float(result.score), signature, self.higher_is_better)
+
+
+def check_streams(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raise DataError unless there is a sentence, a reference, and one reference for each sentence.
+
+    sacreBLEU's API would pair the shorter of two streams silently.
+    """
+    if not hypotheses:
+        raise DataError("there is no sentence to score")
+    if not references:
+        raise DataError("there is no reference to score against")
+    for number, stream in enumerate(references, 1):
+        if len(stream) != len(hypotheses):
+            raise DataError(f"{len(hypotheses)} translations but {len(stream)} lines in reference {number}")
+
+
+@METRICS.register("bleu")
+class Bleu(SacrebleuMetric):
+    """BLEU (Papineni et al., ACL 2002), by default cased, of detokenised text, as WMT reports it."""
+
+    name = "bleu"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        tokenize: str = "13a"
+        """Tokenizer of sacreBLEU that both sides go through first."""
+        lowercase: bool = False
+        """Ignore case."""
+
+    def __init__(self, *, options: Any = None) -> None:
+        super().__init__(options=options)
+        known = list(BLEU.TOKENIZERS)
+        chosen = self.options.tokenize
+        if chosen not in known:
+            raise ConfigError(
+                f"{chosen!r} is not a known tokenizer of sacreBLEU.{near_miss(str(chosen), known)} "
+                f"Allowed: {', '.join(known)}."
+            )
+
+    def scorer(self) -> Scorer:
+        try:
+            return BLEU(tokenize=self.options.tokenize, lowercase=self.options.lowercase)
+        except (ImportError, OSError, RuntimeError) as error:
+            # Some tokenizers need a package or a model file that sacreBLEU fetches at first use.
+            reason = " ".join(str(error).split())
+            name = self.options.tokenize
+            raise ConfigError(f"sacreBLEU's tokenizer {name!r} cannot be used here: {reason}") from None
+
+
+@METRICS.register("bleu_tok_lc")
+class BleuTokenisedLowercase(SacrebleuMetric):
+    """Case-insensitive BLEU of text that is already tokenised: the metric of the published tables.
+
+    Words are what whitespace separates, on both sides. As in multi-bleu and the original system nothing
+    is smoothed, so an order of n-grams without a match makes the score 0. Not comparable with `bleu`.
+    """
+
+    name = "bleu_tok_lc"
+    label = "bleu_tok_lc"
+
+    def scorer(self) -> Scorer:
+        return BLEU(tokenize="none", lowercase=True, smooth_method="none", force=True)
+
+
+@METRICS.register("chrf")
+class Chrf(SacrebleuMetric):
+    """chrF2: F-score of character n-grams (Popovic, WMT 2015)."""
+
+    name = "chrf"
+
+    def scorer(self) -> Scorer:
+        return CHRF()
+
+
+@METRICS.register("ter")
+class Ter(SacrebleuMetric):
+    """Translation edit rate (Snover et al., AMTA 2006): edits for each 100 reference words; lower is better."""
+
+    name = "ter"
+    higher_is_better = False
+
+    def scorer(self) -> Scorer:
+        return TER()
