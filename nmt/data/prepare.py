@@ -1,0 +1,206 @@
+"""Everything between the configuration and the first batch: files, tokenizer, encoded corpora."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from nmt.config import component_options
+from nmt.config.schema import Config, DataConfig
+from nmt.data.corpus import Corpus, new_folder
+from nmt.data.demo import write_corpus
+from nmt.data.encoding import LengthRule, encode
+from nmt.data.report import CorpusReport
+from nmt.data.text import FilePair, ParallelText, count_pairs, find_pairs, read_parallel
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.registry import TOKENIZERS
+
+_FORMAT = 1  # raise it when encoding or the files of a corpus change
+_RECORD = "tokenizer.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedData:
+    """All that training needs of the data."""
+
+    tokenizer: Tokenizer
+    train: Corpus
+    dev: Corpus | None
+    """Every line of the validation text, encoded at full length; pair i is line i of `dev_text`."""
+    dev_text: ParallelText | None
+    test_text: ParallelText | None
+
+    @property
+    def report(self) -> CorpusReport:
+        """What became of the training text."""
+        return self.train.report
+
+    def report_lines(self) -> list[str]:
+        """The reports of all corpora, for people."""
+        lines = self.train.report.lines("train")
+        return lines if self.dev is None else lines + self.dev.report.lines("dev")
+
+
+def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> PreparedData:
+    """Make or reuse tokenizer and encoded corpora of a run.
+
+    Writes RUN/tokenizer, the cache (data.cache_dir, else RUN/cache) and, with a generator,
+    RUN/corpus; what is there and still fits is reused untouched. `progress` shows a bar on a
+    terminal. Raises DataError or ConfigError naming file, line or key.
+    """
+    run_dir = Path(run_dir)
+    data = generated(config.data, run_dir)
+    languages = (data.source_language, data.target_language)
+    if not data.train:
+        raise ConfigError("data.train: no training text; give a prefix or a list of prefixes")
+    train_files = find_pairs(data.train, *languages, key="data.train")
+    # Small and needed only later, but a mistake in them should show before hours of work.
+    dev_text = read_parallel(data.dev, *languages, key="data.dev") if data.dev else None
+    test_text = read_parallel(data.test, *languages, key="data.test") if data.test else None
+
+    digest = cache(_digest)
+    tokenizer = _tokenizer(config, train_files, run_dir, digest=digest, progress=progress)
+    folder = Path(data.cache_dir) if data.cache_dir else run_dir / "cache"
+
+    def corpus(name: str, files: Sequence[FilePair], rule: LengthRule) -> Corpus:
+        key = _corpus_key([digest(path) for pair in files for path in pair], tokenizer, rule)
+        return _encoded(
+            files, folder / f"{name}-{key[:16]}", tokenizer=tokenizer, rule=rule, key=key, workers=data.workers,
+            progress=progress,
+        )  # fmt: skip
+
+    rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
+    train = corpus("train", train_files, rule)
+    dev = corpus("dev", find_pairs(data.dev, *languages, key="data.dev"), LengthRule()) if data.dev else None
+    return PreparedData(tokenizer=tokenizer, train=train, dev=dev, dev_text=dev_text, test_text=test_text)
+
+
+def generated(data: DataConfig, run_dir: Path) -> DataConfig:
+    """`data` with the files of its generator, written to RUN/corpus if they are not there yet."""
+    if data.generator == "none":
+        return data
+    if data.train:
+        raise ConfigError(f"data.train: not allowed with data.generator = {data.generator}, which makes the text")
+    folder = run_dir / "corpus"
+    if not folder.is_dir():
+        with new_folder(folder) as temporary:
+            write_corpus(temporary, data.source_language, data.target_language)
+    files = {name: str(folder / name) for name in ("train", "dev", "test")}
+    return replace(data, train=files["train"], dev=data.dev or files["dev"], test=data.test or files["test"])
+
+
+def load_tokenizer(model_dir: str | Path, config: Config) -> Tokenizer:
+    """The tokenizer saved with a run or model; `model_dir` may be a checkpoint directory inside a run.
+
+    Raises CheckpointError naming what is missing.
+    """
+    model_dir = Path(model_dir)
+    folder = model_dir / "tokenizer"
+    if not folder.is_dir() and model_dir.parent.name == "checkpoints":
+        folder = model_dir.parent.parent / "tokenizer"
+    if not folder.is_dir():
+        raise CheckpointError(f"{model_dir}: there is no tokenizer directory in it")
+    kind = TOKENIZERS.get(config.data.tokenizer)
+    tokenizer: Tokenizer = kind.load(folder, options=component_options(kind, config.data.tokenizer_options))
+    return tokenizer
+
+
+def planned_sizes(config: Config) -> tuple[int, int] | None:
+    """(source, target) vocabulary sizes as far as the configuration alone tells them, else None."""
+    kind = TOKENIZERS.get(config.data.tokenizer)
+    sizes: tuple[int, int] | None = kind.planned_sizes(options=component_options(kind, config.data.tokenizer_options))
+    return sizes
+
+
+def _tokenizer(
+    config: Config, files: Sequence[FilePair], run_dir: Path, *, digest: Callable[[Path], str], progress: bool
+) -> Tokenizer:
+    """The tokenizer of the run: the saved one where it fits, else a new one."""
+    kind = TOKENIZERS.get(config.data.tokenizer)
+    options = component_options(kind, config.data.tokenizer_options, key="data.tokenizer_options")
+    source, target = [pair.source for pair in files], [pair.target for pair in files]
+    record = {
+        "tokenizer": config.data.tokenizer,
+        "options": asdict(options),
+        "seed": config.seed,
+        "inputs": [digest(path) for path in kind.inputs(source, target, options=options)],
+    }
+    folder = run_dir / "tokenizer"
+    if folder.is_dir():
+        if _read_record(folder) == record:
+            return load_tokenizer(run_dir, config)
+        if any((run_dir / "checkpoints").glob("step-*")):
+            raise ConfigError(
+                f"{folder} was made from other text or with other options, and the checkpoints of the run depend "
+                "on it: restore the text and data.tokenizer_options, or start a new run"
+            )
+        shutil.rmtree(folder)
+    count_pairs(files)  # unequal, undecodable or empty files should show before the long work
+    if progress:
+        print(f"making the {config.data.tokenizer} tokenizer", file=sys.stderr, flush=True)
+    tokenizer: Tokenizer = kind.train(source, target, options=options, seed=config.seed)
+    with new_folder(folder) as temporary:
+        tokenizer.save(temporary)
+        (temporary / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+    return tokenizer
+
+
+def _read_record(folder: Path) -> Any:
+    try:
+        return json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _encoded(
+    files: Sequence[FilePair],
+    folder: Path,
+    *,
+    tokenizer: Tokenizer,
+    rule: LengthRule,
+    key: str,
+    workers: int,
+    progress: bool,
+) -> Corpus:
+    """Open the corpus of a cache folder, or make it."""
+    if folder.is_dir():
+        try:
+            corpus = Corpus(folder)
+            if corpus.key == key:
+                return corpus
+        except DataError:
+            print(f"{folder} is damaged and is made again", file=sys.stderr)
+        shutil.rmtree(folder)
+    pairs = count_pairs(files)
+    name = folder.name.partition("-")[0]
+    hidden = None if progress else True  # None: shown on a terminal only
+    with tqdm(total=pairs, desc=f"encoding {name}", unit=" pairs", unit_scale=True, disable=hidden) as bar:
+        encode(files, folder, tokenizer=tokenizer, rule=rule, key=key, workers=workers, advance=bar.update)
+    return Corpus(folder)
+
+
+def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule) -> str:
+    parts = [_FORMAT, list(digests), tokenizer.fingerprint(), asdict(rule)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of the bytes of a file."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    return digest.hexdigest()

@@ -1,0 +1,241 @@
+"""Subwords by SentencePiece, trained here from raw text or given as model files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import sentencepiece
+
+from nmt.data.text import read_lines
+from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
+from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
+from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.registry import TOKENIZERS
+
+_KEY = "data.tokenizer_options"
+_JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.model", "source.model", "target.model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentencePieceOptions:
+    """Options of the `sentencepiece` tokenizer."""
+
+    model_type: Literal["bpe", "unigram"] = "bpe"
+    """Algorithm: byte-pair merges, or a unigram language model."""
+    vocab_size: int = 8000
+    """Pieces of a vocabulary, the 3 special ones and the 256 byte pieces included."""
+    joint: bool = True
+    """One model for both languages; otherwise one for each."""
+    byte_fallback: bool = True
+    """Characters outside the vocabulary become byte pieces instead of the unknown symbol."""
+    character_coverage: float = 1.0
+    """Share of the characters of the training text that get a piece of their own."""
+    normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
+    """Unicode normalisation before splitting; `_cf` also folds case, `identity` leaves text as it is."""
+    sample_size: int | None = 1_000_000
+    """Lines of each language that training reads, drawn by `seed`; null takes all (and much memory)."""
+    source_model: str | None = None
+    """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
+    target_model: str | None = None
+    """The same for the target language; only without `joint`."""
+
+    def __post_init__(self) -> None:
+        if self.vocab_size <= len(SPECIAL_TOKENS):
+            raise ValueError(f"vocab_size ({self.vocab_size}) leaves no room beside the special symbols")
+        if not 0 < self.character_coverage <= 1:
+            raise ValueError(f"character_coverage ({self.character_coverage}) must be above 0 and at most 1")
+        if self.sample_size is not None and self.sample_size < 1:
+            raise ValueError(f"sample_size ({self.sample_size}) must be positive")
+        if self.joint and self.target_model is not None:
+            raise ValueError("target_model is not allowed with joint, where source_model serves both languages")
+
+
+@TOKENIZERS.register("sentencepiece")
+class SentencePieceTokenizer(Tokenizer):
+    """One or two SentencePiece models.
+
+    `source` and `target` are serialised models; a joint tokenizer has the same one twice. A model
+    must have PAD, UNK and EOS at 0, 1 and 2.
+    """
+
+    Options = SentencePieceOptions
+
+    def __init__(self, source: bytes, target: bytes, *, options: SentencePieceOptions) -> None:
+        self.options = options
+        self._source_proto = source
+        self._target_proto = target
+        self._source = sentencepiece.SentencePieceProcessor(model_proto=source)
+        self._target = self._source if source == target else sentencepiece.SentencePieceProcessor(model_proto=target)
+        self.source_size = self._source.get_piece_size()
+        self.target_size = self._target.get_piece_size()
+
+    def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
+        return _encode(self._source, lines)
+
+    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
+        return _encode(self._target, lines)
+
+    def decode_source(self, ids: Sequence[int]) -> str:
+        return on_one_line(self._source.decode(printable_ids(ids)))
+
+    def decode_target(self, ids: Sequence[int]) -> str:
+        return on_one_line(self._target.decode(printable_ids(ids)))
+
+    def source_tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self._source.id_to_piece(int(i)) for i in ids]
+
+    def target_tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self._target.id_to_piece(int(i)) for i in ids]
+
+    def fingerprint(self) -> str:
+        digests = (hashlib.sha256(proto).hexdigest() for proto in (self._source_proto, self._target_proto))
+        return "sentencepiece:" + ":".join(digests)
+
+    def save(self, folder: Path) -> None:
+        if self.options.joint:
+            (folder / _JOINT_FILE).write_bytes(self._source_proto)
+        else:
+            (folder / _SOURCE_FILE).write_bytes(self._source_proto)
+            (folder / _TARGET_FILE).write_bytes(self._target_proto)
+
+    @classmethod
+    def load(cls, folder: Path, *, options: SentencePieceOptions) -> SentencePieceTokenizer:
+        files = (_JOINT_FILE, _JOINT_FILE) if options.joint else (_SOURCE_FILE, _TARGET_FILE)
+        try:
+            source, target = (_read_model(folder / file) for file in files)
+        except DataError as error:
+            raise CheckpointError(f"the saved tokenizer cannot be used: {error}") from error
+        return cls(source, target, options=options)
+
+    @classmethod
+    def train(
+        cls, source: Sequence[Path], target: Sequence[Path], *, options: SentencePieceOptions, seed: int
+    ) -> SentencePieceTokenizer:
+        if options.joint:
+            both = _given(options.source_model) or _train_model([source, target], options=options, seed=seed)
+            return cls(both, both, options=options)
+        return cls(
+            _given(options.source_model) or _train_model([source], options=options, seed=seed),
+            _given(options.target_model) or _train_model([target], options=options, seed=seed),
+            options=options,
+        )
+
+    @classmethod
+    def inputs(cls, source: Sequence[Path], target: Sequence[Path], *, options: SentencePieceOptions) -> list[Path]:
+        if options.joint:
+            return [Path(options.source_model)] if options.source_model else [*source, *target]
+        sides = ((options.source_model, source), (options.target_model, target))
+        return [path for model, files in sides for path in ([Path(model)] if model else files)]
+
+    @classmethod
+    def planned_sizes(cls, *, options: SentencePieceOptions) -> tuple[int, int]:
+        models = (options.source_model, options.source_model if options.joint else options.target_model)
+        source, target = (
+            sentencepiece.SentencePieceProcessor(model_proto=_read_model(Path(model))).get_piece_size()
+            if model
+            else options.vocab_size
+            for model in models
+        )
+        return source, target
+
+
+def _encode(model: sentencepiece.SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
+    # One thread: parallelism is by processes, and small batches would only pay for threads.
+    return model.encode(list(lines), out_type=int, num_threads=1)
+
+
+def _given(path: str | None) -> bytes | None:
+    return None if path is None else _read_model(Path(path))
+
+
+def _read_model(path: Path) -> bytes:
+    """The bytes of a SentencePiece model file whose special ids are ours; DataError otherwise."""
+    try:
+        proto = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot read the SentencePiece model ({error.strerror})") from error
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_proto=proto)
+        if not proto:  # which SentencePiece takes for a model without pieces
+            raise RuntimeError("empty file")
+    except (RuntimeError, OSError) as error:
+        raise DataError(f"{path}: not a SentencePiece model") from error
+    found = (model.pad_id(), model.unk_id(), model.eos_id())
+    if found != (PAD, UNK, EOS):
+        raise DataError(
+            f"{path}: the model has pad_id={found[0]} unk_id={found[1]} eos_id={found[2]}, nmt needs "
+            f"pad_id={PAD} unk_id={UNK} eos_id={EOS} (options of the same names of spm_train, with bos_id=-1)"
+        )
+    return proto
+
+
+def _train_model(sides: Sequence[Sequence[Path]], *, options: SentencePieceOptions, seed: int) -> bytes:
+    """Train one model on the files of one or two languages; returns it serialised."""
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
+            sentence_iterator=_training_lines(sides, sample_size=options.sample_size, seed=seed),
+            model_writer=model,
+            model_type=options.model_type,
+            vocab_size=options.vocab_size,
+            byte_fallback=options.byte_fallback,
+            character_coverage=options.character_coverage,
+            normalization_rule_name=options.normalization,
+            pad_id=PAD,
+            unk_id=UNK,
+            eos_id=EOS,
+            bos_id=-1,
+            pad_piece=SPECIAL_TOKENS[PAD],
+            unk_piece=SPECIAL_TOKENS[UNK],
+            eos_piece=SPECIAL_TOKENS[EOS],
+            # A unigram model may turn out smaller on little text; BPE cannot, see _explain.
+            hard_vocab_limit=options.model_type == "bpe",
+            # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.
+            num_threads=4,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        _explain(error, options.vocab_size)
+    return model.getvalue()
+
+
+def _explain(error: RuntimeError, vocab_size: int) -> NoReturn:
+    """Turn what SentencePiece says about a vocabulary size into our line about the key."""
+    text = str(error)
+    key = f"{_KEY}.vocab_size: {vocab_size}"
+    if largest := re.search(r"too high.*<= (\d+)", text):
+        raise ConfigError(f"{key} is too large for this training text, which allows at most {largest[1]}") from error
+    if smallest := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", text):
+        raise ConfigError(
+            f"{key} is too small for the characters of this training text, which need at least {smallest[1]}; "
+            f"or lower {_KEY}.character_coverage"
+        ) from error
+    if "sentences_.empty()" in text:
+        raise DataError("the training text holds nothing but empty lines") from error
+    raise DataError(f"SentencePiece could not learn a vocabulary: {text.splitlines()[-1]}") from error
+
+
+def _training_lines(sides: Sequence[Sequence[Path]], *, sample_size: int | None, seed: int) -> Iterator[str]:
+    for files in sides:
+        lines = (line for path in files for line in read_lines(path) if line)
+        yield from lines if sample_size is None else _sample(lines, sample_size, seed=seed)
+
+
+def _sample(lines: Iterable[str], size: int, *, seed: int) -> list[str]:
+    """A uniform sample of `size` lines in one pass (reservoir sampling, Vitter's algorithm R)."""
+    generator = random.Random(seed)
+    kept: list[str] = []
+    for i, line in enumerate(lines):
+        if i < size:
+            kept.append(line)
+        elif (slot := generator.randrange(i + 1)) < size:
+            kept[slot] = line
+    return kept

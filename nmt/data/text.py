@@ -1,0 +1,168 @@
+"""Reading text: what a line is, finding the files of a prefix, the two sides of a parallel corpus."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from nmt.errors import DataError
+
+_FETCHED_BY = {("data", "multi30k"): "scripts/get_multi30k", ("data", "wmt14"): "scripts/get_wmt14"}
+
+
+class FilePair(NamedTuple):
+    """Source and target file of one prefix."""
+
+    source: Path
+    target: Path
+
+
+class ParallelText(NamedTuple):
+    """Lines of both sides, equally many; line i of one translates line i of the other."""
+
+    source: list[str]
+    target: list[str]
+
+
+def read_lines(source: str | os.PathLike[str] | IO[Any], *, name: str | None = None) -> Iterator[str]:
+    r"""Yield the lines of a file (plain or .gz) or of an open stream, without their line ends.
+
+    Only "\n" ends a line, and one "\r" before it belongs to the line end. Every other character,
+    U+0085, U+2028 and NUL included, is data. `name` is what errors call a stream. Raises DataError
+    naming file and line for bytes that are not UTF-8, and naming the file for one that is missing
+    or damaged.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        name = name or os.fspath(source)
+        try:
+            with _open_bytes(Path(source)) as stream:
+                yield from _lines(stream, name)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{name}: {_reason(error)}") from error
+    else:
+        name = name or str(getattr(source, "name", "<stream>"))
+        # A text stream would translate line ends itself; the bytes below it are what was sent.
+        yield from _lines(getattr(source, "buffer", source), name)
+
+
+def _open_bytes(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return path.open("rb")
+
+
+def _lines(stream: IO[Any], name: str) -> Iterator[str]:
+    for number, raw in enumerate(stream, start=1):
+        if isinstance(raw, str):  # a StringIO has no bytes below it
+            line = raw
+        else:
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{name}, line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at position "
+                    f"{error.start + 1} of the line); convert the file to UTF-8"
+                ) from error
+        if line.endswith("\n"):
+            line = line[:-2] if line.endswith("\r\n") else line[:-1]
+        yield line
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be read ({error.strerror})"
+    return f"not a readable gzip file ({error})"
+
+
+def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
+    """A prefix or list of prefixes, as data.train and its like have it, as a list."""
+    if prefixes is None:
+        return []
+    return [prefixes] if isinstance(prefixes, str) else list(prefixes)
+
+
+def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
+    """The file PREFIX.language or, where that is missing, PREFIX.language.gz.
+
+    Raises DataError naming both, and the script that fetches them for the data the shipped
+    configurations use.
+    """
+    plain = Path(f"{os.fspath(prefix)}.{language}")
+    packed = Path(f"{plain}.gz")
+    for path in (plain, packed):
+        if path.is_file():
+            return path
+    message = f"neither {plain} nor {packed} exists"
+    for folder, script in _FETCHED_BY.items():
+        if plain.parent.parts[-2:] == folder:
+            message += f"; {script} fetches the data"
+    raise DataError(message)
+
+
+def find_pairs(
+    prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
+) -> list[FilePair]:
+    """The files of every prefix; DataError starts with `key`, the configuration key that names them."""
+    try:
+        return [
+            FilePair(find_file(prefix, source_language), find_file(prefix, target_language))
+            for prefix in as_list(prefixes)
+        ]
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from error
+
+
+def read_pairs(pair: FilePair) -> Iterator[tuple[str, str]]:
+    """Yield the (source, target) lines of two files.
+
+    Raises DataError naming both files and their line counts when those differ.
+    """
+    sides = [0, 0]
+    for source, target in zip_longest(read_lines(pair.source), read_lines(pair.target)):
+        sides[0] += source is not None
+        sides[1] += target is not None
+        if sides[0] == sides[1]:
+            yield source, target
+    if sides[0] != sides[1]:
+        raise DataError(
+            f"{pair.source} has {sides[0]} lines but {pair.target} has {sides[1]}; "
+            "the two sides of a corpus must have equally many"
+        )
+
+
+def count_pairs(pairs: Sequence[FilePair]) -> int:
+    """Number of line pairs of all files; raises what `read_pairs` raises, and DataError for none at all."""
+    count = sum(1 for pair in pairs for _ in read_pairs(pair))
+    if count == 0:
+        raise DataError(f"the corpus is empty: no line in {', '.join(str(path) for pair in pairs for path in pair)}")
+    return count
+
+
+def read_parallel(
+    prefixes: str | Sequence[str], source_language: str, target_language: str, *, key: str = "data"
+) -> ParallelText:
+    """Read both sides of all prefixes, every line kept, in order.
+
+    Raises DataError naming the files for what is missing, undecodable, unequally long or empty.
+    """
+    text = ParallelText([], [])
+    pairs = find_pairs(prefixes, source_language, target_language, key=key)
+    for pair in pairs:
+        for source, target in read_pairs(pair):
+            text.source.append(source)
+            text.target.append(target)
+    if not text.source:
+        raise DataError(f"{key}: {', '.join(str(pair.source) for pair in pairs) or 'no file'} holds no line")
+    return text
+
+
+def is_empty(line: str) -> bool:
+    """True for a line of nothing but whitespace."""
+    return not line or line.isspace()

@@ -1,0 +1,93 @@
+"""Ids of the special symbols, and vocabularies that list one token per id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from nmt.data.text import read_lines
+from nmt.errors import CheckpointError, DataError
+
+PAD = 0
+UNK = 1
+EOS = 2
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<eos>")
+"""Names of the ids PAD, UNK and EOS, in this order; every vocabulary starts with them."""
+
+
+class Vocabulary:
+    """Tokens and their ids; ids 0, 1 and 2 are always `<pad>`, `<unk>` and `<eos>`.
+
+    `tokens` are the ordinary ones, without the three; a token called like one of the three is
+    refused, so that text can never smuggle in padding or an early end.
+    """
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        self.tokens: tuple[str, ...] = (*SPECIAL_TOKENS, *tokens)
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
+        if len(self._ids) != len(self.tokens):
+            raise ValueError("a vocabulary holds each token once, and the special ones only at 0, 1 and 2")
+        # Text that spells a special symbol is an unknown word, not the symbol.
+        for name in SPECIAL_TOKENS:
+            self._ids[name] = UNK
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def id(self, token: str) -> int:
+        """The id of `token`; UNK where the vocabulary lacks it."""
+        return self._ids.get(token, UNK)
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of `tokens`, UNK for the unknown ones; no end symbol is added."""
+        ids = self._ids
+        return [ids.get(token, UNK) for token in tokens]
+
+    def save(self, path: Path) -> None:
+        """Write one token per line, the special ones first."""
+        path.write_bytes("".join(f"{token}\n" for token in self.tokens).encode())
+
+    @classmethod
+    def from_file(cls, path: Path) -> Vocabulary:
+        """Read one token per line; a count after a tab or a space (Sockeye, fairseq) is ignored.
+
+        The special symbols get ids 0, 1 and 2 whether or not and wherever the file lists them, and
+        blank lines are skipped. Raises DataError naming file and line of a repeated token or of a
+        line that is neither `token` nor `token count`.
+        """
+        first_seen: dict[str, int] = {}
+        for number, line in enumerate(read_lines(path), start=1):
+            columns = line.replace("\t", " ").split(" ")
+            token = columns[0]
+            if token == "" and line.strip(" \t") == "":
+                continue
+            if len(columns) > 2 or token == "" or (len(columns) == 2 and not columns[1].isdigit()):
+                raise DataError(f"{path}, line {number}: {line!r} is neither a token nor a token and its count")
+            if token in SPECIAL_TOKENS:
+                continue
+            if token in first_seen:
+                raise DataError(f"{path}, line {number}: token {token!r} is already on line {first_seen[token]}")
+            first_seen[token] = number
+        if not first_seen:
+            raise DataError(f"{path}: the vocabulary is empty; one token per line is expected")
+        return cls(first_seen)
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int], *, max_size: int | None = None, min_count: int = 1) -> Vocabulary:
+        """The most frequent tokens, ties in code point order; `max_size` includes the three special ones."""
+        frequent = [token for token, n in counts.items() if n >= min_count and token not in SPECIAL_TOKENS]
+        frequent.sort(key=lambda token: (-counts[token], token))
+        return cls(frequent if max_size is None else frequent[: max_size - len(SPECIAL_TOKENS)])
+
+
+def check_vocabulary_sizes(where: object, *, model: tuple[int, int], tokenizer: tuple[int, int]) -> None:
+    """Raise CheckpointError unless (source, target) sizes of a model and of a tokenizer agree.
+
+    `where` names the checkpoint or model directory in the message.
+    """
+    for side, expected, found in zip(("source", "target"), model, tokenizer, strict=True):
+        if expected != found:
+            raise CheckpointError(
+                f"{where}: the {side} vocabulary has {found} entries but the model was trained with {expected}; "
+                "take the tokenizer that was saved with the model"
+            )

@@ -1,0 +1,148 @@
+"""Text that is already split into tokens by spaces, with vocabulary files (Zero, subword-nmt)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.data.text import read_lines
+from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
+from nmt.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from nmt.errors import CheckpointError, DataError
+from nmt.registry import TOKENIZERS
+
+_JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.vocab", "source.vocab", "target.vocab"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhitespaceOptions:
+    """Options of the `whitespace` tokenizer."""
+
+    source_vocab: str | None = None
+    """Vocabulary file, one token per line; without it the training text decides. With `joint` it serves both sides."""
+    target_vocab: str | None = None
+    """The same for the target language; only without `joint`."""
+    joint: bool = False
+    """One vocabulary for both languages."""
+    max_size: int | None = None
+    """Largest vocabulary made from the training text, the 3 special tokens included."""
+    min_count: int = 1
+    """Rarer tokens of the training text are left out of its vocabulary."""
+    separator: str = "@@"
+    """Mark at the end of a subword that the next one continues; undone on output, empty to keep tokens apart."""
+
+    def __post_init__(self) -> None:
+        if self.min_count < 1:
+            raise ValueError(f"min_count ({self.min_count}) must be positive")
+        if self.max_size is not None and self.max_size <= len(SPECIAL_TOKENS):
+            raise ValueError(f"max_size ({self.max_size}) leaves no room beside the special symbols")
+        if self.joint and self.target_vocab is not None:
+            raise ValueError("target_vocab is not allowed with joint, where source_vocab serves both languages")
+
+
+@TOKENIZERS.register("whitespace")
+class WhitespaceTokenizer(Tokenizer):
+    """Tokens are what spaces and tabs separate; no other character, no-break spaces included, splits."""
+
+    Options = WhitespaceOptions
+
+    def __init__(self, source: Vocabulary, target: Vocabulary, *, options: WhitespaceOptions) -> None:
+        self.options = options
+        self._source = source
+        self._target = target
+        self.source_size = len(source)
+        self.target_size = len(target)
+
+    def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
+        return [self._source.encode(split(line)) for line in lines]
+
+    def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
+        return [self._target.encode(split(line)) for line in lines]
+
+    def decode_source(self, ids: Sequence[int]) -> str:
+        return self._join(self._source, ids)
+
+    def decode_target(self, ids: Sequence[int]) -> str:
+        return self._join(self._target, ids)
+
+    def source_tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self._source.tokens[i] for i in ids]
+
+    def target_tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self._target.tokens[i] for i in ids]
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for vocabulary in (self._source, self._target):
+            digest.update("\n".join(vocabulary.tokens).encode() + b"\n\n")
+        return f"whitespace:{digest.hexdigest()}"
+
+    def save(self, folder: Path) -> None:
+        if self.options.joint:
+            self._source.save(folder / _JOINT_FILE)
+        else:
+            self._source.save(folder / _SOURCE_FILE)
+            self._target.save(folder / _TARGET_FILE)
+
+    @classmethod
+    def load(cls, folder: Path, *, options: WhitespaceOptions) -> WhitespaceTokenizer:
+        try:
+            if options.joint:
+                both = Vocabulary.from_file(folder / _JOINT_FILE)
+                return cls(both, both, options=options)
+            source = Vocabulary.from_file(folder / _SOURCE_FILE)
+            return cls(source, Vocabulary.from_file(folder / _TARGET_FILE), options=options)
+        except DataError as error:
+            raise CheckpointError(f"the saved tokenizer cannot be used: {error}") from error
+
+    @classmethod
+    def train(
+        cls, source: Sequence[Path], target: Sequence[Path], *, options: WhitespaceOptions, seed: int
+    ) -> WhitespaceTokenizer:
+        if options.joint:
+            both = _vocabulary(options.source_vocab, [*source, *target], options=options)
+            return cls(both, both, options=options)
+        return cls(
+            _vocabulary(options.source_vocab, source, options=options),
+            _vocabulary(options.target_vocab, target, options=options),
+            options=options,
+        )
+
+    @classmethod
+    def inputs(cls, source: Sequence[Path], target: Sequence[Path], *, options: WhitespaceOptions) -> list[Path]:
+        if options.joint:
+            return [Path(options.source_vocab)] if options.source_vocab else [*source, *target]
+        sides = ((options.source_vocab, source), (options.target_vocab, target))
+        return [path for vocab, files in sides for path in ([Path(vocab)] if vocab else files)]
+
+    @classmethod
+    def planned_sizes(cls, *, options: WhitespaceOptions) -> tuple[int, int] | None:
+        source, target = options.source_vocab, options.source_vocab if options.joint else options.target_vocab
+        if source is None or target is None:
+            return None
+        return len(Vocabulary.from_file(Path(source))), len(Vocabulary.from_file(Path(target)))
+
+    def _join(self, vocabulary: Vocabulary, ids: Sequence[int]) -> str:
+        text = " ".join(vocabulary.tokens[i] for i in printable_ids(ids))
+        if separator := self.options.separator:
+            # A sentence cut off inside a word leaves a mark with no token after it.
+            text = text.replace(f"{separator} ", "").removesuffix(separator)
+        return on_one_line(text)
+
+
+def split(line: str) -> list[str]:
+    """The tokens of a line; str.split() would also split at no-break spaces and the like."""
+    return [token for token in line.replace("\t", " ").split(" ") if token]
+
+
+def _vocabulary(path: str | None, files: Sequence[Path], *, options: WhitespaceOptions) -> Vocabulary:
+    if path is not None:
+        return Vocabulary.from_file(Path(path))
+    counts: Counter[str] = Counter()
+    for file in files:
+        for line in read_lines(file):
+            counts.update(split(line))
+    return Vocabulary.from_counts(counts, max_size=options.max_size, min_count=options.min_count)

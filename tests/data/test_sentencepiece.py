@@ -1,0 +1,189 @@
+"""SentencePiece: training, round trips, given models, and what is said when it cannot be trained."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from nmt.data import EOS, PAD, UNK, SentencePieceTokenizer
+from nmt.data.sentencepiece import SentencePieceOptions, _sample
+from nmt.errors import CheckpointError, ConfigError, DataError
+
+SMALL = SentencePieceOptions(vocab_size=340)
+ENGLISH = [f"the {size} {animal} sees a {animal} number {i}" for i, (size, animal) in enumerate(
+    [(size, animal) for size in ("small", "big", "old") for animal in ("cat", "dog", "horse", "bird")] * 4
+)]  # fmt: skip
+GERMAN = [line.replace("the", "das").replace("small", "kleine").replace("horse", "Pferd") + " ß" for line in ENGLISH]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], list[Path]]:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "t.en").write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
+    (folder / "t.de.gz").write_bytes(gzip.compress(("\n".join(GERMAN) + "\n").encode()))
+    return [folder / "t.en"], [folder / "t.de.gz"]
+
+
+@pytest.fixture(scope="module")
+def joint(text: tuple[list[Path], list[Path]]) -> SentencePieceTokenizer:
+    return SentencePieceTokenizer.train(*text, options=SMALL, seed=1)
+
+
+def test_joint_model_serves_both_sides(joint: SentencePieceTokenizer) -> None:
+    assert joint.source_size == joint.target_size == 340
+    assert joint.encode_source(["the dog"]) == joint.encode_target(["the dog"])
+    assert joint.source_tokens([PAD, UNK, EOS]) == ["<pad>", "<unk>", "<eos>"]
+    assert joint.source_tokens(joint.encode_source(["the dog"])[0]) == ["▁the", "▁dog"]
+    assert joint.encode_source([]) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["das kleine Pferd", "emoji 😀🏳️‍🌈 漢字", "<eos> </s> <pad>", "nul \x00 in", "", "C++ %"]
+)
+def test_text_survives_encoding_and_decoding(joint: SentencePieceTokenizer, line: str) -> None:
+    ids = joint.encode_target([line])[0]
+    assert UNK not in ids and PAD not in ids and EOS not in ids
+    assert joint.decode_target(ids) == joint.decode_source(ids) == line
+
+
+def test_without_byte_fallback_unknown_characters_are_unk(text: tuple[list[Path], list[Path]]) -> None:
+    options = replace(SMALL, byte_fallback=False, vocab_size=80)
+    assert UNK in SentencePieceTokenizer.train(*text, options=options, seed=1).encode_source(["漢"])[0]
+
+
+def test_decoding_skips_padding_and_stays_on_one_line(joint: SentencePieceTokenizer) -> None:
+    ids = joint.encode_target(["the dog"])[0]
+    assert joint.decode_target([*ids, EOS, PAD, PAD]) == "the dog"
+    newline = joint.target_tokens(range(joint.target_size)).index("<0x0A>")
+    assert joint.decode_target([*ids, newline, *ids]) == "the dog  the dog"
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_training_twice_gives_the_same_model(text: tuple[list[Path], list[Path]], model_type: str) -> None:
+    options = replace(SMALL, model_type=model_type)
+    first, second = (SentencePieceTokenizer.train(*text, options=options, seed=1) for _ in range(2))
+    assert first.fingerprint() == second.fingerprint()
+    other = SentencePieceTokenizer.train(*text, options=replace(options, vocab_size=330), seed=1)
+    assert other.fingerprint() != first.fingerprint()
+
+
+def test_separate_models(text: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
+    options = replace(SMALL, joint=False, vocab_size=320)
+    tokenizer = SentencePieceTokenizer.train(*text, options=options, seed=1)
+    names = [tokenizer.source_tokens(range(320)), tokenizer.target_tokens(range(320))]
+    assert "ß" in names[1] and "ß" not in names[0]
+    tokenizer.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source.model", "target.model"]
+    assert SentencePieceTokenizer.load(tmp_path, options=options).fingerprint() == tokenizer.fingerprint()
+
+
+def test_save_load_and_pickle(joint: SentencePieceTokenizer, tmp_path: Path) -> None:
+    joint.save(tmp_path)
+    loaded = SentencePieceTokenizer.load(tmp_path, options=SMALL)
+    pickled = pickle.loads(pickle.dumps(joint))
+    for other in (loaded, pickled):
+        assert other.fingerprint() == joint.fingerprint()
+        assert other.encode_target(GERMAN) == joint.encode_target(GERMAN)
+
+
+def test_a_damaged_saved_model_is_a_checkpoint_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"joint\.model: cannot read"):
+        SentencePieceTokenizer.load(tmp_path, options=SMALL)
+    for garbage in (b"", b"garbage"):
+        (tmp_path / "joint.model").write_bytes(garbage)
+        with pytest.raises(CheckpointError, match=r"joint\.model: not a SentencePiece model"):
+            SentencePieceTokenizer.load(tmp_path, options=SMALL)
+
+
+def test_given_models_are_used_instead_of_training(joint: SentencePieceTokenizer, tmp_path: Path) -> None:
+    joint.save(tmp_path)
+    model = str(tmp_path / "joint.model")
+    options = replace(SMALL, source_model=model, vocab_size=8000)
+    given = SentencePieceTokenizer.train([], [], options=options, seed=1)
+    assert given.fingerprint() == joint.fingerprint()
+    assert SentencePieceTokenizer.planned_sizes(options=options) == (340, 340)
+    assert SentencePieceTokenizer.inputs([Path("a")], [Path("b")], options=options) == [Path(model)]
+    assert SentencePieceTokenizer.inputs([Path("a")], [Path("b")], options=SMALL) == [Path("a"), Path("b")]
+    assert SentencePieceTokenizer.planned_sizes(options=SMALL) == (340, 340)
+
+
+def test_one_side_given_and_the_other_trained(
+    joint: SentencePieceTokenizer, text: tuple[list[Path], list[Path]], tmp_path: Path
+) -> None:
+    joint.save(tmp_path)
+    options = SentencePieceOptions(joint=False, target_model=str(tmp_path / "joint.model"), vocab_size=310)
+    tokenizer = SentencePieceTokenizer.train(*text, options=options, seed=1)
+    assert (tokenizer.source_size, tokenizer.target_size) == (310, 340)
+
+
+def test_given_model_with_other_special_ids_is_refused(tmp_path: Path) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(ENGLISH), model_writer=model, vocab_size=36, minloglevel=2
+    )
+    (tmp_path / "other.model").write_bytes(model.getvalue())
+    options = replace(SMALL, source_model=str(tmp_path / "other.model"))
+    with pytest.raises(DataError, match=r"other\.model: the model has pad_id=-1 unk_id=0 eos_id=2, nmt needs pad_id=0"):
+        SentencePieceTokenizer.train([], [], options=options, seed=1)
+
+
+def test_vocabulary_too_large_for_bpe_names_key_and_limit(text: tuple[list[Path], list[Path]]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^data\.tokenizer_options\.vocab_size: 8000 is too large .* at most \d+$"
+    ) as e:
+        SentencePieceTokenizer.train(*text, options=SentencePieceOptions(), seed=1)
+    largest = int(str(e.value).rsplit(" ", 1)[1])
+    assert SentencePieceTokenizer.train(*text, options=SentencePieceOptions(vocab_size=largest), seed=1)
+
+
+def test_vocabulary_too_small_names_key_and_minimum(text: tuple[list[Path], list[Path]]) -> None:
+    with pytest.raises(ConfigError, match=r"vocab_size: 200 is too small .* need at least (\d+);") as e:
+        SentencePieceTokenizer.train(*text, options=SentencePieceOptions(vocab_size=200), seed=1)
+    smallest = int(str(e.value).split("at least ")[1].split(";")[0])
+    assert SentencePieceTokenizer.train(*text, options=SentencePieceOptions(vocab_size=smallest), seed=1)
+
+
+def test_unigram_shrinks_to_what_the_text_gives(text: tuple[list[Path], list[Path]]) -> None:
+    options = SentencePieceOptions(model_type="unigram", vocab_size=8000)
+    assert 260 < SentencePieceTokenizer.train(*text, options=options, seed=1).source_size < 8000
+
+
+def test_text_of_empty_lines_only(tmp_path: Path) -> None:
+    (tmp_path / "t.en").write_text("\n\n")
+    with pytest.raises(DataError, match="nothing but empty lines"):
+        SentencePieceTokenizer.train([tmp_path / "t.en"], [tmp_path / "t.en"], options=SMALL, seed=1)
+
+
+def test_odd_line_separators_do_not_split_training_lines(tmp_path: Path) -> None:
+    (tmp_path / "t.en").write_bytes(("abc\u0085def\x00\n" * 20).encode())
+    options = SentencePieceOptions(vocab_size=276, normalization="identity")
+    tokenizer = SentencePieceTokenizer.train([tmp_path / "t.en"], [], options=options, seed=1)
+    assert any("\u0085" in token for token in tokenizer.source_tokens(range(276)))
+
+
+def test_normalization_is_a_choice(text: tuple[list[Path], list[Path]], joint: SentencePieceTokenizer) -> None:
+    assert joint.decode_source(joint.encode_source(["ﬁne ½"])[0]) == "fine 1⁄2"
+    identity = SentencePieceTokenizer.train(*text, options=replace(SMALL, normalization="identity"), seed=1)
+    assert identity.decode_source(identity.encode_source(["ﬁne ½"])[0]) == "ﬁne ½"
+
+
+def test_sample_is_seeded_uniform_and_bounded() -> None:
+    lines = [str(i) for i in range(100)]
+    assert _sample(lines, 200, seed=1) == lines
+    assert _sample(lines, 10, seed=1) == _sample(lines, 10, seed=1) != _sample(lines, 10, seed=2)
+    hits = sum("99" in _sample(lines, 10, seed=seed) for seed in range(1000))
+    assert 60 < hits < 140  # expected 100, standard deviation 9.5
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"vocab_size": 3}, {"character_coverage": 0.0}, {"sample_size": 0}, {"target_model": "x.model"}]
+)
+def test_impossible_options(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        SentencePieceOptions(**wrong)  # type: ignore[arg-type]
