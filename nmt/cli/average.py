@@ -1,0 +1,55 @@
+"""nmt-average: the mean of the last or best checkpoints of a run as one model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.cli.common import execute, make_parser
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = make_parser("nmt-average", "Average the weights of several checkpoints of a run.")
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory of nmt-train")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--last", metavar="N", type=_positive, help="average the newest N checkpoints")
+    which.add_argument("--best", metavar="N", type=_positive, help="average the best N checkpoints by validation")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, required=True, help="new model directory; never overwritten"
+    )
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Choose the checkpoints, average them and name them."""
+    from nmt.training import average
+
+    average.check_output(arguments.output)
+    if arguments.last is not None:
+        checkpoints = average.last_checkpoints(arguments.run, arguments.last)
+    else:
+        checkpoints = average.best_checkpoints(arguments.run, arguments.best)
+    average.average_checkpoints(checkpoints, arguments.output, run=arguments.run)
+    print(f"averaged {', '.join(path.name for path in checkpoints)} of {arguments.run} into {arguments.output}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run nmt-average and return its exit code."""
+    return execute(_parser(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

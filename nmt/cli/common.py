@@ -1,0 +1,110 @@
+"""What all commands share: arguments, errors as one line, exit codes, signals."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from nmt import __version__
+from nmt.errors import NmtError
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; not an Exception, so that only `execute` handles it."""
+
+
+def make_parser(program: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the options that every command has; abbreviations of options are refused."""
+    parser = argparse.ArgumentParser(prog=program, description=description, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add `--device`."""
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto takes a GPU if there is one (default)"
+    )
+
+
+def add_plugins(parser: argparse.ArgumentParser) -> None:
+    """Add `--plugin`, repeatable, as `arguments.plugins`."""
+    parser.add_argument(
+        "--plugin",
+        dest="plugins",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="Python file that registers components the model needs; repeatable",
+    )
+
+
+def execute(
+    parser: argparse.ArgumentParser,
+    command: Callable[[argparse.Namespace], int],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parse `argv`, run `command` and return its exit code; errors become one line on stderr.
+
+    Exit codes: 0 done, 1 data or runtime error, 2 usage or configuration, 130 Ctrl-C, 143 SIGTERM.
+    """
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else EXIT_USAGE
+    previous = _on_sigterm(_raise_terminated)
+    try:
+        return command(arguments)
+    except KeyboardInterrupt:
+        return _fail(parser, "interrupted", EXIT_INTERRUPTED, debug=False)
+    except Terminated:
+        return _fail(parser, "terminated", EXIT_TERMINATED, debug=False)
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does; the interpreter would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except NmtError as error:
+        return _fail(parser, str(error), error.exit_code, debug=arguments.debug)
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        return _fail(parser, str(named), EXIT_FAILURE, debug=arguments.debug)
+    except MemoryError:
+        return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
+    except Exception as error:
+        # A bug of ours or of a plugin: still one line, and --debug shows where.
+        first = str(error).strip().split("\n")[0]
+        text = f"internal error: {type(error).__name__}: {first} (--debug shows where)"
+        return _fail(parser, text, EXIT_FAILURE, debug=arguments.debug)
+    finally:
+        _on_sigterm(previous)
+
+
+def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        raise
+    print(f"{parser.prog}: {message}", file=sys.stderr)
+    return code
+
+
+Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+def _on_sigterm(handler: Handler) -> Handler:
+    try:
+        return signal.signal(signal.SIGTERM, handler)
+    except ValueError:  # not the main thread: signals are somebody else's
+        return None
+
+
+def _raise_terminated(number: int, frame: FrameType | None) -> None:
+    raise Terminated

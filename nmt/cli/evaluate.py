@@ -1,0 +1,196 @@
+"""nmt-eval: scores of a file of translations, or of what a model makes of a source file."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.translate import add_checkpoint, add_decoding, overridden, positive
+from nmt.config import component_options, import_plugins
+from nmt.errors import ConfigError, DataError
+from nmt.evaluation import Metric, by_length, paired_bootstrap
+from nmt.evaluation.report import Result, as_json, as_text
+from nmt.evaluation.significance import DEFAULT_SAMPLES, DEFAULT_SEED
+from nmt.registry import METRICS
+
+DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE --ref FILE..., or
+--model RUN --source FILE --ref FILE... to translate first."""
+DEFAULT_METRICS = ("bleu", "chrf", "ter")
+METRIC_OPTIONS = ("tokenize", "lowercase")
+MODEL_OPTIONS = ("source", "beam_size", "length_penalty", "max_length_offset", "batch_tokens", "output")
+STDIN = "-"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), evaluate, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-eval."""
+    parser = make_parser("nmt-eval", DESCRIPTION)
+    system = parser.add_mutually_exclusive_group(required=True)
+    system.add_argument("--hyp", metavar="FILE", help="translations, one a line; - is standard input")
+    system.add_argument("--model", metavar="RUN", help="run or model directory that translates --source")
+    parser.add_argument("--ref", metavar="FILE", nargs="+", required=True, help="one file for each set of references")
+    scores = parser.add_argument_group("scores")
+    scores.add_argument(
+        "--metrics",
+        metavar="NAME",
+        nargs="+",
+        default=list(DEFAULT_METRICS),
+        help="bleu, chrf, ter, and bleu_tok_lc for text that is already tokenised (default: bleu chrf ter)",
+    )
+    scores.add_argument("--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu: 13a (default), intl, ...")
+    scores.add_argument("--lowercase", action="store_true", default=None, help="ignore case in bleu")
+    scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
+    scores.add_argument("--json", action="store_true", help="a list of objects for programs instead of tables")
+    _add_significance(parser.add_argument_group("significance, by paired bootstrap resampling"))
+    _add_model(parser)
+    return parser
+
+
+def _add_significance(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--baseline", metavar="FILE", nargs="+", default=[], help="translations to compare with")
+    group.add_argument(
+        "--samples", metavar="N", type=positive, default=DEFAULT_SAMPLES, help="resamples (default: %(default)s)"
+    )
+    group.add_argument(
+        "--seed", metavar="N", type=positive, default=DEFAULT_SEED, help="of them (default: %(default)s)"
+    )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("translation, with --model (defaults: the model's own configuration)")
+    group.add_argument("--source", metavar="FILE", help="text to translate; - is standard input")
+    group.add_argument("-o", "--output", metavar="FILE", help="keep the translations there")
+    add_decoding(group)
+    parser.set_defaults(n_best=1)
+    add_checkpoint(parser)
+    add_device(parser)
+    add_plugins(parser)
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    """Read, translate if asked to, score and print."""
+    _check_arguments(arguments)
+    import_plugins(arguments.plugins)
+    metrics = make_metrics(arguments)
+    system = arguments.hyp or arguments.source
+    files = [system, *arguments.ref, *arguments.baseline]
+    texts = _read_all(files)
+    references = texts[1 : 1 + len(arguments.ref)]
+    baselines = list(zip(arguments.baseline, texts[1 + len(arguments.ref) :], strict=True))
+    hypotheses = texts[0] if arguments.hyp else _translations(texts[0], arguments)
+    results = [_measure(metric, hypotheses, references, baselines, arguments) for metric in metrics]
+    print(as_json(results) if arguments.json else as_text(results))
+    return 0
+
+
+def _check_arguments(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options that do not go together."""
+    if arguments.model and arguments.source is None:
+        raise ConfigError("--model needs --source, the text to translate")
+    if arguments.hyp:
+        given = [name for name in MODEL_OPTIONS if getattr(arguments, name) is not None]
+        if given:
+            listed = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise ConfigError(f"{listed}: only with --model; --hyp is already translated")
+    files = [arguments.hyp or arguments.source, *arguments.ref, *arguments.baseline]
+    if files.count(STDIN) > 1:
+        raise ConfigError("- (standard input) can stand for one file only")
+
+
+def make_metrics(arguments: argparse.Namespace) -> list[Metric]:
+    """The metrics asked for, each once, with those of the command's options that it has."""
+    given = {name: getattr(arguments, name) for name in METRIC_OPTIONS if getattr(arguments, name) is not None}
+    unused = set(given)
+    metrics = []
+    for name in dict.fromkeys(arguments.metrics):
+        member = METRICS.get(name)
+        names = {field.name for field in dataclasses.fields(member.Options)}
+        options = {key: value for key, value in given.items() if key in names}
+        unused -= set(options)
+        metrics.append(member(options=component_options(member, options)))
+    if unused:
+        listed = ", ".join(f"--{name}" for name in sorted(unused))
+        raise ConfigError(f"{listed}: none of the metrics asked for has this option; bleu has")
+    return metrics
+
+
+def _read_all(files: Sequence[str]) -> list[list[str]]:
+    """The lines of each file; all must have as many as the first, and one at least.
+
+    Only "\\n" ends a line, as in the sacrebleu command's files (its standard input also ends lines at "\\r").
+    """
+    texts = [_read(name) for name in files]
+    for name, lines in zip(files, texts, strict=True):
+        if len(lines) != len(texts[0]):
+            raise DataError(f"{files[0]} has {len(texts[0])} lines but {name} has {len(lines)}; they must be equal")
+    if not texts[0]:
+        raise DataError(f"{files[0]}: no line to score")
+    return texts
+
+
+def _read(name: str) -> list[str]:
+    from nmt.data import read_lines
+
+    return list(read_lines(sys.stdin, name="standard input") if name == STDIN else read_lines(name))
+
+
+def _translations(source: list[str], arguments: argparse.Namespace) -> list[str]:
+    """What the model makes of `source`; written to --output as well."""
+    # Late, so that mistakes in the options do not wait for torch.
+    from nmt.cli.output import output_stream
+    from nmt.interop.model_dir import load_model
+    from nmt.search import Translator
+
+    inputs = (arguments.source, *arguments.ref, *arguments.baseline)
+    # Opened first: a file that cannot be written is found out before the work is done.
+    with output_stream(arguments.output, inputs=inputs) if arguments.output else nullcontext() as output:
+        loaded = load_model(
+            arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
+        )
+        translator = Translator(loaded.model, loaded.tokenizer, overridden(loaded.config.decoding, arguments))
+        start = time.perf_counter()
+        lines = list(translator.translate(source))
+        seconds = time.perf_counter() - start
+        if output is not None:
+            output.write("".join(line + "\n" for line in lines).encode())
+    print(f"nmt-eval: {len(lines):,} lines in {seconds:.1f} s ({len(lines) / seconds:.1f} a second)", file=sys.stderr)
+    return lines
+
+
+def _measure(
+    metric: Metric,
+    hypotheses: list[str],
+    references: list[list[str]],
+    baselines: list[tuple[str, list[str]]],
+    arguments: argparse.Namespace,
+) -> Result:
+    """Everything that was asked for about one metric."""
+    score = metric.compute(hypotheses, references)
+    compared = [
+        (
+            name,
+            paired_bootstrap(
+                metric,
+                hypotheses,
+                baseline=lines,
+                references=references,
+                samples=arguments.samples,
+                seed=arguments.seed,
+            ),
+        )
+        for name, lines in baselines
+    ]
+    return Result(score, compared, by_length(metric, hypotheses, references=references) if arguments.by_length else ())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

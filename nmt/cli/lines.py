@@ -1,0 +1,125 @@
+"""Input lines in windows: full ones from files, smaller ones from whoever types or sends slowly and waits."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from nmt.data import read_lines
+
+PATIENCE = 0.2
+"""Seconds that a window waits for more lines, counted from its first."""
+_BLOCK = 1 << 16
+
+Arrives = Callable[[float], bool]
+"""Whether the next line, or the end of the input, is here within so many seconds."""
+
+
+class LiveLines:
+    """The raw lines of a pipe or terminal, each as soon as it is complete.
+
+    A buffered file object cannot say whether it holds another line, so this reads the descriptor.
+    """
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self.name = name
+        self._descriptor = descriptor
+        self._lines: deque[bytes] = deque()
+        self._parts: list[bytes] = []
+        self._has_ended = False
+
+    def __iter__(self) -> LiveLines:
+        return self
+
+    def __next__(self) -> bytes:
+        while not self._lines and not self._has_ended:
+            self._read()
+        if not self._lines:
+            raise StopIteration
+        return self._lines.popleft()
+
+    def arrives(self, seconds: float) -> bool:
+        """Wait until a line is complete or the input has ended, at most so long; say whether it is."""
+        deadline = time.monotonic() + seconds
+        while not self._lines and not self._has_ended:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._descriptor], [], [], left)[0]:
+                return False
+            self._read()
+        return True
+
+    def _read(self) -> None:
+        """Take what is there, waiting for at least a byte."""
+        block = os.read(self._descriptor, _BLOCK)
+        if not block:
+            self._has_ended = True
+            if self._parts:
+                self._lines.append(b"".join(self._parts))
+            return
+        *complete, rest = block.split(b"\n")
+        for line in complete:
+            self._lines.append(b"".join([*self._parts, line, b"\n"]))
+            self._parts = []
+        if rest:
+            self._parts.append(rest)
+
+
+@contextlib.contextmanager
+def input_windows(path: str | None, *, size: int) -> Iterator[Iterator[list[str]]]:
+    """The lines of a file (.gz too), or of standard input for None, in windows of at most `size`.
+
+    A pipe or terminal delivers when it likes: its windows hold what has come within PATIENCE, so
+    that one who sends a line and waits gets an answer.
+
+    Raises:
+        DataError: a file that is missing or cannot be read, bytes that are not UTF-8 (file and line).
+    """
+    with contextlib.ExitStack() as stack:
+        if path is None:
+            stream, name = sys.stdin, "standard input"
+        elif _is_live(Path(path)):
+            stream, name = stack.enter_context(Path(path).open("rb", buffering=0)), path
+        else:
+            yield windows(read_lines(path), size=size)
+            return
+        descriptor = _descriptor(stream)
+        if descriptor is None or stat.S_ISREG(os.fstat(descriptor).st_mode):
+            yield windows(read_lines(stream, name=name), size=size)
+        else:
+            live = LiveLines(descriptor, name)
+            yield windows(read_lines(live, name=name), size=size, arrives=live.arrives)  # type: ignore[arg-type]
+
+
+def windows(lines: Iterator[str], *, size: int, arrives: Arrives | None = None) -> Iterator[list[str]]:
+    """`lines` in lists of at most `size`; with `arrives`, of what comes within PATIENCE of the first."""
+    for first in lines:
+        window = [first]
+        deadline = time.monotonic() + PATIENCE
+        while len(window) < size and (arrives is None or arrives(deadline - time.monotonic())):
+            line = next(lines, None)
+            if line is None:
+                break
+            window.append(line)
+        yield window
+
+
+def _is_live(path: Path) -> bool:
+    """Whether `path` is a named pipe, a terminal or the like."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _descriptor(stream: IO[Any]) -> int | None:
+    """The descriptor below a stream; None for one in memory."""
+    try:
+        return stream.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        return None

@@ -1,0 +1,55 @@
+"""Where a command's result goes: standard output, or a file that appears only when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt.errors import ConfigError, DataError
+
+
+@contextlib.contextmanager
+def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator[BinaryIO]:
+    """A binary stream to standard output (None) or to a file, which must be none of `inputs`.
+
+    The file gets its name when the block ends without an error; until then, and after an error,
+    what was there before stays. Something that is not a regular file (a pipe, /dev/null) is
+    written to directly.
+
+    Raises:
+        ConfigError: it is one of the inputs.
+        DataError: it cannot be written.
+    """
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(os.path.realpath(path))  # a link stays a link to the new file
+    for name in inputs:
+        if target.exists() and Path(name).exists() and target.samefile(name):
+            raise ConfigError(f"{path}: is also the input ({name}); the output needs another name")
+    if target.is_dir():
+        raise DataError(f"{path}: is a directory; give the name of a file")
+    if not target.parent.is_dir():
+        raise DataError(f"{path}: there is no directory {target.parent}")
+    is_special = target.exists() and not target.is_file()
+    temporary = target if is_special else target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as stream:
+            yield stream
+            stream.flush()
+            if not is_special:
+                os.fsync(stream.fileno())
+        if not is_special:
+            if target.exists():
+                shutil.copymode(target, temporary)
+            temporary.replace(target)
+    except BaseException:
+        if not is_special:
+            temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,135 @@
+"""nmt-score: how probable a model finds given translations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.translate import add_checkpoint, positive
+
+if TYPE_CHECKING:
+    from nmt.search import PairScore
+
+DESCRIPTION = """Mean negative log-probability of each target sentence given its source, in nats per
+token with the end symbol counted: one number a line on standard output, the corpus perplexity on
+standard error. Lower is better. An empty side is scored as the end symbol alone."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), score, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-score."""
+    parser = make_parser("nmt-score", DESCRIPTION)
+    parser.add_argument(
+        "--model", metavar="RUN", required=True, help="run directory, checkpoint in it, or output of nmt-average"
+    )
+    parser.add_argument("--source", metavar="FILE", type=Path, required=True, help="source text, .gz too")
+    parser.add_argument("--target", metavar="FILE", type=Path, required=True, help="its translation, line by line")
+    parser.add_argument("--json", action="store_true", help="one object with summary and scores instead of lines")
+    parser.add_argument("--batch-tokens", metavar="N", type=positive, help="tokens in a batch (default: the model's)")
+    add_checkpoint(parser)
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
+
+@dataclass
+class Totals:
+    """Sums over the corpus."""
+
+    sentences: int = 0
+    empty: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    nll: float = 0.0
+    scores: list[float] = field(default_factory=list)
+    """Kept for --json only."""
+
+    def add(self, pair: PairScore) -> None:
+        """Count one pair."""
+        self.sentences += 1
+        self.empty += pair.has_empty_side
+        self.tokens += pair.tokens
+        self.unknown += pair.unknown
+        self.nll += pair.mean_nll * pair.tokens
+
+    @property
+    def mean_nll(self) -> float:
+        """Nats per token of the corpus."""
+        return self.nll / self.tokens if self.tokens else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean; infinite where that overflows."""
+        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf
+
+    def summary(self) -> str:
+        """One line for people."""
+        text = (
+            f"perplexity {self.perplexity:.4f}, {self.mean_nll:.6f} nats per token; "
+            f"{self.sentences:,} sentences, {self.tokens:,} target tokens with end symbols"
+        )
+        if self.unknown:
+            text += f", {self.unknown / self.tokens:.2%} unknown to the vocabulary"
+        if self.empty:
+            text += f"; {self.empty:,} with an empty side, scored as the end symbol alone"
+        return text
+
+    def as_json(self) -> str:
+        """One object for programs; NaN and infinity, which JSON lacks, are null."""
+        record: dict[str, Any] = {
+            "perplexity": _finite(self.perplexity),
+            "mean_nll": _finite(self.mean_nll),
+            "sentences": self.sentences,
+            "tokens": self.tokens,
+            "unknown": self.unknown,
+            "empty": self.empty,
+            "scores": [_finite(score) for score in self.scores],
+        }
+        return json.dumps(record, allow_nan=False)
+
+
+def score(arguments: argparse.Namespace) -> int:
+    """Load, read, score and print."""
+    # Late, so that --help and mistakes in the options do not wait for torch.
+    from nmt.data.text import FilePair, count_pairs, read_pairs
+    from nmt.interop.model_dir import load_model
+    from nmt.search import score_pairs
+
+    files = FilePair(arguments.source, arguments.target)
+    if all(path.is_file() for path in files):
+        count_pairs([files])  # unequal files are an error before the first number; pipes can be read only once
+    loaded = load_model(
+        arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
+    )
+    batch_tokens = arguments.batch_tokens or loaded.config.decoding.batch_tokens
+    totals = Totals()
+    for pair in score_pairs(loaded.model, loaded.tokenizer, read_pairs(files), batch_tokens=batch_tokens):
+        totals.add(pair)
+        if arguments.json:
+            totals.scores.append(pair.mean_nll)
+        else:
+            print(f"{pair.mean_nll:.6f}")
+    if arguments.json:
+        print(totals.as_json())
+    sys.stdout.flush()
+    print(f"nmt-score: {totals.summary()}", file=sys.stderr)
+    return 0
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

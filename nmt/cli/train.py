@@ -1,0 +1,95 @@
+"""nmt-train: train a model, or go on training it, as a configuration says."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import sys
+import time
+from collections.abc import Sequence
+
+from nmt.cli.common import add_device, add_plugins, execute, make_parser
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of minutes above 0")
+    return minutes
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = make_parser(
+        "nmt-train", "Train a translation model. The same command again goes on where the last one stopped."
+    )
+    parser.add_argument("--config", metavar="FILE", required=True, help="YAML file, or the name of a bundled one")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="override a key, such as training.lr=3e-4; repeatable",
+    )
+    parser.add_argument("--dump-config", action="store_true", help="print the resolved configuration and end")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="load the data, build the model, print what would be done and end"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="start anew; the run that is there is renamed to RUN.old-1, -2, ..."
+    )
+    parser.add_argument(
+        "--max-minutes",
+        metavar="M",
+        type=_minutes,
+        help="stop M minutes after the start of the command, validate and save; the run can be resumed",
+    )
+    add_plugins(parser)
+    add_device(parser)
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load the configuration and do what was asked for."""
+    started = time.monotonic()
+    from nmt.training.allocator import keep_large_blocks
+
+    keep_large_blocks()  # before the first tensor
+    from nmt.config import dump, import_plugins, load_config
+    from nmt.interop.model_dir import choose_device
+    from nmt.training.precision import choose_precision
+    from nmt.training.setup import build_limits
+
+    import_plugins(arguments.plugins)
+    config = load_config(arguments.config, arguments.overrides)
+    # Named in the saved configuration, so that loading the model can say what is missing.
+    plugins = list(dict.fromkeys([*config.plugins, *arguments.plugins]))
+    config = dataclasses.replace(config, plugins=plugins)
+    if arguments.dump_config:
+        print(dump(config), end="")
+        return 0
+    device = choose_device(arguments.device)
+    choose_precision(config.training.precision, device=device)  # what cannot work shows before the data is read
+    deadline = None if arguments.max_minutes is None else started + 60 * arguments.max_minutes
+    limits = build_limits(config, deadline=deadline)
+    if arguments.dry_run:
+        from nmt.training.dry_run import dry_run
+
+        dry_run(config, device=device)
+        return 0
+    from nmt.training.run import run_training
+
+    return run_training(config, device=device, limits=limits, overwrite=arguments.overwrite)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run nmt-train and return its exit code."""
+    return execute(_parser(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

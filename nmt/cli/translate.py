@@ -1,0 +1,169 @@
+"""nmt-translate: lines of text in, their translations out."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nmt.config import DecodingConfig
+    from nmt.search import Translation
+
+N = TypeVar("N", int, float)
+
+DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
+answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
+STDIN = "-"
+DECODING = ("beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), translate, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-translate."""
+    parser = make_parser("nmt-translate", DESCRIPTION)
+    parser.add_argument("model", metavar="MODEL", help="run directory, checkpoint in it, or output of nmt-average")
+    parser.add_argument("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="written when all is done (default: standard output)")
+    parser.add_argument(
+        "--format",
+        choices=("text", "moses", "jsonl"),
+        default="text",
+        help="text: N lines for each input line with --n-best N, empty ones where there are fewer translations; "
+        "moses: 'line ||| text ||| score= X ||| X'; jsonl: an object for each input line (default: text)",
+    )
+    add_checkpoint(parser)
+    search = parser.add_argument_group("search (defaults: the model's own configuration)")
+    search.add_argument("--n-best", metavar="N", type=positive, help="translations of each line, at most the beam size")
+    add_decoding(search)
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Add `--checkpoint`."""
+    parser.add_argument(
+        "--checkpoint", metavar="STEP|best|last", default="best", help="which one of a run (default: best)"
+    )
+
+
+def add_decoding(group: argparse._ArgumentGroup) -> None:
+    """Add the options of search that every translating command has; `overridden` also reads `n_best`."""
+    group.add_argument("--beam-size", metavar="N", type=positive, help="hypotheses kept; 1 is greedy search")
+    group.add_argument("--length-penalty", metavar="A", type=not_negative, help="alpha in ((5 + length) / 6) ** alpha")
+    group.add_argument(
+        "--max-length-offset", metavar="N", type=natural, help="tokens a translation may have more than its source"
+    )
+    group.add_argument("--batch-tokens", metavar="N", type=positive, help="source tokens in a batch, times the beam")
+
+
+def positive(text: str) -> int:
+    """argparse type: a whole number of 1 or more."""
+    return _number(text, int, 1, "a whole number of 1 or more")
+
+
+def natural(text: str) -> int:
+    """argparse type: a whole number of 0 or more."""
+    return _number(text, int, 0, "a whole number of 0 or more")
+
+
+def not_negative(text: str) -> float:
+    """argparse type: a finite number of 0 or more."""
+    return _number(text, float, 0, "a number of 0 or more")
+
+
+def _number(text: str, kind: Callable[[str], N], least: int, wanted: str) -> N:
+    with contextlib.suppress(ValueError):
+        number = kind(text)
+        if least <= number < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"'{text}' is not {wanted}")
+
+
+@dataclass
+class Totals:
+    """What the summary at the end says."""
+
+    lines: int = 0
+    empty: int = 0
+    tokens: int = 0
+    unknown: int = 0
+
+    def add(self, translation: Translation) -> None:
+        """Count one line."""
+        self.lines += 1
+        self.empty += translation.source_tokens == 0
+        self.tokens += translation.source_tokens
+        self.unknown += translation.unknown
+
+    def summary(self, seconds: float) -> str:
+        """One line for people."""
+        text = f"{self.lines:,} lines in {seconds:.1f} s ({self.lines / max(seconds, 1e-9):.1f} a second)"
+        if self.empty:
+            text += f"; {self.empty:,} empty"
+        if self.unknown:
+            text += f"; {self.unknown / self.tokens:.2%} of the source tokens unknown to the vocabulary"
+        return text
+
+
+def translate(arguments: argparse.Namespace) -> int:
+    """Load, read, translate and write, window by window."""
+    # Late, so that --help and mistakes in the options do not wait for torch.
+    from nmt.cli.formats import FORMATS
+    from nmt.cli.lines import input_windows
+    from nmt.cli.output import output_stream
+    from nmt.interop.model_dir import load_model
+    from nmt.search import Translator
+    from nmt.search.translator import WINDOW
+
+    path = None if arguments.input in (None, STDIN) else arguments.input
+    write = FORMATS[arguments.format]
+    totals = Totals()
+    with output_stream(arguments.output, inputs=(path or "/dev/stdin",)) as output:
+        loaded = load_model(
+            arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
+        )
+        decoding = overridden(loaded.config.decoding, arguments)
+        translator = Translator(loaded.model, loaded.tokenizer, decoding)
+        _log(f"{loaded.path} on {next(loaded.model.parameters()).device}, beam {decoding.beam_size}")
+        start = time.perf_counter()
+        with input_windows(path, size=WINDOW) as windows:
+            for window in windows:
+                for translation in translator.translate_window(window):
+                    output.write(write(totals.lines, translation, n_best=decoding.n_best).encode())
+                    totals.add(translation)
+                output.flush()
+    _log(totals.summary(time.perf_counter() - start))
+    return 0
+
+
+def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
+    """The model's decoding settings with those given on the command line in their place."""
+    changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
+    if "n_best" not in changes and changes.get("beam_size", decoding.n_best) < decoding.n_best:
+        changes["n_best"] = changes["beam_size"]  # the saved n_best was for the saved beam
+    decoding = dataclasses.replace(decoding, **changes)
+    if decoding.n_best > decoding.beam_size:
+        raise ConfigError(f"--n-best {decoding.n_best} must not exceed the beam size, {decoding.beam_size}")
+    return decoding
+
+
+def _log(message: str) -> None:
+    print(f"nmt-translate: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Averages the weights of several checkpoints of a run into a model directory of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from nmt.errors import CheckpointError
+from nmt.interop import run_layout
+
+
+def average_checkpoints(checkpoints: Sequence[Path], output: Path, *, run: Path) -> None:
+    """Write the mean of the weights of `checkpoints` (directories of `run`) as model directory `output`.
+
+    The directory holds all that translating needs: model.safetensors, config.yaml and tokenizer/; it appears
+    under its name only when it is complete. model.safetensors says in its metadata what it was made from.
+
+    Raises:
+        CheckpointError: `output` exists and is not an empty directory, or a file is missing, damaged or of
+            another model than the others.
+    """
+    check_output(output)
+    weights = average_weights([path / run_layout.WEIGHTS for path in checkpoints])
+    metadata = {"format": "pt", "averaged": " ".join(path.name for path in checkpoints)}
+    with _whole(output) as temporary:
+        _copy_settings(checkpoints[-1], run, temporary)
+        save_file(weights, temporary / run_layout.WEIGHTS, metadata=metadata)
+
+
+def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
+    """Mean of each tensor over safetensors files, summed in float64, in the type it is stored in.
+
+    Tensors are read one by one, so that no more than the result is in memory. What is not floating point is
+    taken from the last file. Raises CheckpointError for files that do not fit together and for NaN.
+    """
+    if not files:
+        raise ValueError("nothing to average")
+    with contextlib.ExitStack() as stack:
+        try:
+            readers = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
+            names = _common_names(files, [set(reader.keys()) for reader in readers])
+            return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in names}
+        except FileNotFoundError as error:
+            missing = next(file for file in files if not file.is_file())
+            raise CheckpointError(f"{missing}: no such file") from error
+        except SafetensorError as error:
+            damaged = next((file for file in files if not _is_readable(file)), files[-1])
+            raise CheckpointError(f"{damaged}: damaged file: {error}") from error
+
+
+def last_checkpoints(run: Path, count: int) -> list[Path]:
+    """The newest `count` checkpoints of a run, oldest first; CheckpointError where there are fewer."""
+    steps = _steps(run)
+    if len(steps) < count:
+        kept = f"training.keep_last says how many are kept; there: {_names(steps)}"
+        raise CheckpointError(f"{run}: --last {count}: only {len(steps)} checkpoints; {kept}")
+    return [run_layout.step_dir(run, step) for step in steps[-count:]]
+
+
+def best_checkpoints(run: Path, count: int) -> list[Path]:
+    """The best `count` checkpoints of a run by validation, oldest first; CheckpointError where there are fewer."""
+    _steps(run)
+    steps = run_layout.best_steps(run)
+    if len(steps) < count:
+        kept = "training.keep_best says how many are kept"
+        there = f"; there: {_names(steps)}" if steps else ""
+        raise CheckpointError(f"{run}: --best {count}: only {len(steps)} validated checkpoints; {kept}{there}")
+    return [run_layout.step_dir(run, step) for step in sorted(steps[:count])]
+
+
+def check_output(output: Path) -> None:
+    """Raise CheckpointError unless `output` is free: not there, or an empty directory."""
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise CheckpointError(f"{output}: exists and is not a directory; choose another name")
+    if output.is_dir() and any(output.iterdir()):
+        raise CheckpointError(f"{output}: this directory is not empty; choose another name or move it away")
+
+
+def _steps(run: Path) -> list[int]:
+    steps = run_layout.checkpoint_steps(run)
+    if not steps:
+        raise CheckpointError(f"{run}: not a run directory with checkpoints (checkpoints/step-N/{run_layout.WEIGHTS})")
+    return steps
+
+
+def _names(steps: Sequence[int]) -> str:
+    return ", ".join(f"step-{step}" for step in steps)
+
+
+def _common_names(files: Sequence[Path], names: Sequence[set[str]]) -> list[str]:
+    for file, found in zip(files, names, strict=True):
+        different = sorted(found ^ names[0])
+        if different:
+            shown = ", ".join(different[:5]) + (", ..." if len(different) > 5 else "")
+            raise CheckpointError(f"{file}: another model than {files[0]}; not in both: {shown}")
+    return sorted(names[0])
+
+
+def _mean(name: str, files: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor:
+    first = tensors[0]
+    for file, tensor in zip(files, tensors, strict=True):
+        if tensor.shape != first.shape or tensor.dtype != first.dtype:
+            found = f"{name} is {tensor.dtype} {tuple(tensor.shape)}, in {files[0]} {first.dtype} {tuple(first.shape)}"
+            raise CheckpointError(f"{file}: another model: {found}")
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise CheckpointError(f"{file}: {name} contains NaN or infinite values")
+    if not first.is_floating_point():
+        return tensors[-1]
+    total = torch.zeros_like(first, dtype=torch.float64)
+    for tensor in tensors:
+        total += tensor
+    return (total / len(tensors)).to(first.dtype)
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        with safe_open(file, framework="pt"):
+            return True
+    except SafetensorError:
+        return False
+
+
+def _copy_settings(checkpoint: Path, run: Path, target: Path) -> None:
+    """Copy configuration and tokenizer; the checkpoint's own configuration where it has one."""
+    config = checkpoint / run_layout.CONFIG
+    config = config if config.is_file() else run / run_layout.CONFIG
+    tokenizer = run / run_layout.TOKENIZER
+    for path in (config, tokenizer):
+        if not path.exists():
+            raise CheckpointError(f"{path}: missing; without it the average could not translate")
+    shutil.copyfile(config, target / run_layout.CONFIG)
+    shutil.copytree(tokenizer, target / run_layout.TOKENIZER)
+
+
+@contextlib.contextmanager
+def _whole(output: Path) -> Iterator[Path]:
+    """A directory to fill, which becomes `output` when the block ends without an error."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".writing-{output.name}-{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.rename(output)  # takes the place of an empty directory
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise

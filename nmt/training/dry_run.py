@@ -1,0 +1,142 @@
+"""What a run would do, without a run: data, parameters by part, batches of an epoch, memory; nothing stays on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.config.schema import Config
+from nmt.data import Corpus, collate, planned_sizes, prepare
+from nmt.data.batching import Rows
+from nmt.errors import DataError
+from nmt.models import build_model, parameters_by_part
+from nmt.models.base import Seq2Seq
+from nmt.training.precision import choose_precision
+from nmt.training.setup import build_batches, build_network, build_sampler
+
+SAMPLE_SENTENCES = 2
+"""Sentences of the largest batch on which the memory of a whole one is measured."""
+LOOKED_AT = 2000
+"""Batches among which the largest is looked for."""
+
+
+def dry_run(config: Config, *, device: torch.device) -> None:
+    """Print on stdout what training would start with.
+
+    With the texts missing, parameters are still printed if the options tell the vocabulary sizes.
+
+    Raises:
+        DataError: texts are missing or cannot be used.
+    """
+    # A cache elsewhere would stay behind, so it is not used either.
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None))
+    with tempfile.TemporaryDirectory(prefix="nmt-dry-run-") as folder:
+        try:
+            data = prepare(config, Path(folder))
+        except DataError:
+            sizes = planned_sizes(config)
+            if sizes is not None:
+                with torch.device("meta"):
+                    print_parameters(build_model(config.model, *sizes))
+            raise
+        # No optimizer: making one has torch leave a directory of its own in the temporary folder.
+        model = build_network(config, data.tokenizer, device=device)
+        precision = choose_precision(config.training.precision, device=device)
+        print(f"device: {device}; {precision}")
+        print_parameters(model)
+        for line in data.report_lines():
+            print(line)
+        stream = build_batches(config, data.train)
+        batches = build_sampler(config, data.train).epoch(0)
+        print(
+            f"batches an epoch: {len(batches):,} for {stream.updates_per_epoch():,} updates, "
+            f"{stream.padding_share():.1%} padding"
+        )
+        largest = largest_batch(data.train, batches[: min(len(batches), LOOKED_AT)])
+        with precision.autocast():
+            activations = activation_bytes(model, data.train, largest, device=device)
+        print_memory(model, activations=activations, ema=config.training.ema_decay > 0)
+        del data  # its files are mapped, and the folder goes now
+
+
+def print_parameters(model: Seq2Seq) -> None:
+    """Trainable values by part and in all."""
+    parts = parameters_by_part(model)
+    print(f"vocabularies: source {model.source_vocab_size:,}, target {model.target_vocab_size:,}")
+    print("parameters:")
+    for part, count in parts.items():
+        print(f"  {part:<24} {count:>14,}")
+    print(f"  {'total':<24} {sum(weight.numel() for weight in model.parameters()):>14,}")
+
+
+def print_memory(model: Seq2Seq, *, activations: int, ema: bool) -> None:
+    """An estimate of what training needs."""
+    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    copies = 5 if ema else 4
+    optimizer = "weights, gradients, two moments" + (", moving average" if ema else "")
+    total = copies * weights + activations
+    print(
+        f"memory, estimated: {mib(total)} = {mib(copies * weights)} ({optimizer}) "
+        f"+ {mib(activations)} (activations of the largest batch); PyTorch itself comes on top"
+    )
+
+
+def mib(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def largest_batch(corpus: Corpus, batches: Sequence[Rows]) -> Rows:
+    """The batch whose attention, sentences x source x target length, is the largest."""
+    source, target = corpus.source_lengths, corpus.target_lengths
+
+    def cost(rows: Rows) -> int:
+        return len(rows) * int(source[rows].max()) * int(target[rows].max())
+
+    return max(batches, key=cost)
+
+
+def activation_bytes(model: Seq2Seq, corpus: Corpus, rows: Rows, *, device: torch.device) -> int:
+    """Bytes that autograd keeps between the forward and the backward pass of a batch.
+
+    Measured on its longest sentences and scaled to all of them: what is kept is in proportion to
+    the number of sentences, but not to their length, because attention keeps source x target.
+    """
+    cost = np.maximum(corpus.source_lengths[rows], corpus.target_lengths[rows])
+    chosen = rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]]
+    batch = collate(corpus, chosen)
+    with SavedBytes(model).counting() as saved:
+        loss = model.token_losses(batch.source.to(device), batch.target.to(device), label_smoothing=0.1).sum()
+    del loss
+    return saved.total * len(rows) // len(chosen)
+
+
+@dataclass
+class SavedBytes:
+    """Counts what autograd saves, each storage once, weights not counted."""
+
+    model: Seq2Seq
+    total: int = 0
+    _seen: set[int] = field(default_factory=set)
+
+    def _pack(self, saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.total += storage.nbytes()
+        return saved
+
+    @contextmanager
+    def counting(self) -> Iterator[SavedBytes]:
+        """Count while the block runs."""
+        self._seen = {weight.untyped_storage().data_ptr() for weight in self.model.parameters()}
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept):
+            yield self

@@ -1,0 +1,75 @@
+"""Exponential moving average of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from nmt.errors import CheckpointError
+
+
+class EMA:
+    """Averages of a model's parameters: after each update, average += (1 - d) * (weight - average).
+
+    d = min(decay, (1 + n) / (10 + n)) in update n = 1, 2, ..., so that the random initial weights are soon
+    forgotten (as TensorFlow's moving average does when told the number of updates).
+    Kept in the precision of the parameters, which is fp32 under autocast.
+    """
+
+    def __init__(self, model: nn.Module, *, decay: float) -> None:
+        """Start from the model's weights; 0 < decay < 1."""
+        if not 0 < decay < 1:
+            raise ValueError(f"ema_decay: must be above 0 and below 1, not {decay}")
+        self.decay = decay
+        self.updates = 0
+        self._averages = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self._active = False
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Take in the weights of `model` after an update."""
+        assert not self._active, "the model holds the averages now"
+        self.updates += 1
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        weights = [p.detach() for _, p in model.named_parameters()]
+        torch._foreach_lerp_(list(self._averages.values()), weights, 1 - decay)
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """Within the block `model` has the averages as its weights; nothing is copied.
+
+        `model.state_dict()` is that of the averages there, so save the trained weights outside of it.
+        """
+        assert not self._active, "the model holds the averages already"
+        trained = {name: p.data for name, p in model.named_parameters()}
+        self._active = True
+        try:
+            for name, p in model.named_parameters():
+                p.data = self._averages[name]
+            yield
+        finally:
+            for name, p in model.named_parameters():
+                p.data = trained[name]
+            self._active = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Averages by parameter name and the number of updates; loadable with `weights_only=True`."""
+        return {"updates": self.updates, "averages": dict(self._averages)}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a `state_dict`; CheckpointError if it is of another model."""
+        saved = state["averages"]
+        if saved.keys() != self._averages.keys():
+            different = ", ".join(sorted(saved.keys() ^ self._averages.keys()))
+            raise CheckpointError(f"the averaged weights are of another model; not in both: {different}")
+        for name, average in self._averages.items():
+            if saved[name].shape != average.shape:
+                shapes = f"{tuple(saved[name].shape)}, expected {tuple(average.shape)}"
+                raise CheckpointError(f"the averaged weight {name} has shape {shapes}")
+            average.copy_(saved[name])
+        self.updates = state["updates"]

@@ -1,0 +1,116 @@
+"""Gradients of one update: weighting of accumulated batches, clipping, the guard against NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from nmt.errors import NmtError
+
+PAD = 0
+Normalization = Literal["token", "sentence"]
+
+
+class DivergedError(NmtError):
+    """Too many updates in a row had a NaN or infinite loss or gradient."""
+
+
+class Accumulation:
+    """The loss of one update whose gradient comes from several batches.
+
+    `token`: all token losses of all batches, divided by the number of all their tokens, whatever the sizes
+    of the batches. `sentence` (Zero): the mean over batches of the mean over sentences of each one's mean.
+    Back-propagating `loss(...)` of each batch in turn adds up to the gradient of that loss.
+
+        update = Accumulation([batch.target for batch in batches], normalization="token")
+        for batch in batches:
+            update.loss(model.token_losses(batch.source, batch.target), batch.target).backward()
+        update.value()
+    """
+
+    def __init__(self, targets: Sequence[Tensor], *, normalization: Normalization) -> None:
+        """`targets`: ids [B, T] of all batches of the update, padding 0; best on CPU (they are counted)."""
+        self.normalization = normalization
+        self.batches = len(targets)
+        self.sentences = sum(target.shape[0] for target in targets)
+        self.tokens = sum(int((target != PAD).sum()) for target in targets)
+        self._total: Tensor | None = None
+
+    def loss(self, token_losses: Tensor, target: Tensor) -> Tensor:
+        """Share of one batch in the loss of the update.
+
+        token_losses: [B, T'], zero at padding; T' <= T, as models drop columns with only padding.
+        target: ids [B, T] of the batch.
+        """
+        if self.normalization == "token":
+            share = token_losses.sum() / self.tokens
+        else:
+            lengths = (target != PAD).sum(dim=1)  # [B]
+            share = (token_losses.sum(dim=1) / lengths).mean() / self.batches
+        detached = share.detach()
+        self._total = detached if self._total is None else self._total + detached
+        return share
+
+    def value(self) -> float:
+        """The loss of the update, in nats: the sum of all shares so far (waits for the device)."""
+        return 0.0 if self._total is None else float(self._total)
+
+
+@torch.no_grad()
+def clip_(parameters: Iterable[Tensor], max_norm: float) -> float:
+    """Scale all gradients in place by max_norm / max(norm, max_norm), norm being their global L2 norm.
+
+    Returns the norm before clipping. 0 switches clipping off; with a NaN or infinite norm nothing is changed.
+    Unlike `torch.nn.utils.clip_grad_norm_` nothing is added to the norm, as in Zero.
+    """
+    grads = [weight.grad for weight in parameters if weight.grad is not None]
+    if not grads:
+        return 0.0
+    device = grads[0].device
+    norms = [norm.to(device) for norm in torch._foreach_norm(grads)]
+    norm = float(torch.linalg.vector_norm(torch.stack(norms)))
+    if max_norm > 0 and max_norm < norm < math.inf:
+        torch._foreach_mul_(grads, max_norm / norm)
+    return norm
+
+
+class BadUpdateGuard:
+    """Says which updates must be skipped, counts them, and ends training when there are too many in a row."""
+
+    def __init__(self, *, max_bad_updates: int) -> None:
+        """Up to `max_bad_updates` in a row are skipped; one more raises DivergedError."""
+        self.max_bad_updates = max_bad_updates
+        self.total = 0
+        self.in_a_row = 0
+
+    def usable(self, loss: float, norm: float, *, overflow: bool = False) -> bool:
+        """Whether an update with this loss and gradient norm may be applied.
+
+        `overflow`: the loss scale of fp16 can still be lowered, so an infinite or NaN *gradient* is nothing
+        unusual: it is skipped without being counted.
+        """
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.in_a_row = 0
+            return True
+        if overflow and math.isfinite(loss):
+            return False
+        self.total += 1
+        self.in_a_row += 1
+        if self.in_a_row > self.max_bad_updates:
+            raise DivergedError(
+                f"training has diverged: {self.in_a_row} updates in a row with loss {loss} and gradient norm {norm}, "
+                f"training.max_bad_updates is {self.max_bad_updates}; a lower training.lr or clip_norm may help"
+            )
+        return False
+
+    def state_dict(self) -> dict[str, int]:
+        """Both counters."""
+        return {"total": self.total, "in_a_row": self.in_a_row}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on counting from a `state_dict`."""
+        self.total, self.in_a_row = state["total"], state["in_a_row"]

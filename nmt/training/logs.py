@@ -1,0 +1,173 @@
+"""Where training reports: log.jsonl for programs, train.log and stderr for people, TensorBoard, a progress bar."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from tqdm import tqdm
+
+from nmt.errors import DataError, NmtError
+from nmt.training.state import Interval
+
+EVENTS = "log.jsonl"
+TEXT = "train.log"
+TENSORBOARD = "tensorboard"
+
+
+class ScalarWriter(Protocol):
+    """The part of TensorBoard's SummaryWriter that is used."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Write one value of a curve."""
+
+    def flush(self) -> None:
+        """Bring it to disk."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class RunLog:
+    """The logs of one run directory; a new process continues them.
+
+    Every line is flushed when it is written, so that a killed process loses none.
+    """
+
+    def __init__(self, run: Path, *, tensorboard: bool = False, quiet: bool = False) -> None:
+        """Files are made with the first line for them."""
+        self._run = run
+        self._files: dict[str, TextIO] = {}
+        self._tensorboard = tensorboard
+        self._scalars: ScalarWriter | None = None
+        self._quiet = quiet
+
+    def say(self, text: str) -> None:
+        """Write lines for people, with the time of day, to stderr and train.log."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        for line in text.split("\n"):
+            self._file(TEXT).write(f"{stamp} {line}\n")
+            if not self._quiet:
+                tqdm.write(f"{stamp[11:]} {line}", file=sys.stderr)
+
+    def record(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Append one line {"event": event, ...} to log.jsonl; what is not finite becomes null.
+
+        `fields` should hold "step"; its other numbers also go to TensorBoard as `event/name`.
+        """
+        line = {"event": event, **{key: finite(value) for key, value in fields.items()}}
+        self._file(EVENTS).write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+        if self._tensorboard:
+            self._scalars = self._scalars or _scalar_writer(self._run / TENSORBOARD)
+            for key, value in line.items():
+                if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
+                    self._scalars.add_scalar(f"{event}/{key}", value, fields["step"])
+            self._scalars.flush()
+
+    def rewind(self, step: int) -> int:
+        """Take out what was logged after `step`, because it will be done and logged again; return how many lines.
+
+        A process that was killed has logged updates that its last checkpoint does not hold.
+        Half a line at the end, left by a full disk or a crash of the machine, goes as well.
+        """
+        path = self._run / EVENTS
+        if not path.is_file():
+            return 0
+        if EVENTS in self._files:
+            self._files.pop(EVENTS).close()
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            lines = stream.readlines()
+        kept = [line for line in lines if _step_of(line) <= step]
+        if len(kept) < len(lines):
+            temporary = path.with_name(f".{EVENTS}.{os.getpid()}")
+            temporary.write_text("".join(kept), encoding="utf-8")
+            temporary.replace(path)
+        return len(lines) - len(kept)
+
+    def close(self) -> None:
+        """Close all files."""
+        for stream in self._files.values():
+            stream.close()
+        self._files.clear()
+        if self._scalars is not None:
+            self._scalars.close()
+            self._scalars = None
+
+    def _file(self, name: str) -> TextIO:
+        if name not in self._files:
+            self._files[name] = (self._run / name).open("a", encoding="utf-8", buffering=1)
+        return self._files[name]
+
+
+def read_events(run: Path) -> list[dict[str, Any]]:
+    """All complete lines of RUN/log.jsonl."""
+    path = run / EVENTS
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; is {run} a run directory?")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+
+def finite(value: Any) -> Any:
+    """`value` with NaN and infinity, which JSON has no words for, replaced by None, and floats shortened."""
+    if isinstance(value, float):
+        return float(f"{value:.8g}") if math.isfinite(value) else None
+    return value
+
+
+def _step_of(line: str) -> float:
+    """The step of a line of log.jsonl; infinite where the line is broken."""
+    try:
+        return float(json.loads(line)["step"]) if line.endswith("\n") else math.inf
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def _scalar_writer(directory: Path) -> ScalarWriter:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise NmtError("training.tensorboard: TensorBoard is not installed; pip install 'nmt[tensorboard]'") from error
+    writer: ScalarWriter = SummaryWriter(str(directory))
+    return writer
+
+
+class ProgressBar:
+    """Updates done, target tokens a second and the remaining time, on stderr when that is a terminal."""
+
+    def __init__(self, *, total: int | None, done: int) -> None:
+        shown = sys.stderr.isatty()
+        self._bar = tqdm(
+            total=total, initial=done, unit="update", disable=not shown, dynamic_ncols=True, smoothing=0.05
+        )
+
+    def show(self, done: int, interval: Interval) -> None:
+        """Bring the bar up to `done` updates; loss and speed are means since the last line of the log."""
+        if self._bar.disable:
+            return
+        summary = interval.summary()
+        if summary["loss"] is not None:
+            speed = summary["target_tokens_per_second"] or 0
+            self._bar.set_postfix_str(f"loss {summary['loss']:.3f}, {speed:,.0f} target tokens/s", refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Leave the bar where it is."""
+        self._bar.close()
+
+
+def memory_mb() -> float:
+    """Most memory this process has held so far, in MiB: on the GPU if it uses one, else resident."""
+    import resource
+
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

@@ -1,0 +1,86 @@
+"""Which number format training computes in: fp32, or autocast to bf16 or fp16 with fp32 weights."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from nmt.errors import ConfigError
+
+PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A chosen number format; `str()` says in one line what it is and why."""
+
+    name: Literal["fp32", "bf16", "fp16"]
+    reason: str
+    device: torch.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """What autocast casts to; None for fp32."""
+        return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[self.name]
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Context for forward passes; does nothing for fp32."""
+        if self.dtype is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
+
+    def grad_scaler(self) -> torch.amp.GradScaler:
+        """Loss scaling for fp16; otherwise one that is switched off and passes everything through."""
+        return torch.amp.GradScaler(self.device.type, enabled=self.name == "fp16")
+
+    def __str__(self) -> str:
+        how = "fp32" if self.name == "fp32" else f"{self.name} autocast, fp32 weights"
+        return f"precision: {how} ({self.reason})"
+
+
+def choose_precision(requested: PrecisionName, *, device: torch.device) -> Precision:
+    """Turn `training.precision` into what suits `device`.
+
+    `auto` takes bf16 where the hardware computes in it, else fp32. Raises ConfigError for fp16 without CUDA.
+    """
+    if requested == "fp16" and device.type != "cuda":
+        raise ConfigError(
+            f"training.precision: 'fp16' needs a CUDA GPU, not {device.type}. Allowed here: auto, fp32, bf16."
+        )
+    if requested in ("fp32", "fp16"):
+        return Precision(requested, "as configured", device)
+    hardware = bf16_hardware(device)
+    if requested == "auto":
+        if hardware:
+            return Precision("bf16", f"auto: {hardware}", device)
+        return Precision("fp32", f"auto: this {_noun(device)} has no bf16 arithmetic", device)
+    note = "" if hardware else f"; this {_noun(device)} only emulates bf16, fp32 may be faster"
+    return Precision("bf16", f"as configured{note}", device)
+
+
+def bf16_hardware(device: torch.device) -> str:
+    """What lets `device` compute in bf16, in a few words; empty if nothing does or it cannot be told."""
+    if device.type == "cuda":
+        # Since Ampere (compute capability 8); torch's own test also says yes to emulation.
+        if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
+            return ""
+        return f"{torch.cuda.get_device_name(device)} computes in bf16" if torch.cuda.is_bf16_supported() else ""
+    if device.type == "cpu":
+        if _cpu_says("_is_amx_tile_supported"):
+            return "this CPU has AMX"
+        if _cpu_says("_is_avx512_bf16_supported"):
+            return "this CPU has avx512_bf16"
+    return ""
+
+
+def _cpu_says(name: str) -> bool:
+    """Ask one of torch's private CPU tests; False where this version of torch does not have it."""
+    test = getattr(torch.cpu, name, None)
+    return bool(test()) if callable(test) else False
+
+
+def _noun(device: torch.device) -> str:
+    return {"cpu": "CPU", "cuda": "GPU"}.get(device.type, device.type)

@@ -1,0 +1,123 @@
+"""The run directory as a whole: its lock, moving an old run aside, comparing configurations."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.config.schema import Config
+from nmt.errors import CheckpointError, ConfigError
+
+LOCK = "lock"
+
+
+@contextlib.contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Hold the lock of a run directory, made if needed, while the block runs.
+
+    The kernel releases it when the process ends, however that happens.
+
+    Raises:
+        CheckpointError: another living process holds it, or the directory cannot be written.
+    """
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        stream = (run / LOCK).open("a+", encoding="ascii")
+    except OSError as error:
+        raise CheckpointError(f"{run}: cannot be used as run directory: {error.strerror}") from error
+    with stream:
+        _take(stream.fileno(), run)
+        stream.truncate(0)
+        stream.write(f"{os.getpid()}\n")
+        stream.flush()
+        try:
+            yield
+        finally:
+            _remove_if_unused(run)
+
+
+def _remove_if_unused(run: Path) -> None:
+    """A mistake that shows before anything is written should not leave a directory behind."""
+    with contextlib.suppress(OSError):
+        if [entry.name for entry in run.iterdir()] == [LOCK]:
+            (run / LOCK).unlink()
+            run.rmdir()
+
+
+def _take(descriptor: int, run: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):
+            return  # a file system without locks: training there must still be possible
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        raise CheckpointError(f"{run}: another process (pid {holder}) is training in this directory") from error
+
+
+def move_aside(run: Path) -> Path | None:
+    """Rename an existing run to RUN.old-1, or the next free number; return the new name.
+
+    Raises:
+        CheckpointError: a living process trains there, or it cannot be renamed.
+    """
+    if not run.exists():
+        return None
+    number = 1
+    while (target := run.with_name(f"{run.name}.old-{number}")).exists():
+        number += 1
+    with locked(run):
+        try:
+            run.rename(target)
+        except OSError as error:
+            raise CheckpointError(f"{run}: cannot be moved to {target}: {error.strerror}") from error
+    return target
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key whose value differs between a run and the configuration given now."""
+
+    key: str
+    old: Any
+    new: Any
+    fixed: bool
+    """A run cannot be resumed with it."""
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.old!r} -> {self.new!r}"
+
+
+def changes(old: Any, new: Any, *, prefix: str = "") -> list[Change]:
+    """All keys in which two configurations (dataclasses of the same type) differ, sections included."""
+    found = []
+    for item in dataclasses.fields(new):
+        before, after = getattr(old, item.name), getattr(new, item.name)
+        key = f"{prefix}{item.name}"
+        if dataclasses.is_dataclass(after):
+            found += changes(before, after, prefix=f"{key}.")
+        elif before != after:
+            found.append(Change(key, before, after, fixed=bool(item.metadata.get("fixed"))))
+    return found
+
+
+def check_resumable(old: Config, new: Config, *, run: Path) -> list[Change]:
+    """Return the accepted changes.
+
+    Raises:
+        ConfigError: what decides the model, the order of the data or the optimizer's state differs;
+            each differing key is on a line.
+    """
+    found = changes(old, new)
+    fixed = [change for change in found if change.fixed]
+    if fixed:
+        listed = "\n".join(f"  {change}" for change in fixed)
+        advice = "choose another run_dir, or --overwrite to move the old run aside"
+        raise ConfigError(f"{run}: the run there was started with other values, {advice}. Then -> now:\n{listed}")
+    return [change for change in found if change.key != "run_dir"]

@@ -1,0 +1,147 @@
+"""From a configuration and prepared data to a trainer: each part is built here, with its own options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from nmt.config import component_options, dump
+from nmt.config.schema import Config, DecodingConfig
+from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
+from nmt.errors import ConfigError
+from nmt.models import build_model
+from nmt.models.base import Seq2Seq
+from nmt.ops.dispatch import set_kernels
+from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
+from nmt.search.translator import Translator
+from nmt.training.batches import BatchStream
+from nmt.training.checkpoint import CheckpointStore
+from nmt.training.ema import EMA
+from nmt.training.gradients import BadUpdateGuard
+from nmt.training.logs import RunLog
+from nmt.training.optimizers import build_optimizer
+from nmt.training.precision import choose_precision
+from nmt.training.random_state import seed_everything
+from nmt.training.schedules import build_schedule
+from nmt.training.state import Ranking
+from nmt.training.stopping import Limits
+from nmt.training.trainer import Frequencies, Trainer
+from nmt.training.update import Objective, Updater
+from nmt.training.validation import Translate, Validator
+
+WINDOW = 256
+"""Lines that validation translates together; between two windows it can be interrupted."""
+
+
+def build_trainer(
+    config: Config, data: PreparedData, *, run: Path, device: torch.device, log: RunLog, limits: Limits
+) -> Trainer:
+    """A trainer at step 0, its weights drawn from the seed."""
+    training = config.training
+    return Trainer(
+        updater=build_updater(config, data.tokenizer, device=device),
+        batches=build_batches(config, data.train),
+        validator=build_validator(config, data, device=device),
+        checkpoints=build_checkpoints(config, run),
+        log=log,
+        limits=limits,
+        frequencies=Frequencies(
+            log_every=training.log_every, validate_every=training.validate_every, save_every=training.save_every
+        ),
+        ranking=build_ranking(config),
+        data_key=data.train.key,
+    )
+
+
+def build_updater(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Updater:
+    """Model, optimizer, schedule and what else changes the weights."""
+    training = config.training
+    model = build_network(config, tokenizer, device=device)
+    optimizer_options = component_options(OPTIMIZERS.get(training.optimizer), training.optimizer_options)
+    schedule_options = component_options(SCHEDULES.get(training.schedule), training.schedule_options)
+    hidden_size = config.model.hidden_size
+    return Updater(
+        model,
+        build_optimizer(training.optimizer, model.parameters(), lr=training.lr, options=optimizer_options),
+        schedule=build_schedule(training.schedule, lr=training.lr, hidden_size=hidden_size, options=schedule_options),
+        objective=Objective(
+            label_smoothing=training.label_smoothing,
+            normalization=training.normalization,
+            clip_norm=training.clip_norm,
+        ),
+        precision=choose_precision(training.precision, device=device),
+        guard=BadUpdateGuard(max_bad_updates=training.max_bad_updates),
+        ema=EMA(model, decay=training.ema_decay) if training.ema_decay else None,
+    )
+
+
+def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
+    """The model, its weights drawn from the seed."""
+    set_kernels(config.kernels)
+    seed_everything(config.seed)
+    return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
+
+
+def build_sampler(config: Config, corpus: Corpus) -> BatchSampler:
+    """The order of the training data."""
+    return BatchSampler(
+        corpus,
+        batch_tokens=config.training.batch_tokens,
+        batch_sentences=config.training.batch_sentences,
+        pool_batches=config.data.pool_batches,
+        seed=config.seed,
+    )
+
+
+def build_batches(config: Config, corpus: Corpus) -> BatchStream:
+    """The training batches."""
+    return BatchStream(corpus, build_sampler(config, corpus), accumulate=config.training.accumulate)
+
+
+def build_validator(config: Config, data: PreparedData, *, device: torch.device) -> Validator | None:
+    """What is measured on the development corpus; None without one."""
+    if data.dev is None or data.dev_text is None:
+        return None
+    return Validator(
+        corpus=data.dev,
+        sources=data.dev_text.source,
+        references=data.dev_text.target,
+        metrics=[METRICS.get(name)() for name in config.evaluation.metrics],
+        translate=build_translate(data.tokenizer, config.decoding, device=device),
+        device=device,
+        max_sentences=config.evaluation.max_sentences,
+        samples=config.evaluation.samples,
+    )
+
+
+def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Translate:
+    """Beam search from text to text, with whatever weights the model has at the moment."""
+
+    def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[str]:
+        yield from Translator(model, tokenizer, decoding, device=device, window=WINDOW).translate(lines)
+
+    return translate
+
+
+def build_ranking(config: Config) -> Ranking:
+    """An empty ranking by `early_stopping_metric`."""
+    metric = config.training.early_stopping_metric
+    higher = metric != "loss" and bool(METRICS.get(metric).higher_is_better)
+    return Ranking(metric=metric, higher_is_better=higher)
+
+
+def build_checkpoints(config: Config, run: Path) -> CheckpointStore:
+    """The run's checkpoints."""
+    training = config.training
+    return CheckpointStore(run, keep_last=training.keep_last, keep_best=training.keep_best, config_text=dump(config))
+
+
+def build_limits(config: Config, *, deadline: float | None) -> Limits:
+    """When training ends; ConfigError if it never would."""
+    training = config.training
+    patience = training.patience
+    if training.max_steps is None and training.max_epochs is None and patience is None and deadline is None:
+        raise ConfigError("training: needs an end: give max_steps, max_epochs or patience, or --max-minutes")
+    return Limits(max_steps=training.max_steps, max_epochs=training.max_epochs, patience=patience, deadline=deadline)

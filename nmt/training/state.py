@@ -1,0 +1,177 @@
+"""What training knows about itself besides weights: progress, clock, the running log interval, the ranking."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+STATE_FORMAT = 1
+"""Version of the training state; raised when older ones can no longer be read."""
+
+
+@dataclass
+class Progress:
+    """Counters of a run. `epoch` counts from 1; `batch` is the number of batches of that epoch already used."""
+
+    step: int = 0
+    epoch: int = 1
+    batch: int = 0
+    seconds: float = 0.0
+    """Time spent on the run up to the last save, over all its processes."""
+    target_tokens: int = 0
+    epoch_batches: int = 0
+    """Batches of the epoch that the last update belonged to."""
+    skipped: int = 0
+    """Updates skipped because of a NaN or infinite value, in the whole run."""
+    validated_step: int = 0
+    saved_step: int = 0
+    saved_validation: int = 0
+    """The validated step that the last checkpoint knows of."""
+
+    def at_epoch_end(self) -> bool:
+        """Whether the last update was the last of its epoch."""
+        return self.epoch > 1 and self.batch == 0
+
+    def epochs_done(self) -> float:
+        """Passes over the data so far, with the part of the current one."""
+        return self.epoch - 1 + (self.batch / self.epoch_batches if self.batch else 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All counters by name."""
+        return dataclasses.asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over saved counters."""
+        for item in dataclasses.fields(self):
+            setattr(self, item.name, state[item.name])
+
+
+class Clock:
+    """Seconds since the beginning of a run, continued over resumes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._mark = time.monotonic()
+
+    def restart(self) -> None:
+        """Leave the time since the last call out."""
+        self._mark = time.monotonic()
+
+    def seconds(self) -> float:
+        """Bring the run's clock up to now and return it."""
+        now = time.monotonic()
+        self._progress.seconds += now - self._mark
+        self._mark = now
+        return self._progress.seconds
+
+
+@dataclass
+class Interval:
+    """Sums since the last line of the training log."""
+
+    updates: int = 0
+    loss: float = 0.0
+    """Sum of the smoothed losses of all target tokens."""
+    target_tokens: int = 0
+    grad_norm: float = 0.0
+    cells: int = 0
+    """Positions of the batches' rectangles, source and target, padding counted."""
+    tokens: int = 0
+    """Of these, positions that hold a token."""
+    seconds: float = 0.0
+    """Time in updates alone, without validation and saving."""
+    lr: float | None = None
+    """Rate of the last update."""
+
+    def summary(self) -> dict[str, float | None]:
+        """Means for the log; None where nothing was counted."""
+        loss = self.loss / self.target_tokens if self.target_tokens else None
+        return {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "grad_norm": self.grad_norm / self.updates if self.updates else None,
+            "lr": self.lr,
+            "target_tokens_per_second": self.target_tokens / self.seconds if self.seconds > 0 else None,
+            "padding": 1 - self.tokens / self.cells if self.cells else None,
+        }
+
+    def clear(self) -> None:
+        """Start counting anew."""
+        self.load_state_dict(dataclasses.asdict(Interval()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All sums by name."""
+        return dataclasses.asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over saved sums."""
+        for item in dataclasses.fields(self):
+            setattr(self, item.name, state[item.name])
+
+
+@dataclass
+class Ranking:
+    """Validation scores of checkpoints, and how long ago the last new best was.
+
+    Patience counts regular validations only: one that a time limit adds must not change the
+    course of training, or a run that was interrupted would differ from one that was not.
+    """
+
+    metric: str
+    higher_is_better: bool
+    scores: dict[int, float] = field(default_factory=dict)
+    """Score by step, of validations whose checkpoint may be kept."""
+    regular_best: float | None = None
+    without_best: int = 0
+
+    def better(self, score: float, than: float | None) -> bool:
+        """Whether `score` is strictly better; anything finite is better than nothing."""
+        if math.isnan(score):
+            return False
+        if than is None or math.isnan(than):
+            return True
+        return score > than if self.higher_is_better else score < than
+
+    def add(self, step: int, score: float, *, regular: bool) -> bool:
+        """Enter a validation; return whether it is the best so far."""
+        new_best = self.better(score, self.best)
+        self.scores[step] = score
+        if regular:
+            if self.better(score, self.regular_best):
+                self.regular_best, self.without_best = score, 0
+            else:
+                self.without_best += 1
+        return new_best
+
+    @property
+    def best(self) -> float | None:
+        """The best score so far."""
+        ranked = self.ranked()
+        return self.scores[ranked[0]] if ranked else None
+
+    def ranked(self) -> list[int]:
+        """Steps, best first; the earlier of two equal ones first. NaN is left out."""
+        finite = [step for step, score in self.scores.items() if not math.isnan(score)]
+        sign = -1 if self.higher_is_better else 1
+        return sorted(finite, key=lambda step: (sign * self.scores[step], step))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Scores and counters by name."""
+        return dataclasses.asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over saved scores. With another metric than then, the old scores mean nothing and are left."""
+        if state["metric"] != self.metric:
+            return
+        self.scores = dict(state["scores"])
+        self.regular_best, self.without_best = state["regular_best"], state["without_best"]
+
+
+def perplexity(loss: float | None) -> float | None:
+    """exp(loss) with loss in nats per token; infinite where that overflows."""
+    if loss is None:
+        return None
+    return math.exp(loss) if loss < 700 else math.inf

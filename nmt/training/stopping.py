@@ -1,0 +1,100 @@
+"""Why training ends: limits of steps, epochs, patience and time, and signals."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from nmt.training.state import Progress, Ranking
+
+
+class InterruptedValidationError(Exception):
+    """A signal asked to stop in the middle of a validation."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why training ends, in words, and what follows from it."""
+
+    reason: str
+    finished: bool
+    """The run reached its goal: the same command has nothing more to do."""
+    exit_code: int = 0
+    validates: bool = True
+    """Whether the last weights are validated before they are saved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long training lasts; what is None does not limit."""
+
+    max_steps: int | None = None
+    max_epochs: int | None = None
+    patience: int | None = None
+    deadline: float | None = None
+    """Moment on `time.monotonic()`'s clock."""
+
+    def __str__(self) -> str:
+        limits = [
+            f"update {self.max_steps}" if self.max_steps is not None else "",
+            f"epoch {self.max_epochs}" if self.max_epochs is not None else "",
+            f"{self.patience} validations without a new best" if self.patience is not None else "",
+            f"{(self.deadline - time.monotonic()) / 60:.1f} minutes from now" if self.deadline is not None else "",
+        ]
+        return "training until " + " or ".join(filter(None, limits))
+
+    def reached(self, progress: Progress, ranking: Ranking) -> Ending | None:
+        """The limit that has been reached, None to go on."""
+        if self.max_steps is not None and progress.step >= self.max_steps:
+            return Ending(f"training.max_steps = {self.max_steps} is reached", finished=True)
+        if self.max_epochs is not None and progress.epoch > self.max_epochs:
+            return Ending(f"training.max_epochs = {self.max_epochs} is reached", finished=True)
+        if self.patience is not None and ranking.without_best >= self.patience:
+            reason = f"no better {ranking.metric} in {ranking.without_best} validations"
+            return Ending(f"{reason} (training.patience = {self.patience})", finished=True)
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            return Ending("the time limit is reached", finished=False)
+        return None
+
+
+@dataclass
+class StopRequest:
+    """Set by the first SIGTERM or Ctrl-C; the second Ctrl-C ends at once."""
+
+    signal_number: int | None = field(default=None)
+
+    def ending(self) -> Ending | None:
+        """What the signal asks for, None without one."""
+        if self.signal_number is None:
+            return None
+        name = "Ctrl-C" if self.signal_number == signal.SIGINT else "SIGTERM"
+        return Ending(f"stopped by {name}", finished=False, exit_code=128 + self.signal_number, validates=False)
+
+    def check(self) -> None:
+        """Raise InterruptedValidationError when a signal has arrived."""
+        if self.signal_number is not None:
+            raise InterruptedValidationError
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.signal_number is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal_number = number
+
+    @contextmanager
+    def listening(self) -> Iterator[StopRequest]:
+        """Turn SIGTERM and Ctrl-C into a request while the block runs; outside the main thread do nothing."""
+        previous = {}
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                previous[number] = signal.signal(number, self._handle)
+        except ValueError:  # only the main thread may; an embedding program handles signals itself
+            pass
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)

@@ -1,0 +1,239 @@
+"""The training loop: update, log, validate, save, end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from nmt.errors import ConfigError
+from nmt.training.batches import BatchStream, Group, Position
+from nmt.training.checkpoint import CheckpointStore, Loaded
+from nmt.training.logs import ProgressBar, RunLog, memory_mb
+from nmt.training.random_state import random_state, set_random_state
+from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
+from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest
+from nmt.training.update import Update, Updater
+from nmt.training.validation import Validation, Validator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequencies:
+    """Updates between two log lines, validations and checkpoints; None: see the configuration."""
+
+    log_every: int
+    validate_every: int | None = None
+    save_every: int | None = None
+
+
+@dataclass(kw_only=True)
+class Trainer:
+    """A run: its parts, and what it knows about itself."""
+
+    updater: Updater
+    batches: BatchStream
+    validator: Validator | None
+    checkpoints: CheckpointStore
+    log: RunLog
+    limits: Limits
+    frequencies: Frequencies
+    ranking: Ranking
+    data_key: str
+    """Digest of the encoded training text, by which a resumed run knows that it is the same."""
+    stop: StopRequest = field(default_factory=StopRequest)
+    progress: Progress = field(default_factory=Progress)
+    interval: Interval = field(default_factory=Interval)
+
+    def __post_init__(self) -> None:
+        self._clock = Clock(self.progress)
+
+    def train(self) -> Ending:
+        """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
+        position = Position(self.progress.epoch, self.progress.batch)
+        bar = ProgressBar(total=self.expected_steps(), done=self.progress.step)
+        self._clock.restart()
+        with closing(bar), self.stop.listening(), self.batches.prefetched(position) as groups:
+            # First what was still to do when the checkpoint was written, if this is a resumed run.
+            ending = self.finish_step()
+            while ending is None:
+                self.train_step(groups)
+                bar.show(self.progress.step, self.interval)
+                ending = self.finish_step()
+        self.record("end", {"reason": ending.reason, "finished": ending.finished})
+        return ending
+
+    def train_step(self, groups: Iterator[Group]) -> None:
+        """Do one update with the next batches, and count it."""
+        started = time.perf_counter()
+        group = next(groups)
+        update = self.updater.update(group, step=self.progress.step)
+        self._count(group, update)
+        self.interval.seconds += time.perf_counter() - started
+        if not update.applied:
+            self.log.say(f"update skipped: loss {update.loss}, gradient norm {update.grad_norm}")
+
+    def finish_step(self) -> Ending | None:
+        """Log, validate and save as far as it is due after an update; return why training ends, if it does."""
+        ending = self.ending()
+        if self.log_is_due() or (ending is not None and ending.finished):
+            self.log_training()
+        new_best = False
+        regular = self.validation_is_due()
+        if regular or (ending is not None and ending.validates and self.unvalidated()):
+            try:
+                new_best = self.validate(regular=regular)
+            except InterruptedValidationError:
+                self.log.say("validation interrupted; it will be done when training resumes")
+            ending = self.ending()
+        if ending is not None or self.saving_is_due(validated=regular, new_best=new_best):
+            self.save()
+        return ending
+
+    def validate(self, *, regular: bool = True) -> bool:
+        """Validate the inference weights; return whether they are the best so far."""
+        assert self.validator is not None
+        with self.updater.inference_weights() as model:
+            result = self.validator.validate(model, check=self.stop.check)
+        score = result.scores[self.ranking.metric]
+        new_best = self.ranking.add(self.progress.step, score, regular=regular)
+        if regular:
+            self.updater.schedule.end_validation(score, higher_is_better=self.ranking.higher_is_better)
+        self.progress.validated_step = self.progress.step
+        self._report(result, new_best=new_best)
+        return new_best
+
+    def save(self) -> None:
+        """Write a checkpoint of this step, unless that was the last thing done."""
+        step = self.progress.step
+        if self.progress.saved_step == step and self.progress.saved_validation == self.progress.validated_step:
+            return
+        self.progress.saved_step, self.progress.saved_validation = step, self.progress.validated_step
+        self._clock.seconds()
+        with self.updater.inference_weights() as model:
+            weights = dict(model.state_dict())
+        path = self.checkpoints.save(step, weights=weights, state=self.state_dict(), ranking=self.ranking)
+        self.record("checkpoint", {"path": path.name})
+        self.log.say(f"saved {path}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything besides the inference weights that an undisturbed continuation depends on."""
+        return {
+            "updater": self.updater.state_dict(),
+            "progress": self.progress.state_dict(),
+            "interval": self.interval.state_dict(),
+            "ranking": self.ranking.state_dict(),
+            "random": random_state(),
+            "data_key": self.data_key,
+        }
+
+    def load(self, loaded: Loaded) -> list[str]:
+        """Continue from a checkpoint; return what starts afresh, as lines for people.
+
+        Raises:
+            ConfigError: the training text is another one than then.
+        """
+        if loaded.state["data_key"] != self.data_key:
+            raise ConfigError(f"{loaded.path}: the training text has changed since then; restore it or start a new run")
+        notes = self.updater.load(loaded.weights, loaded.state["updater"])
+        self.progress.load_state_dict(loaded.state["progress"])
+        self.interval.load_state_dict(loaded.state["interval"])
+        self.ranking.load_state_dict(loaded.state["ranking"])
+        set_random_state(loaded.state["random"])
+        return notes
+
+    def ending(self) -> Ending | None:
+        """Why training must end now, None to go on; a signal comes first."""
+        return self.stop.ending() or self.limits.reached(self.progress, self.ranking)
+
+    def is_finished(self) -> Ending | None:
+        """The goal that was reached with nothing left to do, None otherwise."""
+        ending = self.limits.reached(self.progress, self.ranking)
+        return ending if ending is not None and ending.finished and not self.unvalidated() else None
+
+    def unvalidated(self) -> bool:
+        """Whether there are weights that no validation has seen yet."""
+        return self.validator is not None and self.progress.validated_step != self.progress.step
+
+    def validation_is_due(self) -> bool:
+        """Every so many updates, by default at the end of each epoch."""
+        every = self.frequencies.validate_every
+        return self.unvalidated() and (
+            self.progress.at_epoch_end() if every is None else self.progress.step % every == 0
+        )
+
+    def saving_is_due(self, *, validated: bool, new_best: bool) -> bool:
+        """Every so many updates, by default with each validation; a new best always, if best ones are kept."""
+        if new_best and self.checkpoints.keep_best:
+            return True
+        every = self.frequencies.save_every
+        if every is not None:
+            return self.progress.step > 0 and self.progress.step % every == 0
+        return validated if self.validator is not None else self.progress.at_epoch_end()
+
+    def log_is_due(self) -> bool:
+        """Every `log_every` updates."""
+        return self.interval.updates > 0 and self.progress.step % self.frequencies.log_every == 0
+
+    def log_training(self) -> None:
+        """Report the updates since the last line, and start counting anew."""
+        if not self.interval.updates:
+            return
+        summary = self.interval.summary()
+        extra = {"memory_mb": memory_mb(), "skipped": self.progress.skipped}
+        self.record("train", {**summary, **extra})
+        self.log.say(
+            f"update {self.progress.step}  epoch {self.progress.epochs_done():.2f}  loss {summary['loss']:.4f}  "
+            f"ppl {summary['perplexity']:.2f}  norm {summary['grad_norm']:.2f}  lr {summary['lr']:.2e}  "
+            f"{summary['target_tokens_per_second']:,.0f} target tokens/s  {extra['memory_mb']:,.0f} MB"
+        )
+        self.interval.clear()
+
+    def record(self, event: str, fields: dict[str, Any]) -> None:
+        """One line of log.jsonl with where the run stands."""
+        now = {
+            "step": self.progress.step,
+            "epoch": round(self.progress.epochs_done(), 4),
+            "seconds": round(self._clock.seconds(), 3),
+        }
+        self.log.record(event, {**now, **fields})
+
+    def expected_steps(self) -> int | None:
+        """Updates that the limits allow, as far as that can be told before."""
+        limits = self.limits
+        by_epochs = limits.max_epochs * self.batches.updates_per_epoch() if limits.max_epochs is not None else None
+        known = [steps for steps in (limits.max_steps, by_epochs) if steps is not None]
+        return min(known, default=None)
+
+    def _count(self, group: Group, update: Update) -> None:
+        progress, interval = self.progress, self.interval
+        if group.after.epoch > progress.epoch:
+            self.updater.schedule.end_epoch(progress.epoch)
+        progress.epoch, progress.batch = group.after
+        progress.epoch_batches = group.epoch_batches
+        progress.skipped += not update.applied
+        interval.cells += group.cells
+        interval.tokens += group.tokens
+        interval.lr = update.lr
+        if update.applied:
+            progress.step += 1
+            progress.target_tokens += group.target_tokens
+            interval.updates += 1
+            interval.loss += update.loss
+            interval.grad_norm += update.grad_norm
+            interval.target_tokens += group.target_tokens
+
+    def _report(self, result: Validation, *, new_best: bool) -> None:
+        scores = {**result.scores, "perplexity": perplexity(result.scores["loss"])}
+        details = {"signatures": result.signatures, "samples": result.samples}
+        self.record("validation", {**scores, "new_best": new_best, "validation_seconds": result.seconds, **details})
+        listed = [f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.2f}" for name, value in scores.items()]
+        best = "new best" if new_best else f"best {self.ranking.metric} so far {self.ranking.best:.4f}"
+        line = f"validation of update {self.progress.step}  {'  '.join(listed)}  {best}"
+        self.log.say(f"{line}  ({result.seconds:.1f} s)")
+        for signature in result.signatures.values():
+            self.log.say(f"  {signature}")
+        for sample in result.samples:
+            for name, text in sample.items():
+                self.log.say(f"  {name:<11} {text}")

@@ -1,0 +1,172 @@
+"""One update of the weights: losses of the batches, gradients, clipping, guard, optimizer, moving average."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.models.base import Seq2Seq
+from nmt.training.batches import Group
+from nmt.training.ema import EMA
+from nmt.training.gradients import Accumulation, BadUpdateGuard, Normalization, clip_
+from nmt.training.precision import Precision
+from nmt.training.schedules import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What is minimised, and how far one update may go."""
+
+    label_smoothing: float
+    normalization: Normalization
+    clip_norm: float
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did."""
+
+    applied: bool
+    """False when the guard skipped it because of a NaN or an infinite value."""
+    loss: float
+    """Sum of the smoothed losses of its target tokens, in nats."""
+    grad_norm: float
+    """Global norm of the gradient before clipping."""
+    lr: float
+
+
+class Updater:
+    """The weights and everything that changes them."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        optimizer: torch.optim.Optimizer,
+        *,
+        schedule: Schedule,
+        objective: Objective,
+        precision: Precision,
+        guard: BadUpdateGuard,
+        ema: EMA | None = None,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.objective = objective
+        self.precision = precision
+        self.guard = guard
+        self.ema = ema
+        self.scaler = precision.grad_scaler()
+        self._options = dict(optimizer.defaults)  # torch adds to them later
+        self._parameters = [weight for weight in model.parameters() if weight.requires_grad]
+
+    def update(self, group: Group, *, step: int) -> Update:
+        """Do the update after `step` earlier ones with the batches of `group`.
+
+        Raises:
+            DivergedError: too many updates in a row were not finite.
+        """
+        self.model.train()
+        lr = self._set_rate(step)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = float(self._backward(group))
+        self.scaler.unscale_(self.optimizer)
+        norm = clip_(self._parameters, self.objective.clip_norm)
+        can_rescale = self.scaler.is_enabled() and self.scaler.get_scale() > 1
+        applied = self.guard.usable(loss, norm, overflow=can_rescale)
+        if applied:
+            self.scaler.step(self.optimizer)
+            if self.ema is not None:
+                self.ema.update(self.model)
+        self.scaler.update()
+        return Update(applied=applied, loss=loss, grad_norm=norm, lr=lr)
+
+    def _set_rate(self, step: int) -> float:
+        lr = self.schedule.at_step(step)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = lr
+        return lr
+
+    def _backward(self, group: Group) -> Tensor:
+        """Add up the gradients of all batches; return the sum of all token losses."""
+        share_of = Accumulation([batch.target for batch in group.batches], normalization=self.objective.normalization)
+        device = self.precision.device
+        total = torch.zeros((), device=device, dtype=torch.float64)
+        for batch in group.batches:
+            source = batch.source.to(device, non_blocking=True)
+            target = batch.target.to(device, non_blocking=True)
+            with self.precision.autocast():
+                losses = self.model.token_losses(source, target, label_smoothing=self.objective.label_smoothing)
+            total += losses.detach().sum()
+            self.scaler.scale(share_of.loss(losses, target)).backward()
+        return total
+
+    @contextmanager
+    def inference_weights(self) -> Iterator[Seq2Seq]:
+        """The model in evaluation mode with the weights to validate and save: the moving average where there is one."""
+        self.model.eval()
+        try:
+            if self.ema is None:
+                yield self.model
+            else:
+                with self.ema.applied(self.model):
+                    yield self.model
+        finally:
+            self.model.train()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of this but the inference weights; with a moving average the trained weights as well."""
+        state: dict[str, Any] = {
+            "optimizer": {
+                "options": dict(self._options),
+                "state": self.optimizer.state_dict(),
+            },
+            "schedule": {
+                "kind": type(self.schedule).__name__,
+                "lr": self.schedule.lr,
+                "state": self.schedule.state_dict(),
+            },
+            "scaler": self.scaler.state_dict(),
+            "guard": self.guard.state_dict(),
+        }
+        if self.ema is not None:
+            state |= {"ema_updates": self.ema.updates, "trained_weights": dict(self.model.state_dict())}
+        return state
+
+    def load(self, weights: dict[str, Tensor], state: dict[str, Any]) -> list[str]:
+        """Take over saved inference weights and a `state_dict`; return what starts afresh, as lines for people.
+
+        Switching the moving average on starts it from the saved weights; switching it off goes on
+        from the trained ones.
+        """
+        if self.ema is not None:
+            averages = {name: weights[name] for name, _ in self.model.named_parameters()}
+            self.ema.load_state_dict({"updates": state.get("ema_updates", 0), "averages": averages})
+        self.model.load_state_dict(state.get("trained_weights", weights))
+        if state["scaler"] and self.scaler.is_enabled():
+            self.scaler.load_state_dict(state["scaler"])
+        self.guard.load_state_dict(state["guard"])
+        self._load_optimizer(state["optimizer"])
+        return self._load_schedule(state["schedule"])
+
+    def _load_optimizer(self, saved: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(saved["state"])
+        # load_state_dict brings the old options back; what the configuration changed since must hold.
+        for name, value in self._options.items():
+            if value != saved["options"].get(name):
+                for group in self.optimizer.param_groups:
+                    group[name] = value
+
+    def _load_schedule(self, saved: dict[str, Any]) -> list[str]:
+        kind = type(self.schedule).__name__
+        if saved["kind"] != kind:
+            return [f"schedule: {saved['kind']} -> {kind}, which starts with this resume where it depends on the past"]
+        # Schedules that remember their rate follow a changed training.lr in proportion.
+        changed = self.schedule.lr / saved["lr"]
+        self.schedule.load_state_dict({**saved["state"], "rate": saved["state"]["rate"] * changed})
+        return []

@@ -1,0 +1,298 @@
+"""nmt-eval: the figures of the sacrebleu command, files that do not fit, options, JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from nmt.cli.evaluate import main
+from nmt.config import load_config
+from nmt.data import WhitespaceTokenizer
+from nmt.models import build_model
+
+WORDS = ["The", "dog", "can't", "see", "3,5", "Häuser", "(red)", "—", "über", "“quoted”", "a", "u.s.", "日本", "E-Mail"]
+
+
+def sentences(seed: int, *, count: int = 40) -> list[str]:
+    """Lines with punctuation, accents and numbers, on which the tokenizers differ."""
+    source = random.Random(seed)
+    return [" ".join(source.choices(WORDS, k=source.randint(1, 14))) + source.choice(".!?,") for _ in range(count)]
+
+
+def noisy(lines: list[str], *, seed: int, share: float = 0.3) -> list[str]:
+    """The lines with some words replaced and some letters lower-cased."""
+    source = random.Random(seed)
+    replaced = ([source.choice(WORDS) if source.random() < share else word for word in line.split()] for line in lines)
+    return [" ".join(word.lower() if source.random() < 0.2 else word for word in words) for words in replaced]
+
+
+def write(path: Path, lines: list[str]) -> str:
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, str]:
+    """A system, a weaker baseline and two sets of references."""
+    folder = tmp_path_factory.mktemp("texts")
+    first = sentences(1)
+    hypotheses = noisy(first, seed=2)
+    # Not ends of lines, though some tools think so; then trailing blanks, and an empty line on either side.
+    first[3], first[5], hypotheses[7] = first[3] + "  ", "", ""
+    first[9] = "left \u2028 middle \x0b end \x85 ."
+    hypotheses[9] = "left \u2028 middle end \x1c ."
+    return {
+        "hyp": write(folder / "hyp.txt", hypotheses),
+        "baseline": write(folder / "baseline.txt", noisy(first, seed=3, share=0.7)),
+        "first": write(folder / "ref.0", first),
+        "second": write(folder / "ref.1", noisy(first, seed=4, share=0.5)),
+    }
+
+
+def sacrebleu(*arguments: str, **environment: str) -> Any:
+    """What the sacrebleu command prints."""
+    command = [sys.executable, "-m", "sacrebleu", *arguments, "--width", "15"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def nmt_eval(capsys, *arguments: str) -> list[dict[str, Any]]:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_figures_and_signatures_of_the_sacrebleu_command(files, capsys):
+    expected = {
+        entry["name"]: entry
+        for entry in sacrebleu(files["first"], files["second"], "-i", files["hyp"], "-m", "bleu", "chrf", "ter")
+    }
+    found = nmt_eval(capsys, "--hyp", files["hyp"], "--ref", files["first"], files["second"])
+    assert [entry["name"] for entry in found] == ["BLEU", "chrF2", "TER"]
+    for entry in found:
+        assert entry["score"] == pytest.approx(expected[entry["name"]]["score"], abs=1e-12)
+        assert entry["signature"] == expected[entry["name"]]["signature"]
+        assert 0 < entry["score"] < 100
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (["-tok", "intl"], ["--tokenize", "intl"]),
+        (["-tok", "char", "-lc"], ["--tokenize", "char", "--lowercase"]),
+        (["-tok", "none", "-lc", "--smooth-method", "none"], ["--metrics", "bleu_tok_lc"]),
+    ],
+    ids=["intl", "char-lc", "tok-lc"],
+)
+def test_tokenizers_of_the_sacrebleu_command(files, capsys, theirs, ours):
+    expected = sacrebleu(files["first"], files["second"], "-i", files["hyp"], *theirs)
+    arguments = ["--hyp", files["hyp"], "--ref", files["first"], files["second"]]
+    (found,) = nmt_eval(capsys, *arguments, *(ours if "--metrics" in ours else [*ours, "--metrics", "bleu"]))
+    assert found["score"] == pytest.approx(expected["score"], abs=1e-12)
+    assert found["signature"] == expected["signature"]
+
+
+def test_tokenizers_give_different_figures(files, capsys):
+    arguments = ["--hyp", files["hyp"], "--ref", files["first"], "--metrics", "bleu", "--tokenize"]
+    scores = {nmt_eval(capsys, *arguments, name)[0]["score"] for name in ("13a", "intl", "char", "none")}
+    assert len(scores) == 4
+
+
+def test_baseline_has_the_figures_of_the_paired_test(files, capsys):
+    systems = [files["first"], "-i", files["baseline"], files["hyp"]]
+    weak, strong = sacrebleu(*systems, "--paired-bs", "--paired-bs-n", "100", SACREBLEU_SEED="5")
+    ours = ["--hyp", files["hyp"], "--ref", files["first"], "--metrics", "bleu", "--baseline", files["baseline"]]
+    (found,) = nmt_eval(capsys, *ours, "--samples", "100", "--seed", "5")
+    (against,) = found["baselines"]
+    assert strong["BLEU"] == {"score": found["score"], **{key: against[key] for key in ("p_value", "mean", "ci")}}
+    assert against["baseline"] == files["baseline"]
+    assert against["baseline_score"] == weak["BLEU"]["score"]
+    assert "seed:5" in against["signature"] and "bs:100" in against["signature"]
+
+
+def test_table_for_people(files, capsys):
+    assert main(["--hyp", files["hyp"], "--ref", files["first"], "--by-length"]) == 0
+    output = capsys.readouterr().out
+    for text in ("BLEU", "chrF2", "TER", "tok:13a", "lower", "version:", "words"):
+        assert text in output
+
+
+def test_translations_from_standard_input(files, capsys, monkeypatch):
+    class Stdin:
+        buffer = io.BytesIO(Path(files["hyp"]).read_bytes())
+
+    from_file = nmt_eval(capsys, "--hyp", files["hyp"], "--ref", files["first"])
+    monkeypatch.setattr("sys.stdin", Stdin)
+    assert nmt_eval(capsys, "--hyp", "-", "--ref", files["first"]) == from_file
+
+
+def test_windows_line_ends_change_nothing(files, capsys, tmp_path):
+    carriage = tmp_path / "crlf.txt"
+    carriage.write_bytes(Path(files["hyp"]).read_bytes().replace(b"\n", b"\r\n"))
+    plain = nmt_eval(capsys, "--hyp", files["hyp"], "--ref", files["first"])
+    assert nmt_eval(capsys, "--hyp", str(carriage), "--ref", files["first"]) == plain
+
+
+def failure(capsys, *arguments: str) -> tuple[int, str]:
+    """Exit code and the one line on stderr."""
+    code = main(list(arguments))
+    lines = capsys.readouterr().err.strip().split("\n")
+    assert len(lines) == 1, lines
+    return code, lines[0]
+
+
+def test_line_counts_must_match(files, capsys, tmp_path):
+    short = write(tmp_path / "short.txt", sentences(1)[:-1])
+    code, line = failure(capsys, "--hyp", files["hyp"], "--ref", files["first"], short)
+    assert code == 1
+    assert f"{files['hyp']} has 40 lines but {short} has 39" in line
+    code, line = failure(capsys, "--hyp", files["hyp"], "--ref", files["first"], "--baseline", short)
+    assert code == 1 and f"{short} has 39" in line
+
+
+def test_empty_files(capsys, tmp_path):
+    empty = write(tmp_path / "empty.txt", [])
+    assert failure(capsys, "--hyp", empty, "--ref", empty) == (1, f"nmt-eval: {empty}: no line to score")
+
+
+def test_missing_file(files, capsys, tmp_path):
+    code, line = failure(capsys, "--hyp", str(tmp_path / "nothing"), "--ref", files["first"])
+    assert code == 1 and "nothing" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--metrics", "belu"], "'belu' is not a known metric. Did you mean 'bleu'?"),
+        (["--tokenize", "13b"], "'13b' is not a known tokenizer of sacreBLEU. Did you mean '13a'?"),
+        (["--metrics", "chrf", "--tokenize", "13a"], "--tokenize: none of the metrics"),
+        (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: only with --model"),
+        (["--source", "text.en"], "--source: only with --model"),
+        (["--baseline", "-", "--ref", "-"], "- (standard input) can stand for one file only"),
+    ],
+)
+def test_usage_errors_are_one_line(files, capsys, arguments, message):
+    code, line = failure(capsys, "--hyp", files["hyp"], "--ref", files["first"], *arguments)
+    assert code == 2
+    assert message in line
+
+
+def test_seed_of_zero_is_refused(files, capsys):
+    arguments = ["--hyp", files["hyp"], "--ref", files["first"], "--baseline", files["baseline"], "--seed", "0"]
+    assert main(arguments) == 2
+    assert "--seed: '0' is not a whole number of 1 or more" in capsys.readouterr().err
+
+
+def test_model_needs_a_source(files, capsys):
+    assert failure(capsys, "--model", "runs/x", "--ref", files["first"]) == (
+        2,
+        "nmt-eval: --model needs --source, the text to translate",
+    )
+
+
+CONFIG = """
+run_dir: unused
+model: {cell: gru, hidden_size: 12, embedding_size: 8, tie_embeddings: none}
+data: {train: TRAIN, tokenizer: whitespace}
+training: {max_steps: 1, batch_sentences: 8}
+decoding: {beam_size: 2, max_length_offset: 3}
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, files) -> Path:
+    """A self-contained model directory: the source language is `first`, the weights are random."""
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "config.yaml").write_text(CONFIG.replace("TRAIN", str(folder / "unused")))
+    config = load_config(folder / "config.yaml")
+    texts = [Path(files["first"])]
+    options = WhitespaceTokenizer.Options(**config.data.tokenizer_options)
+    tokenizer = WhitespaceTokenizer.train(texts, texts, options=options, seed=1)
+    (folder / "tokenizer").mkdir()
+    tokenizer.save(folder / "tokenizer")
+    torch.manual_seed(1)
+    save_file(
+        build_model(config.model, tokenizer.source_size, tokenizer.target_size).state_dict(),
+        folder / "model.safetensors",
+    )
+    return folder
+
+
+def test_model_gives_the_scores_of_its_translations(files, model, capsys, tmp_path):
+    output = tmp_path / "translations.txt"
+    arguments = ["--ref", files["first"], files["second"], "--metrics", "bleu", "chrf"]
+    found = nmt_eval(capsys, "--model", str(model), "--source", files["first"], "-o", str(output), *arguments)
+    lines = output.read_text(encoding="utf-8").split("\n")
+    assert len(lines) == 41 and lines[40] == ""
+    assert lines[5] == "" and any(lines), "the empty source line stays empty, the others do not all"
+    assert nmt_eval(capsys, "--hyp", str(output), *arguments) == found
+
+
+def test_decoding_options_reach_the_search(files, model, tmp_path):
+    """One token of output is allowed with offset 0 and a batch of one-token lines."""
+    source = write(tmp_path / "words.txt", ["a", "The", "dog"])
+    lengths = []
+    for offset in ("0", "6"):
+        output = tmp_path / f"offset{offset}.txt"
+        given = ["--beam-size", "1", "--length-penalty", "0", "--batch-tokens", "99", "--max-length-offset", offset]
+        assert main(["--model", str(model), "--source", source, "--ref", source, "-o", str(output), *given]) == 0
+        lengths.append(max(len(line.split(" ")) for line in output.read_text().splitlines()))
+    assert lengths[0] < lengths[1], lengths
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--beam-size", "0"], ["--beam-size", "x"], ["--length-penalty", "-1"], ["--batch-tokens", "-5"]]
+)
+def test_decoding_options_are_checked(files, model, capsys, wrong):
+    assert main(["--model", str(model), "--source", files["first"], "--ref", files["first"], *wrong]) == 2
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_source_and_references_are_compared_before_anything_is_loaded(files, capsys, tmp_path):
+    short = write(tmp_path / "short.txt", ["one"])
+    code, line = failure(capsys, "--model", "nowhere", "--source", short, "--ref", files["first"])
+    assert code == 1 and f"{short} has 1 lines but {files['first']} has 40" in line
+
+
+def test_missing_model_and_output_directory(files, model, capsys, tmp_path):
+    texts = ["--source", files["first"], "--ref", files["first"]]
+    code, line = failure(capsys, "--model", str(tmp_path / "nowhere"), *texts)
+    assert code == 1 and "nowhere" in line
+    code, line = failure(capsys, "--model", str(model), *texts, "-o", str(tmp_path / "no" / "out.txt"))
+    assert code == 1 and "no directory" in line
+    code, line = failure(capsys, "--model", str(model), *texts, "-o", files["first"])
+    assert code == 2 and "is also the input" in line
+
+
+PLUGIN = '''
+"""A metric that sacreBLEU does not know."""
+from nmt.evaluation import Metric, Score
+from nmt.registry import METRICS
+
+@METRICS.register("exact_plugin")
+class Exact(Metric):
+    name = "exact_plugin"
+    def compute(self, hypotheses, references):
+        hits = sum(line in lines for line, *lines in zip(hypotheses, *references))
+        return Score("exact", 100 * hits / len(hypotheses), "exact", True)
+'''
+
+
+def test_metric_of_a_plugin(files, capsys, tmp_path):
+    plugin = tmp_path / "exact.py"
+    plugin.write_text(PLUGIN)
+    arguments = ["--ref", files["first"], "--plugin", str(plugin), "--metrics", "exact_plugin"]
+    (found,) = nmt_eval(capsys, "--hyp", files["first"], *arguments)
+    assert found == {"name": "exact", "score": 100.0, "signature": "exact"}
+    code, line = failure(capsys, "--hyp", files["hyp"], *arguments, "--baseline", files["baseline"])
+    assert code == 2 and "'exact_plugin'" in line and "resampled" in line

@@ -1,0 +1,195 @@
+"""nmt-train as a command: its options, exit codes, signals and what it leaves on disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nmt.errors import CheckpointError
+from nmt.training.run_dir import locked
+from tests.tiny_training import before_step, events, nmt_train, write_config, write_corpus
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+def contents(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_dump_config_prints_every_key_and_can_be_read_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder)
+    assert nmt_train(config, "--dump-config", "--set", "training.lr=5e-4") == 0
+    dumped = capsys.readouterr().out
+    assert yaml.safe_load(dumped)["training"]["lr"] == 5e-4
+    again = folder / "again.yaml"
+    again.write_text(dumped)
+    assert nmt_train(again, "--dump-config") == 0
+    assert capsys.readouterr().out == dumped
+    assert not (folder / "run").exists()
+
+
+def test_mistakes_in_the_configuration_are_exit_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder, model={"cell": "gruu"}), "--set", "training.lrr=1") == 2
+    said = capsys.readouterr().err
+    assert "Did you mean 'gru'?" in said and "training.lrr" in said
+    assert nmt_train(write_config(folder), "--set", "training.max_steps=null") == 2
+    assert "--max-minutes" in capsys.readouterr().err
+    assert nmt_train(write_config(folder), "--max-minutes", "0") == 2
+    assert not (folder / "run").exists()
+
+
+def test_missing_data_is_exit_1_and_leaves_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "dev.de").unlink()
+    assert nmt_train(write_config(folder)) == 1
+    assert "dev.de" in capsys.readouterr().err
+    assert not (folder / "run").exists()
+
+
+def test_dry_run_says_what_would_be_done_and_leaves_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    config = write_config(folder, data={"cache_dir": str(folder / "cache")}, training={"accumulate": 2})
+    before = contents(folder)
+    assert nmt_train(config, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert contents(folder) == before
+    assert "decoder" in said and "3,233" in said
+    assert "batches an epoch: 15 for 8 updates" in said
+    assert "120 pairs read, 120 kept" in said
+    assert "memory, estimated" in said
+
+
+def test_dry_run_without_data_still_prints_parameters(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in folder.glob("train.*"):
+        path.unlink()
+    data = {"tokenizer": "sentencepiece", "tokenizer_options": {"vocab_size": 500}}
+    before = contents(folder) | {"tiny.yaml"}
+    assert nmt_train(write_config(folder, data=data), "--dry-run") == 1
+    said = capsys.readouterr()
+    assert "target 500" in said.out and "total" in said.out
+    assert "train.en" in said.err
+    assert contents(folder) == before
+
+
+def test_overwrite_moves_the_old_run_aside(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, training={"max_steps": 1})
+    assert nmt_train(config) == 0
+    weights = (folder / "run/checkpoints/step-1/model.safetensors").read_bytes()
+    for number in (1, 2):
+        assert nmt_train(config, "--overwrite", "--set", "seed=9") == 0
+        assert f"run.old-{number}" in capsys.readouterr().err
+    assert (folder / "run.old-1/checkpoints/step-1/model.safetensors").read_bytes() == weights
+    assert (folder / "run.old-2/checkpoints/step-1/model.safetensors").read_bytes() != weights
+    assert (folder / "run/checkpoints/step-1").is_dir()
+
+
+def test_second_process_is_refused_with_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, training={"max_steps": 1})
+    run = folder / "run"
+    with locked(run):
+        for arguments in ((), ("--overwrite",)):
+            assert nmt_train(config, *arguments) == 1
+            said = capsys.readouterr().err.strip()
+            assert "\n" not in said and f"pid {os.getpid()}" in said
+        assert contents(run) == {"lock"}
+    assert nmt_train(config) == 0, "the lock ends with its holder"
+
+
+def test_lock_names_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot be used as run directory"), locked(tmp_path / "file" / "run"):
+        pass
+
+
+def test_time_limit_validates_saves_and_can_be_resumed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, data={"test": str(folder / "dev")}, training={"validate_every": 1000})
+    assert nmt_train(config, "--max-minutes", "1e-6") == 0, "reached while the data is loaded"
+    assert "the time limit is reached" in capsys.readouterr().err
+    assert nmt_train(config, "--max-minutes", "0.02", "--set", "training.max_steps=1000000") == 0
+    run = folder / "run"
+    (event,) = events(run, kinds=("validation",))
+    assert events(run)[-1]["event"] == "checkpoint" and events(run)[-1]["step"] == event["step"]
+    assert (run / f"checkpoints/step-{event['step']}").is_dir()
+    steps = event["step"] + 2
+    assert nmt_train(config, "--set", f"training.max_steps={steps}") == 0
+    assert (run / f"checkpoints/step-{steps}").is_dir()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signal_ends_after_the_step_with_a_checkpoint(folder: Path, number: signal.Signals, code: int) -> None:
+    config = write_config(folder, training={"max_steps": 10**6, "save_every": 10**6, "validate_every": 10**6})
+    command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    log = folder / "run" / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (log.is_file() and '"train"' in log.read_text()):
+        time.sleep(0.02)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == code
+    assert "Traceback" not in said
+    assert "the same command resumes this run" in said
+    (checkpoint,) = events(folder / "run", kinds=("checkpoint",))
+    assert (folder / "run/checkpoints" / checkpoint["path"] / "model.safetensors").is_file()
+
+
+def test_second_ctrl_c_ends_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before_step(monkeypatch, 4, twice)
+    assert nmt_train(write_config(folder)) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert not list((folder / "run").glob("checkpoints/step-*"))
+
+
+PLUGIN = """
+from nmt.cells.gru import GRU
+from nmt.registry import CELLS
+
+
+@CELLS.register("{name}")
+class Mine(GRU):
+    pass
+"""
+
+
+@pytest.mark.parametrize("place", ["configuration", "command line"])
+def test_plugin_unit_trains_resumes_and_is_named_in_the_run(folder: Path, place: str) -> None:
+    name = place.split()[0]
+    plugin = folder / "mine.py"
+    plugin.write_text(PLUGIN.format(name=name))
+    config = write_config(folder, model={"cell": name}, training={"max_steps": 1})
+    arguments = ["--plugin", str(plugin)] if place == "command line" else ["--set", f"plugins=[{plugin}]"]
+    assert nmt_train(config, *arguments) == 0
+    assert yaml.safe_load((folder / "run/config.yaml").read_text())["plugins"] == [str(plugin)]
+    assert nmt_train(config, *arguments, "--set", "training.max_steps=2") == 0
+
+
+def test_test_text_is_translated_and_scored_at_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, data={"test": str(folder / "dev")}, training={"max_steps": 2})
+    assert nmt_train(config) == 0
+    assert len((folder / "run/test.de").read_text().splitlines()) == 8
+    (event,) = events(folder / "run", kinds=("test",))
+    assert event["checkpoint"] == "step-2" and event["signatures"]["bleu"].startswith("BLEU nrefs:1")
+    assert "test BLEU = " in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""Moving average of the weights."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from nmt.errors import CheckpointError
+from nmt.training.ema import EMA
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(3, 3)
+        self.second = nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+
+
+def moved(model):
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(1.0)
+
+
+def test_average_follows_its_equation():
+    model = Tied()
+    ema = EMA(model, decay=0.3)
+    expected = model.first.weight.detach().clone()
+    for n in range(1, 8):
+        moved(model)
+        ema.update(model)
+        decay = min(0.3, (1 + n) / (10 + n))
+        expected += (1 - decay) * (model.first.weight.detach() - expected)
+    with ema.applied(model):
+        torch.testing.assert_close(model.first.weight.detach(), expected)
+
+
+def test_weights_come_back_even_after_an_error():
+    model = Tied()
+    ema = EMA(model, decay=0.9)
+    moved(model)
+    ema.update(model)
+    trained = {name: value.clone() for name, value in model.state_dict().items()}
+    storage = model.first.weight.data_ptr()
+    with pytest.raises(RuntimeError, match="stop"), ema.applied(model):
+        assert not torch.equal(model.first.weight, trained["first.weight"])
+        assert model.second.weight is model.first.weight
+        raise RuntimeError("stop")
+    assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items())
+    assert model.first.weight.data_ptr() == storage
+
+
+def test_training_goes_on_after_a_validation():
+    model = Tied()
+    ema = EMA(model, decay=0.9)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model.second(model.first(torch.ones(2, 3))).sum().backward()
+        optimizer.step()
+        ema.update(model)
+        before = {name: value.clone() for name, value in ema.state_dict()["averages"].items()}
+        with ema.applied(model), torch.no_grad():
+            model.second(model.first(torch.ones(2, 3)))
+        after = ema.state_dict()["averages"]
+        assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_state_resumes_through_a_file():
+    model = Tied()
+    ema = EMA(model, decay=0.9)
+    moved(model)
+    ema.update(model)
+    stream = io.BytesIO()
+    torch.save(ema.state_dict(), stream)
+    stream.seek(0)
+    resumed = EMA(Tied(), decay=0.9)
+    resumed.load_state_dict(torch.load(stream, weights_only=True))
+    for average in (ema, resumed):
+        average.update(model)
+    assert resumed.updates == ema.updates == 2
+    for name, value in ema.state_dict()["averages"].items():
+        assert torch.equal(value, resumed.state_dict()["averages"][name])
+
+
+def test_state_of_another_model_is_refused():
+    ema = EMA(Tied(), decay=0.9)
+    with pytest.raises(CheckpointError, match="second.bias"):
+        EMA(nn.Linear(3, 3), decay=0.9).load_state_dict(ema.state_dict())
+    with pytest.raises(CheckpointError, match=r"weight has shape \(3, 3\), expected \(3, 2\)"):
+        state = EMA(nn.Linear(3, 3), decay=0.9).state_dict()
+        EMA(nn.Linear(2, 3), decay=0.9).load_state_dict(state)
+
+
+def test_decay_is_checked():
+    with pytest.raises(ValueError, match="ema_decay"):
+        EMA(Tied(), decay=1.0)

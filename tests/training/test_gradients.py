@@ -1,0 +1,106 @@
+"""Weighting of accumulated batches, clipping, the guard against NaN."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from nmt.training.gradients import Accumulation, BadUpdateGuard, DivergedError, clip_
+
+
+def losses_of(weight, target):
+    """Token losses [B, T] with a gradient, zero at padding."""
+    return (weight * target.double()) ** 2 * (target != 0)
+
+
+def three_batches():
+    torch.manual_seed(3)
+    sizes = [(2, 5), (4, 3), (1, 7)]
+    batches = [torch.randint(1, 9, size) for size in sizes]
+    batches[0][1, 2:] = 0
+    batches[1][3, 1:] = 0
+    return batches
+
+
+def test_token_weighting_equals_one_large_batch():
+    batches = three_batches()
+    weight = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    update = Accumulation(batches, normalization="token")
+    for target in batches:
+        update.loss(losses_of(weight, target), target).backward()
+    assert update.tokens == sum(int((target != 0).sum()) for target in batches)
+    assert update.sentences == 7
+    whole = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    tokens = torch.cat([target[target != 0] for target in batches])
+    loss = losses_of(whole, tokens).mean()
+    loss.backward()
+    assert update.value() == pytest.approx(loss.item(), rel=1e-12)
+    assert weight.grad.item() == pytest.approx(whole.grad.item(), rel=1e-12)
+
+
+def test_sentence_weighting_is_the_mean_of_means():
+    batches = three_batches()
+    weight = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    update = Accumulation(batches, normalization="sentence")
+    for target in batches:
+        update.loss(losses_of(weight, target), target).backward()
+    means = [sum(losses_of(weight, row[row != 0]).mean().item() for row in target) / len(target) for target in batches]
+    assert update.value() == pytest.approx(sum(means) / 3, rel=1e-12)
+    assert weight.grad.item() == pytest.approx(2 / 1.5 * sum(means) / 3, rel=1e-12)
+
+
+def test_losses_may_have_fewer_columns_than_ids():
+    target = torch.tensor([[4, 5, 2, 0, 0], [2, 0, 0, 0, 0]])
+    losses = torch.tensor([[1.0, 2.0, 3.0], [5.0, 0.0, 0.0]])
+    assert Accumulation([target], normalization="token").loss(losses, target).item() == pytest.approx(11 / 4)
+    assert Accumulation([target], normalization="sentence").loss(losses, target).item() == pytest.approx(3.5)
+
+
+def weights_with(gradients):
+    weights = [torch.nn.Parameter(torch.zeros(len(values))) for values in gradients]
+    for weight, values in zip(weights, gradients, strict=True):
+        weight.grad = torch.tensor(values)
+    return weights
+
+
+@pytest.mark.parametrize(("limit", "factor"), [(1.0, 1 / 13), (13.0, 1.0), (100.0, 1.0), (0.0, 1.0)])
+def test_clipping_by_global_norm(limit, factor):
+    weights = weights_with([[3.0, 4.0], [12.0]])
+    weights.append(torch.nn.Parameter(torch.zeros(2)))  # without a gradient
+    assert clip_(weights, limit) == pytest.approx(13.0)
+    torch.testing.assert_close(weights[0].grad, torch.tensor([3.0, 4.0]) * factor)
+    torch.testing.assert_close(weights[1].grad, torch.tensor([12.0]) * factor)
+    assert weights[2].grad is None
+
+
+def test_clipping_leaves_nan_and_nothing_alone():
+    weights = weights_with([[math.nan, 4.0]])
+    assert math.isnan(clip_(weights, 1.0))
+    assert weights[0].grad[1] == 4.0
+    assert clip_(weights_with([[math.inf]]), 1.0) == math.inf
+    assert clip_([torch.nn.Parameter(torch.zeros(1))], 1.0) == 0.0
+
+
+def test_guard_skips_counts_and_stops():
+    guard = BadUpdateGuard(max_bad_updates=2)
+    assert guard.usable(1.0, 2.0)
+    assert not guard.usable(math.nan, 2.0)
+    assert not guard.usable(1.0, math.inf)
+    assert guard.usable(1.0, 2.0)
+    assert (guard.total, guard.in_a_row) == (2, 0)
+    assert not guard.usable(1.0, math.nan)
+    resumed = BadUpdateGuard(max_bad_updates=2)
+    resumed.load_state_dict(guard.state_dict())
+    assert not resumed.usable(1.0, math.nan)
+    with pytest.raises(DivergedError, match="3 updates in a row.*gradient norm nan.*max_bad_updates is 2"):
+        resumed.usable(1.0, math.nan)
+
+
+def test_guard_does_not_count_what_the_loss_scale_will_cure():
+    guard = BadUpdateGuard(max_bad_updates=0)
+    assert not guard.usable(1.0, math.inf, overflow=True)
+    assert guard.total == 0
+    with pytest.raises(DivergedError, match="loss nan"):
+        guard.usable(math.nan, math.inf, overflow=True)

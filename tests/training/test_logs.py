@@ -1,0 +1,70 @@
+"""Logs: valid JSON lines, continued and rewound."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from nmt.training.logs import RunLog, read_events
+from nmt.training.state import Interval, perplexity
+
+
+def test_lines_are_on_disk_at_once_and_valid_json(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, quiet=True)
+    log.record("train", {"step": 1, "loss": math.nan, "perplexity": math.inf, "lr": 1 / 3})
+    text = (tmp_path / "log.jsonl").read_text()
+    line = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert line == {"event": "train", "step": 1, "loss": None, "perplexity": None, "lr": 0.33333333}
+    log.say("über\nzwei")
+    assert [row[20:] for row in (tmp_path / "train.log").read_text(encoding="utf-8").splitlines()] == ["über", "zwei"]
+    log.close()
+
+
+def test_files_are_made_with_the_first_line_only(tmp_path: Path) -> None:
+    RunLog(tmp_path / "nowhere", quiet=True).close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_rewinding_takes_out_later_and_broken_lines(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, quiet=True)
+    for step in (1, 2, 3, 4):
+        log.record("train", {"step": step})
+    with (tmp_path / "log.jsonl").open("a") as stream:
+        stream.write('{"event": "train", "st')
+    assert log.rewind(2) == 3
+    log.record("start", {"step": 2})
+    log.close()
+    assert [(event["event"], event["step"]) for event in read_events(tmp_path)] == [
+        ("train", 1),
+        ("train", 2),
+        ("start", 2),
+    ]
+
+
+def test_tensorboard_files_hold_the_curves(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    log = RunLog(tmp_path, tensorboard=True, quiet=True)
+    log.record("train", {"step": 3, "loss": 2.5, "note": "text", "missing": None})
+    log.close()
+    curves = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    curves.Reload()
+    assert curves.Tags()["scalars"] == ["train/loss"]
+    (point,) = curves.Scalars("train/loss")
+    assert (point.step, point.value) == (3, 2.5)
+
+
+def test_interval_means_are_weighted_by_tokens() -> None:
+    interval = Interval(updates=2, loss=30.0, target_tokens=10, grad_norm=3.0, cells=40, tokens=30, seconds=2.0, lr=0.1)
+    summary = interval.summary()
+    assert summary["loss"] == 3.0
+    assert summary["perplexity"] == pytest.approx(math.exp(3))
+    assert summary["grad_norm"] == 1.5
+    assert summary["target_tokens_per_second"] == 5.0
+    assert summary["padding"] == 0.25
+    interval.clear()
+    assert interval == Interval()
+    assert set(interval.summary().values()) == {None}
+    assert perplexity(1e4) == math.inf

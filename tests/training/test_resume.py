@@ -1,0 +1,194 @@
+"""Stopping and resuming a run: bit-identical on the CPU, refused where the model or the data differ."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, step: int, config: Path, *arguments: str) -> None:
+    """Train until SIGTERM arrives during the update after `step` others; that one is finished."""
+    with monkeypatch.context() as patch:
+        before_step(patch, step, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert nmt_train(config, *arguments) == 143
+
+
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "plain": {},
+    # 120 pairs are 15 batches: 3 updates of 4 and one of 3 batches in an epoch
+    "accumulated": {"training": {"accumulate": 4}},
+    "ema": {"training": {"ema_decay": 0.9, "optimizer": "adam_tf"}},
+    "score": {"training": {"schedule": "score", "schedule_options": {"patience": 1}, "validate_every": 3}},
+    "bf16": {"training": {"precision": "bf16"}, "model": {"cell": "lstm"}},
+    "by epoch": {"training": {"validate_every": None, "batch_sentences": 24, "schedule": "epoch", "keep_last": 9}},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_resumed_run_equals_the_undisturbed_one(folder: Path, monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
+    """Stopped in the middle of an epoch, between two log lines and two validations."""
+    config = write_config(folder, **VARIANTS[variant])
+    straight, resumed = folder / "straight", folder / "resumed"
+    assert nmt_train(config, "--set", f"run_dir={straight}") == 0
+    stop_at(monkeypatch, 7, config, "--set", f"run_dir={resumed}")
+    assert (resumed / "checkpoints" / "step-8").is_dir()
+    assert nmt_train(config, "--set", f"run_dir={resumed}") == 0
+    weights = [(run / "checkpoints/step-12/model.safetensors").read_bytes() for run in (straight, resumed)]
+    assert weights[0] == weights[1]
+    assert same(training_state(straight, 12), training_state(resumed, 12))
+    interruption = {"event": "checkpoint", "step": 8, "path": "step-8"}
+    extra = [event for event in events(resumed) if event not in events(straight)]
+    assert [{key: event[key] for key in interruption} for event in extra] == [interruption]
+    assert [event for event in events(resumed) if event not in extra] == events(straight)
+
+
+def test_signal_at_a_validation_step_leaves_the_validation_for_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_config(folder)
+    straight, resumed = folder / "straight", folder / "resumed"
+    assert nmt_train(config, "--set", f"run_dir={straight}") == 0
+    stop_at(monkeypatch, 5, config, "--set", f"run_dir={resumed}")
+    assert not events(resumed, kinds=("validation",))
+    assert nmt_train(config, "--set", f"run_dir={resumed}") == 0
+    assert events(resumed, kinds=("validation",)) == events(straight, kinds=("validation",))
+    assert same(training_state(straight, 12), training_state(resumed, 12))
+
+
+def test_killed_process_resumes_and_ends_at_the_same_weights(folder: Path) -> None:
+    config = write_config(folder, training={"max_steps": 60, "save_every": 10, "keep_last": 9})
+    assert nmt_train(config, "--set", f"run_dir={folder / 'straight'}") == 0
+    run = folder / "run"
+    command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        cwd=REPOSITORY,
+    )
+    deadline = time.monotonic() + 60
+    while not (run / "checkpoints/step-20").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() in (-signal.SIGKILL, 0)
+    assert nmt_train(config) == 0
+    paths = [folder / name / "checkpoints/step-60/model.safetensors" for name in ("straight", "run")]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    steps = [event["step"] for event in events(run, kinds=("train",))]
+    assert steps == sorted(set(steps)), "updates that were done twice are in the log once"
+
+
+def test_finished_run_says_so_and_goes_on_when_the_limit_is_raised(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(folder, training={"max_steps": 4, "validate_every": 2})
+    assert nmt_train(config) == 0
+    before = {path: path.stat().st_mtime_ns for path in (folder / "run/checkpoints").rglob("*")}
+    capsys.readouterr()
+    assert nmt_train(config) == 0
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said
+    assert "finished" in said and "max_steps = 4" in said
+    assert {path: path.stat().st_mtime_ns for path in (folder / "run/checkpoints").rglob("*")} == before
+    assert nmt_train(config, "--set", "training.max_steps=6") == 0
+    assert (folder / "run/checkpoints/step-6").is_dir()
+
+
+def test_other_model_or_data_order_is_refused_with_the_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, training={"max_steps": 2})
+    assert nmt_train(config) == 0
+    changed = ("model.hidden_size=16", "seed=5", "training.lr=0.5", "data.max_length=9")
+    capsys.readouterr()
+    assert nmt_train(config, *(word for key in changed for word in ("--set", key))) == 2
+    said = capsys.readouterr().err
+    for line in ("model.hidden_size: 8 -> 16", "seed: 1 -> 5", "data.max_length: 100 -> 9"):
+        assert line in said
+    assert "training.lr" not in said, "that one would be allowed"
+
+
+def test_other_changes_are_listed_and_take_effect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, training={"max_steps": 2})
+    assert nmt_train(config) == 0
+    capsys.readouterr()
+    changed = ("training.max_steps=4", "training.lr=0.002", "training.optimizer_options.beta1=0.5")
+    assert nmt_train(config, *(word for key in changed for word in ("--set", key))) == 0
+    said = capsys.readouterr().err
+    assert "training.lr: 0.01 -> 0.002" in said
+    assert events(folder / "run", kinds=("train",))[-1]["lr"] == 0.002
+    group = training_state(folder / "run", 4)["updater"]["optimizer"]["state"]["param_groups"][0]
+    assert group["betas"] == (0.5, 0.999)
+
+
+@pytest.mark.parametrize("change", ["schedule=score", "ema_decay=0.9", "ema_decay=0.0"])
+def test_schedule_and_average_can_be_changed(folder: Path, change: str) -> None:
+    ema = 0.5 if change == "ema_decay=0.0" else 0.0
+    config = write_config(folder, training={"max_steps": 2, "ema_decay": ema})
+    assert nmt_train(config) == 0
+    assert nmt_train(config, "--set", "training.max_steps=4", "--set", f"training.{change}") == 0
+    assert (folder / "run/checkpoints/step-4").is_dir()
+
+
+def test_changed_training_text_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    vocab = folder / "vocab"
+    config = write_config(folder, training={"max_steps": 2})
+    assert nmt_train(config) == 0
+    shutil.copy(folder / "run/tokenizer/source.vocab", vocab)
+    options = {"source_vocab": str(vocab), "joint": True}
+    config = write_config(folder, data={"tokenizer_options": options}, training={"max_steps": 2})
+    assert nmt_train(config, "--overwrite") == 0
+    with (folder / "train.en").open("a") as source, (folder / "train.de").open("a") as target:
+        source.write("ba da\n")
+        target.write("ab ad\n")
+    capsys.readouterr()
+    assert nmt_train(config, "--set", "training.max_steps=4") == 2
+    assert "the training text has changed" in capsys.readouterr().err
+
+
+def test_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(folder)
+    assert nmt_train(config) == 0
+    expected = (folder / "run/checkpoints/step-12/model.safetensors").read_bytes()
+    weights = folder / "run/checkpoints/step-12/model.safetensors"
+    damaged = bytearray(expected)
+    damaged[-5] ^= 1  # one bit, which the format itself would not notice
+    weights.write_bytes(damaged)
+    capsys.readouterr()
+    assert nmt_train(config) == 0
+    said = capsys.readouterr().err
+    assert "step-12: damaged checkpoint" in said and "resuming" in said and "step-6" in said
+    assert weights.read_bytes() == expected
+    assert (folder / "run/checkpoints/damaged-step-12").is_dir()
+
+
+@pytest.mark.parametrize("file", ["training.pt", "model.safetensors"])
+def test_truncated_checkpoints_are_all_named(folder: Path, capsys: pytest.CaptureFixture[str], file: str) -> None:
+    config = write_config(folder)
+    assert nmt_train(config) == 0
+    for step in (6, 12):
+        path = folder / f"run/checkpoints/step-{step}" / file
+        path.write_bytes(path.read_bytes()[:100])
+    capsys.readouterr()
+    assert nmt_train(config) == 1
+    said = capsys.readouterr().err
+    assert "step-12: damaged" in said and "step-6: damaged" in said and "every checkpoint is damaged" in said

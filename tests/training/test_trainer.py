@@ -1,0 +1,217 @@
+"""The training loop: what is minimised, what is logged, when it validates, saves and ends."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.config import load_config
+from nmt.data import PreparedData, prepare
+from nmt.errors import ConfigError
+from nmt.models.base import Seq2Seq
+from nmt.training.batches import BatchStream, Group, Position
+from nmt.training.setup import build_batches, build_limits, build_updater
+from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+def prepared(folder: Path, **changes: dict[str, Any]) -> tuple[Any, PreparedData]:
+    config = load_config(write_config(folder, **changes))
+    return config, prepare(config, folder / "run", progress=False)
+
+
+def first_group(config: Any, data: PreparedData) -> Group:
+    return next(build_batches(config, data.train).groups(Position(1, 0)))
+
+
+def test_accumulated_batches_weigh_every_target_token_the_same(folder: Path) -> None:
+    """The gradient is that of all token losses over all tokens, though the batches differ in size."""
+    config, data = prepared(folder, training={"accumulate": 3, "clip_norm": 0.0, "lr": 1e-9}, model={"dropout": 0.0})
+    group = first_group(config, data)
+    assert len({int((batch.target != 0).sum()) for batch in group.batches}) > 1
+    updater = build_updater(config, data.tokenizer, device=CPU)
+    update = updater.update(group, step=0)
+    found = {name: weight.grad.clone() for name, weight in updater.model.named_parameters() if weight.grad is not None}
+
+    model = build_updater(config, data.tokenizer, device=CPU).model
+    losses = [model.token_losses(batch.source, batch.target, label_smoothing=0.1).sum() for batch in group.batches]
+    total = torch.stack(losses).sum()
+    (total / group.target_tokens).backward()
+    assert update.loss == pytest.approx(total.item(), rel=1e-5)
+    for name, weight in model.named_parameters():
+        if weight.grad is not None:
+            torch.testing.assert_close(found[name], weight.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_gradient_is_clipped_and_the_norm_reported_is_the_one_before(folder: Path) -> None:
+    config, data = prepared(folder, training={"clip_norm": 0.001})
+    updater = build_updater(config, data.tokenizer, device=CPU)
+    update = updater.update(first_group(config, data), step=0)
+    grads = [weight.grad for weight in updater.model.parameters() if weight.grad is not None]
+    assert update.grad_norm > 0.01
+    assert float(torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads]))) == pytest.approx(0.001)
+
+
+def test_stream_is_the_same_from_any_position_and_with_a_thread(folder: Path) -> None:
+    config, data = prepared(folder, training={"accumulate": 4})
+    stream = build_batches(config, data.train)
+
+    def taken(groups: Any, count: int) -> list[tuple[Position, list[list[int]]]]:
+        return [(group.after, [batch.rows.tolist() for batch in group.batches]) for group in islice(groups, count)]
+
+    straight = taken(stream.groups(Position(1, 0)), 9)
+    assert [after for after, _ in straight][:5] == [(1, 4), (1, 8), (1, 12), (2, 0), (2, 4)]
+    rows = [row for _, batches in straight[:4] for batch in batches for row in batch]
+    assert sorted(rows) == list(range(len(data.train))), "an epoch is every pair once"
+    assert rows != [row for _, batches in straight[4:8] for batch in batches for row in batch]
+    with stream.prefetched(Position(1, 0)) as groups:
+        assert taken(groups, 9) == straight
+    for skipped in (1, 4, 6):
+        assert taken(stream.groups(straight[skipped - 1][0]), 9 - skipped) == straight[skipped:]
+
+
+def test_error_in_the_batch_thread_reaches_the_trainer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = prepared(folder)
+    stream = build_batches(config, data.train)
+
+    def broken(self: BatchStream, position: Position) -> Any:
+        raise OSError("the disk is gone")
+        yield
+
+    monkeypatch.setattr(BatchStream, "groups", broken)
+    with stream.prefetched(Position(1, 0)) as groups, pytest.raises(OSError, match="the disk is gone"):
+        next(groups)
+
+
+def test_log_has_the_mean_loss_of_the_tokens_since_the_last_line(folder: Path) -> None:
+    config = write_config(folder, training={"log_every": 1, "max_steps": 6})
+    assert nmt_train(config) == 0
+    single = events(folder / "run", kinds=("train",))
+    assert nmt_train(config, "--overwrite", "--set", "training.log_every=6") == 0
+    (line,) = events(folder / "run", kinds=("train",))
+    _, data = prepared(folder)
+    tokens = [
+        group.target_tokens
+        for group in islice(build_batches(load_config(config), data.train).groups(Position(1, 0)), 6)
+    ]
+    mean = sum(event["loss"] * count for event, count in zip(single, tokens, strict=True)) / sum(tokens)
+    assert line["loss"] == pytest.approx(mean, rel=1e-6)
+    assert line["perplexity"] == pytest.approx(math.exp(mean), rel=1e-5)
+    assert line["grad_norm"] == pytest.approx(sum(event["grad_norm"] for event in single) / 6, rel=1e-6)
+    complete = json.loads((folder / "run/log.jsonl").read_text().splitlines()[1])
+    assert complete.keys() >= {"seconds", "target_tokens_per_second", "memory_mb", "padding", "skipped", "lr", "epoch"}
+
+
+def not_finite_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
+    """Calls of the training loss with these numbers give NaN."""
+    original, calls = Seq2Seq.token_losses, iter(range(10_000))
+
+    def token_losses(self: Seq2Seq, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
+        losses = original(self, source, target, label_smoothing=label_smoothing)
+        return losses * math.nan if self.training and next(calls) in steps else losses
+
+    monkeypatch.setattr(Seq2Seq, "token_losses", token_losses)
+
+
+def test_update_that_is_not_finite_is_skipped_and_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    not_finite_at(monkeypatch, {1, 2, 7})
+    config = write_config(folder, training={"max_bad_updates": 2})
+    assert nmt_train(config) == 0
+    last = events(folder / "run", kinds=("train",))[-1]
+    assert last["skipped"] == 3 and last["step"] == 12
+    state = training_state(folder / "run", 12)
+    assert state["progress"]["batch"] == 15 or state["progress"]["epoch"] == 2, "skipped batches are used up"
+    weights = state["updater"]["optimizer"]["state"]["state"]
+    assert all(torch.isfinite(moment["exp_avg"]).all() for moment in weights.values())
+
+
+def test_too_many_bad_updates_in_a_row_end_training(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    not_finite_at(monkeypatch, set(range(7, 1000)))
+    config = write_config(folder, training={"max_bad_updates": 2})
+    assert nmt_train(config) == 1
+    said = capsys.readouterr().err
+    assert said.count("update skipped") == 2
+    assert "3 updates in a row" in said.splitlines()[-1] and "max_bad_updates" in said.splitlines()[-1]
+    assert (folder / "run/checkpoints/step-6").is_dir()
+
+
+def test_training_ends_after_max_epochs(folder: Path) -> None:
+    config = write_config(
+        folder, training={"max_steps": None, "max_epochs": 2, "batch_sentences": 50, "validate_every": None}
+    )
+    assert nmt_train(config) == 0
+    assert [event["step"] for event in events(folder / "run", kinds=("validation",))] == [3, 6], "once an epoch"
+    assert [event["step"] for event in events(folder / "run", kinds=("checkpoint",))] == [3, 6], "with each validation"
+
+
+def test_patience_ends_training(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a rate of almost zero BLEU stays 0, so the first validation remains the best."""
+    changes = {"max_steps": None, "patience": 2, "validate_every": 1, "lr": 1e-12, "early_stopping_metric": "bleu"}
+    assert nmt_train(write_config(folder, training=changes)) == 0
+    validations = events(folder / "run", kinds=("validation",))
+    assert [event["new_best"] for event in validations] == [True, False, False]
+    assert "no better bleu in 2 validations" in capsys.readouterr().err
+    assert (folder / "run/checkpoints/step-1").is_dir() and (folder / "run/checkpoints/step-3").is_dir()
+
+
+def test_last_update_is_validated_and_saved_whatever_the_frequencies(folder: Path) -> None:
+    changes = {"max_steps": 5, "validate_every": 4, "save_every": 3, "keep_last": 9, "keep_best": 0}
+    assert nmt_train(write_config(folder, training=changes)) == 0
+    order = [(event["event"], event["step"]) for event in events(folder / "run", kinds=("validation", "checkpoint"))]
+    assert order == [("checkpoint", 3), ("validation", 4), ("validation", 5), ("checkpoint", 5)]
+
+
+def test_new_best_is_saved_at_once(folder: Path) -> None:
+    changes = {"max_steps": 9, "validate_every": 2, "save_every": 100, "keep_last": 1, "keep_best": 1, "lr": 0.05}
+    assert nmt_train(write_config(folder, training=changes)) == 0
+    best = [event["step"] for event in events(folder / "run", kinds=("validation",)) if event["new_best"]][-1]
+    assert (folder / f"run/checkpoints/step-{best}").is_dir()
+
+
+def test_without_validation_text_there_is_a_checkpoint_an_epoch(folder: Path) -> None:
+    changes = {"max_steps": 7, "batch_sentences": 50, "validate_every": None, "keep_last": 9}
+    assert nmt_train(write_config(folder, data={"dev": None}, training=changes)) == 0
+    assert [event["step"] for event in events(folder / "run") if event["event"] == "checkpoint"] == [3, 6, 7]
+    assert not (folder / "run/checkpoints/best.json").exists()
+
+
+def test_moving_average_is_what_is_saved(folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    assert nmt_train(write_config(folder, training={"ema_decay": 0.9, "lr": 0.05})) == 0
+    saved = load_file(folder / "run/checkpoints/step-12/model.safetensors")
+    trained = training_state(folder / "run", 12)["updater"]["trained_weights"]
+    assert saved.keys() == trained.keys()
+    assert any(not torch.equal(saved[name], trained[name]) for name in saved)
+
+
+def test_training_without_an_end_is_refused(folder: Path) -> None:
+    config = load_config(write_config(folder, training={"max_steps": None}))
+    with pytest.raises(ConfigError, match="max_steps, max_epochs or patience, or --max-minutes"):
+        build_limits(config, deadline=None)
+    assert build_limits(config, deadline=1.0).deadline == 1.0
+
+
+def test_training_learns(folder: Path) -> None:
+    """The target is a function of the source, word by word; the loss must fall well below the start."""
+    model = {"dropout": 0.0, "hidden_size": 32, "embedding_size": 32, "init_range": 0.4}
+    training = {"max_steps": 120, "lr": 0.01, "validate_every": 120, "label_smoothing": 0.0}
+    assert nmt_train(write_config(folder, training=training, model=model)) == 0
+    losses = [event["loss"] for event in events(folder / "run", kinds=("train",))]
+    assert losses[-1] < 0.6 * losses[0]

@@ -1,0 +1,129 @@
+"""Validation: the loss by tokens, metrics of real translations of every line, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.config import load_config
+from nmt.data import PreparedData, collate, prepare
+from nmt.interop.model_dir import load_model
+from nmt.models.base import Seq2Seq
+from nmt.registry import METRICS
+from nmt.training.setup import build_updater, build_validator
+from nmt.training.stopping import InterruptedValidationError, StopRequest
+from nmt.training.validation import Validator, corpus_loss, rows_by_length
+from tests.tiny_training import nmt_train, write_config, write_corpus
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+def prepared(folder: Path, **changes: dict[str, Any]) -> tuple[Any, PreparedData]:
+    config = load_config(write_config(folder, **changes))
+    return config, prepare(config, folder / "run", progress=False)
+
+
+def nothing() -> None:
+    """A check that never breaks off."""
+
+
+def test_loss_is_the_mean_over_tokens_not_over_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = prepared(folder)
+    assert data.dev is not None
+    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    batch = collate(data.dev, np.arange(len(data.dev)))
+    losses = model.token_losses(batch.source, batch.target)
+    expected = (losses.sum() / (batch.target != 0).sum()).item()
+    assert corpus_loss(model, data.dev, device=CPU, check=nothing) == pytest.approx(expected, rel=1e-6)
+    monkeypatch.setattr("nmt.training.validation.LOSS_BATCH_TOKENS", 10)
+    assert corpus_loss(model, data.dev, device=CPU, check=nothing) == pytest.approx(expected, rel=1e-6)
+
+
+def test_loss_batches_hold_every_row_once_within_the_limit(folder: Path) -> None:
+    _, data = prepared(folder)
+    batches = list(rows_by_length(data.train, cells=30))
+    assert sorted(np.concatenate(batches)) == list(range(len(data.train)))
+    longest = np.maximum(data.train.source_lengths, data.train.target_lengths)
+    assert all(len(rows) == 1 or len(rows) * longest[rows].max() <= 30 for rows in batches)
+    assert len(batches) < len(data.train)
+
+
+def validator(data: PreparedData, translated: list[str], **fields: Any) -> Validator:
+    """A validator whose search copies the source."""
+
+    def copy(model: Seq2Seq, lines: Sequence[str]) -> Iterator[str]:
+        translated.extend(lines)
+        yield from lines
+
+    assert data.dev is not None and data.dev_text is not None
+    options: dict[str, Any] = {"max_sentences": None, "samples": 2, "metrics": [METRICS.get("chrf")()]} | fields
+    texts = {"sources": data.dev_text.source, "references": data.dev_text.target}
+    return Validator(corpus=data.dev, translate=copy, device=CPU, **texts, **options)
+
+
+def test_every_line_counts_also_the_empty_ones(folder: Path) -> None:
+    for language in ("en", "de"):
+        path = folder / f"dev.{language}"
+        path.write_text("\n" + path.read_text() + "\n")
+    config, data = prepared(folder)
+    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    translated: list[str] = []
+    result = validator(data, translated).validate(model, check=nothing)
+    assert len(translated) == 10 and translated[0] == translated[-1] == ""
+    assert data.dev_text is not None
+    assert result.scores["chrf"] == METRICS.get("chrf")().compute(translated, [data.dev_text.target]).score
+    assert result.signatures["chrf"].startswith("chrF2 nrefs:1|")
+    assert [sample.keys() for sample in result.samples] == [{"source", "reference", "translation"}] * 2
+    assert all(sample["source"] == sample["translation"] for sample in result.samples)
+
+
+def test_only_the_first_sentences_are_translated_but_the_loss_is_of_all(folder: Path) -> None:
+    config, data = prepared(folder)
+    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    translated: list[str] = []
+    few = validator(data, translated, max_sentences=3).validate(model, check=nothing)
+    assert len(translated) == 3
+    assert few.scores["loss"] == validator(data, []).validate(model, check=nothing).scores["loss"]
+
+
+def test_without_metrics_nothing_is_translated(folder: Path) -> None:
+    config, data = prepared(folder)
+    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    translated: list[str] = []
+    result = validator(data, translated, metrics=[]).validate(model, check=nothing)
+    assert result.scores.keys() == {"loss"} and not translated and not result.samples
+
+
+def test_a_signal_breaks_validation_off(folder: Path) -> None:
+    config, data = prepared(folder)
+    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    with pytest.raises(InterruptedValidationError):
+        validator(data, []).validate(model, check=StopRequest(signal_number=15).check)
+
+
+def test_validation_measures_what_the_saved_model_does(folder: Path) -> None:
+    """With a moving average: the loss logged is that of the weights in the checkpoint, dropout off."""
+    from tests.tiny_training import events
+
+    config_file = write_config(folder, training={"ema_decay": 0.9, "lr": 0.05})
+    assert nmt_train(config_file) == 0
+    logged = events(folder / "run", kinds=("validation",))[-1]
+    model, _, config, _ = load_model(folder / "run", checkpoint="last")
+    data = prepare(config, folder / "run", progress=False)
+    validator = build_validator(config, data, device=CPU)
+    assert validator is not None
+    result = validator.validate(model, check=nothing)
+    assert result.scores["loss"] == pytest.approx(logged["loss"], rel=1e-6)
+    assert result.scores["bleu"] == pytest.approx(logged["bleu"])
+    assert result.samples == logged["samples"]
