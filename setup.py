@@ -1,0 +1,73 @@
+"""Installation of nmt: metadata, dependencies, console scripts, configurations and tables as package data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).resolve().parent
+
+
+def read_version() -> str:
+    """The version in nmt/__init__.py, read as text: importing the package would need its dependencies."""
+    found = re.search(r'^__version__ = "([^"]+)"', (HERE / "nmt" / "__init__.py").read_text(encoding="utf-8"), re.M)
+    if found is None:
+        raise RuntimeError("nmt/__init__.py has no __version__")
+    return found.group(1)
+
+
+PLOT = ["matplotlib>=3.7"]
+TENSORBOARD = ["tensorboard>=2.14"]
+
+setup(
+    name="nmt",
+    version=read_version(),
+    description="Recurrent neural machine translation with selectable units: GRU, LSTM, ATR, SRU, LRN, oLRN",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="nmt contributors",
+    license="MIT",
+    python_requires=">=3.10",
+    packages=[*find_packages(include=["nmt", "nmt.*"]), "nmt.configs"],
+    # The configurations live at the top of the repository and are installed inside the package.
+    package_dir={"nmt.configs": "configs"},
+    package_data={"nmt.configs": ["*.yaml"], "nmt.data.demo": ["*.tsv"], "nmt": ["py.typed"]},
+    install_requires=[
+        "numpy>=1.24",
+        "pydantic>=2.7",
+        "pyyaml>=6",
+        "sacrebleu>=2.4",
+        "safetensors>=0.4",
+        "sentencepiece>=0.2",
+        "torch>=2.6",
+        "tqdm>=4.60",
+        "triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'",
+    ],
+    extras_require={
+        "plot": PLOT,
+        "tensorboard": TENSORBOARD,
+        "dev": [
+            *PLOT,
+            *TENSORBOARD,
+            "hypothesis>=6",
+            "import-linter>=2",
+            "mypy>=1.10",
+            "pytest>=8",
+            "pytest-xdist>=3",
+            "ruff>=0.8",
+            "types-PyYAML",
+            "types-tqdm",
+        ],
+    },
+    entry_points={
+        "console_scripts": [
+            "nmt-train=nmt.cli.train:main",
+            "nmt-translate=nmt.cli.translate:main",
+            "nmt-eval=nmt.cli.evaluate:main",
+            "nmt-score=nmt.cli.score:main",
+            "nmt-average=nmt.cli.average:main",
+        ]
+    },
+)
