@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Without a GPU kernels are tested in Triton's interpreter, which must be chosen before Triton is imported.
+os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("NMT_SHARED", REPOSITORY.parent / "shared"))

@@ -70,7 +70,7 @@ class Cell(nn.Module, Generic[S]):
     def unpack_state(self, packed: Tensor) -> S:
         """Split packed [..., state_size], its parts side by side with h first, into a state."""
         parts = torch.split(at_least_fp32(packed), self.hidden_size, -1)
-        return self.State(*parts)  # type: ignore[no-any-return]
+        return self.State(*parts)
 
     def project(self, x: Tensor) -> Tensor:
         """All input products of x [..., D] in one GEMM: [..., kH]."""

@@ -7,25 +7,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
 
 
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
-    return number
-
-
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-average."""
     parser = make_parser("nmt-average", "Average the weights of several checkpoints of a run.")
     parser.add_argument("run", metavar="RUN", type=Path, help="run directory of nmt-train")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--last", metavar="N", type=_positive, help="average the newest N checkpoints")
-    which.add_argument("--best", metavar="N", type=_positive, help="average the best N checkpoints by validation")
+    which.add_argument("--last", metavar="N", type=positive, help="average the newest N checkpoints")
+    which.add_argument("--best", metavar="N", type=positive, help="average the best N checkpoints by validation")
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, required=True, help="new model directory; never overwritten"
     )
@@ -48,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run nmt-average and return its exit code."""
-    return execute(_parser(), run, argv)
+    return execute(build_parser(), run, argv)
 
 
 if __name__ == "__main__":

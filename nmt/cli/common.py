@@ -6,8 +6,10 @@ import argparse
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import NoReturn
 
 from nmt import __version__
 from nmt.errors import NmtError
@@ -17,6 +19,16 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
+_NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print `message` and exit with EXIT_USAGE."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} (--help lists all options)\n")
+
 
 class Terminated(BaseException):
     """SIGTERM arrived; not an Exception, so that only `execute` handles it."""
@@ -24,7 +36,7 @@ class Terminated(BaseException):
 
 def make_parser(program: str, description: str) -> argparse.ArgumentParser:
     """A parser with the options that every command has; abbreviations of options are refused."""
-    parser = argparse.ArgumentParser(prog=program, description=description, allow_abbrev=False)
+    parser = Parser(prog=program, description=description, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
@@ -64,34 +76,49 @@ def execute(
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     previous = _on_sigterm(_raise_terminated)
     try:
-        return command(arguments)
+        code = command(arguments)
+        sys.stdout.flush()  # a full disk must show here, not in a complaint of the interpreter at exit
+        return code
     except KeyboardInterrupt:
         return _fail(parser, "interrupted", EXIT_INTERRUPTED, debug=False)
     except Terminated:
         return _fail(parser, "terminated", EXIT_TERMINATED, debug=False)
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does; the interpreter would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader of our output went away, as `head` does
         return 0
     except NmtError as error:
         return _fail(parser, str(error), error.exit_code, debug=arguments.debug)
     except OSError as error:
-        named = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        place = "standard output" if _drop_output() else error.filename
+        reason = error.strerror or str(error)
+        named = f"{place}: {reason}" if place else reason
         return _fail(parser, str(named), EXIT_FAILURE, debug=arguments.debug)
     except MemoryError:
         return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
     except Exception as error:
-        # A bug of ours or of a plugin: still one line, and --debug shows where.
         first = str(error).strip().split("\n")[0]
+        if _NO_MEMORY in first:  # how torch says MemoryError on a CPU
+            return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
+        # A bug of ours or of a plugin: still one line, and --debug shows where.
         text = f"internal error: {type(error).__name__}: {first} (--debug shows where)"
         return _fail(parser, text, EXIT_FAILURE, debug=arguments.debug)
     finally:
         _on_sigterm(previous)
 
 
+def _drop_output() -> bool:
+    """Drop what standard output does not take, which the interpreter would try again at exit; say whether so."""
+    try:
+        sys.stdout.flush()
+        return False
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+
+
 def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bool) -> int:
     if debug:
-        raise
+        traceback.print_exc()
     print(f"{parser.prog}: {message}", file=sys.stderr)
     return code
 

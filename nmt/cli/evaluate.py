@@ -9,8 +9,9 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from nmt.cli.argument_types import positive
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
-from nmt.cli.translate import add_checkpoint, add_decoding, overridden, positive
+from nmt.cli.translate import add_checkpoint, add_decoding, overridden
 from nmt.config import component_options, import_plugins
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation import Metric, by_length, paired_bootstrap

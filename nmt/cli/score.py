@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.cli.argument_types import positive
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
-from nmt.cli.translate import add_checkpoint, positive
+from nmt.cli.translate import add_checkpoint
 
 if TYPE_CHECKING:
     from nmt.search import PairScore

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import sys
 import time
 from collections.abc import Sequence
 
+from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
 
 
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = math.nan
-    if not 0 < minutes < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of minutes above 0")
-    return minutes
-
-
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-train."""
     parser = make_parser(
         "nmt-train", "Train a translation model. The same command again goes on where the last one stopped."
     )
@@ -45,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-minutes",
         metavar="M",
-        type=_minutes,
+        type=minutes,
         help="stop M minutes after the start of the command, validate and save; the run can be resumed",
     )
     add_plugins(parser)
@@ -88,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run nmt-train and return its exit code."""
-    return execute(_parser(), run, argv)
+    return execute(build_parser(), run, argv)
 
 
 if __name__ == "__main__":

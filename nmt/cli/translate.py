@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from nmt.cli.argument_types import natural, not_negative, positive
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
     from nmt.search import Translation
-
-N = TypeVar("N", int, float)
 
 DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
 answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
@@ -68,29 +66,6 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         "--max-length-offset", metavar="N", type=natural, help="tokens a translation may have more than its source"
     )
     group.add_argument("--batch-tokens", metavar="N", type=positive, help="source tokens in a batch, times the beam")
-
-
-def positive(text: str) -> int:
-    """argparse type: a whole number of 1 or more."""
-    return _number(text, int, 1, "a whole number of 1 or more")
-
-
-def natural(text: str) -> int:
-    """argparse type: a whole number of 0 or more."""
-    return _number(text, int, 0, "a whole number of 0 or more")
-
-
-def not_negative(text: str) -> float:
-    """argparse type: a finite number of 0 or more."""
-    return _number(text, float, 0, "a number of 0 or more")
-
-
-def _number(text: str, kind: Callable[[str], N], least: int, wanted: str) -> N:
-    with contextlib.suppress(ValueError):
-        number = kind(text)
-        if least <= number < float("inf"):
-            return number
-    raise argparse.ArgumentTypeError(f"'{text}' is not {wanted}")
 
 
 @dataclass

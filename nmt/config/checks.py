@@ -80,9 +80,22 @@ def _training_problems(config: Config) -> list[Problem]:
     if training.early_stopping_metric not in known:
         message = f"'{training.early_stopping_metric}' is not in evaluation.metrics. Allowed: {', '.join(known)}."
         problems.append(Problem("training.early_stopping_metric", message))
-    if training.patience is not None and config.data.dev is None and config.data.generator == "none":
-        problems.append(Problem("training.patience", "needs validation data in data.dev"))
+    if config.data.dev is None and config.data.generator == "none":
+        problems += [
+            Problem(f"training.{key}", "needs validation data in data.dev") for key in _need_validation(config)
+        ]
     return problems
+
+
+def _need_validation(config: Config) -> list[str]:
+    """Keys of the training section whose values mean nothing without validations."""
+    training = config.training
+    needs = {
+        "patience": training.patience is not None,
+        "early_stopping_metric": training.early_stopping_metric != "loss",
+        "schedule": training.schedule in SCHEDULES.names() and SCHEDULES.get(training.schedule).needs_validation,
+    }
+    return [key for key, needed in needs.items() if needed]
 
 
 def _search_problems(config: Config) -> list[Problem]:

@@ -42,22 +42,27 @@ def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     """Read the resolved configuration of a saved run or model.
 
     Plugins that the file names are never imported: they may come from somebody else. The user
-    names them again in `plugins`; where one is missing the error says so.
+    names them again in `plugins`; where one is missing, one line says so.
     """
     raw = _read_mapping(Path(path))
     import_plugins(plugins)
     try:
         return validate(raw, origin=str(path))
     except ConfigError as error:
-        named = raw.get("plugins") or []
-        if plugins or not named:
+        given = {Path(plugin).name for plugin in plugins}  # it may lie elsewhere now
+        named = raw.get("plugins")
+        missing = [str(name) for name in named if Path(str(name)).name not in given] if isinstance(named, list) else []
+        if not missing:
             raise
-        listed = ", ".join(str(name) for name in named)
-        raise ConfigError(f"{error}\n  plugins: it was made with {listed}; name them again with --plugin") from None
+        first = str(error).split("\n")[1].strip()
+        advice = " ".join(f"--plugin {name}" for name in missing)
+        raise ConfigError(f"{path}: it was made with a plugin, which must be named again: {advice} ({first})") from None
 
 
 def find_config(path: str | Path) -> Path:
     """Return `path` if it exists, else the bundled configuration of that name."""
+    if not str(path):
+        raise ConfigError("--config: the name of the file is empty")
     if Path(path).is_file():
         return Path(path)
     bundled = bundled_path(str(path))

@@ -37,7 +37,7 @@ def _import_plugin(path: Path) -> None:
     except ConfigError as error:
         del sys.modules[name]
         raise ConfigError(f"plugins: {path}: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever a user's file raises is the user's to see, as one line.
         del sys.modules[name]
         raise ConfigError(f"plugins: {path}: {type(error).__name__}: {error}") from error

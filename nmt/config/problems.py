@@ -40,8 +40,13 @@ def type_problems(
         path = [str(part) for part in item["loc"] if not _UNION_MEMBER.match(str(part))]
         key = ".".join([*prefix, *path])
         siblings = known if known is not None else _keys_beside(path)
-        problem = Problem(key, _message(item, path[-1] if path else "", siblings))
-        problems.setdefault(key, problem)
+        message = _message(item, path[-1] if path else "", siblings)
+        # An Options dataclass that checks its own values names the option first.
+        option, colon, rest = message.partition(": ")
+        if item["type"] == "value_error" and colon and option in siblings:
+            key, message = f"{key}.{option}", rest
+        if key not in problems or item["type"] == "too_short":  # an empty list: that it is no text helps nobody
+            problems[key] = Problem(key, message)
     return list(problems.values())
 
 
@@ -70,6 +75,7 @@ def _message(item: Any, name: str, siblings: list[str]) -> str:
         "string_type": "is not text",
         "string_too_short": "must not be empty",
         "list_type": "is not a list",
+        "too_short": "must not be empty",
         "dict_type": "is not a mapping of keys to values",
         "dataclass_type": "is not a section; it must be a mapping of keys to values",
         "greater_than": f"must be greater than {context.get('gt')}",

@@ -18,13 +18,14 @@ STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 Int = Annotated[int, Strict()]
 Bool = Annotated[bool, Strict()]
+Seed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Strict(), Field(gt=0)]
 NotNegative = Annotated[int, Strict(), Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 NotNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Fraction = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Text = Annotated[str, Strict(), Field(min_length=1)]
-Paths = Text | list[Text]
+Paths = Text | Annotated[list[Text], Field(min_length=1)]
 Options = dict[Text, Any]
 
 
@@ -176,7 +177,7 @@ class EvaluationConfig:
     """What validation measures besides the loss."""
 
     metrics: list[Text] = field(default_factory=lambda: ["bleu"])
-    """Metrics of the translated validation text: `bleu`, `bleu_tok_lc`, `chrf`, `ter`; empty for the loss alone."""
+    """Metrics of the translated validation text (`bleu`, `bleu_tok_lc`, `chrf`, `ter`); without any, no samples."""
     max_sentences: Positive | None = None
     """Translate only the first so many validation sentences; default all."""
     samples: NotNegative = 3
@@ -189,7 +190,7 @@ class Config:
 
     run_dir: Text
     """Directory of the run: checkpoints, logs, tokenizer, resolved configuration."""
-    seed: NotNegative = fixed(1)
+    seed: Seed = fixed(1)
     """Seed of initialisation, dropout and the order of the data."""
     plugins: list[Text] = field(default_factory=list)
     """Python files that register units or other components of yours."""

@@ -10,7 +10,7 @@ from nmt.data.batching import (
     restore_order,
 )
 from nmt.data.corpus import Corpus
-from nmt.data.prepare import PreparedData, load_tokenizer, planned_sizes, prepare
+from nmt.data.prepare import PreparedData, check_files, load_tokenizer, planned_sizes, prepare
 from nmt.data.report import CorpusReport
 from nmt.data.sentencepiece import SentencePieceTokenizer
 from nmt.data.text import ParallelText, find_file, read_lines, read_parallel
@@ -34,6 +34,7 @@ __all__ = [
     "Vocabulary",
     "WhitespaceTokenizer",
     "batch_lines",
+    "check_files",
     "check_vocabulary_sizes",
     "collate",
     "find_file",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -150,8 +152,20 @@ def new_folder(final: Path) -> Iterator[Path]:
 
     Another process may make the same folder meanwhile; then the first to finish wins.
     """
+    try:
+        yield from _new_folder(final)
+    except OSError as error:
+        place = error.filename or final
+        raise DataError(f"{place}: cannot be written ({error.strerror})") from error
+
+
+def _new_folder(final: Path) -> Iterator[Path]:
     final.parent.mkdir(parents=True, exist_ok=True)
-    folder = final.with_name(f".{final.name}-{os.getpid()}")
+    prefix = f".{final.name}-{socket.gethostname()}-"
+    for left in final.parent.glob(f"{glob.escape(prefix)}*"):
+        if not _is_running(left.name.removeprefix(prefix)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = final.with_name(f"{prefix}{os.getpid()}")
     shutil.rmtree(folder, ignore_errors=True)  # left by a killed process that had our number
     folder.mkdir()
     try:
@@ -163,3 +177,14 @@ def new_folder(final: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(process: str) -> bool:
+    """Whether a process of that number lives on this machine."""
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:  # it is of another user
+        return True
+    return True

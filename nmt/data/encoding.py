@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +20,7 @@ from nmt.data.report import CorpusReport
 from nmt.data.text import FilePair, is_empty, read_pairs
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, UNK
+from nmt.data.workers import obey_parent, process_context
 from nmt.errors import DataError
 
 _CHUNK = 4096  # pairs; some hundred milliseconds of work, so that sending it costs little
@@ -169,9 +168,7 @@ def _map_in_order(encoder: Encoder, chunks: Iterator[Chunk], workers: int) -> It
         yield from map(encoder, ahead)
         yield from map(encoder, chunks)
         return
-    # Forking spares each worker the import of this package, but is not safe on other systems.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(workers, mp_context=process_context(), initializer=obey_parent, initargs=(os.getpid(),))
     try:
         waiting: deque[Future[EncodedChunk]] = deque(pool.submit(encoder, chunk) for chunk in ahead)
         for chunk in chunks:
@@ -186,8 +183,3 @@ def _map_in_order(encoder: Encoder, chunks: Iterator[Chunk], workers: int) -> It
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _ignore_interrupt() -> None:
-    """Ctrl-C reaches every process of the terminal; the parent alone decides what it means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -85,6 +85,14 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     return PreparedData(tokenizer=tokenizer, train=train, dev=dev, dev_text=dev_text, test_text=test_text)
 
 
+def check_files(data: DataConfig) -> None:
+    """Raise the DataError or ConfigError that `prepare` would for a missing file, without reading any."""
+    if data.generator == "none" and not data.train:
+        raise ConfigError("data.train: no training text; give a prefix or a list of prefixes")
+    for key in ("train", "dev", "test"):
+        find_pairs(getattr(data, key), data.source_language, data.target_language, key=f"data.{key}")
+
+
 def generated(data: DataConfig, run_dir: Path) -> DataConfig:
     """`data` with the files of its generator, written to RUN/corpus if they are not there yet."""
     if data.generator == "none":
@@ -144,6 +152,8 @@ def _tokenizer(
                 f"{folder} was made from other text or with other options, and the checkpoints of the run depend "
                 "on it: restore the text and data.tokenizer_options, or start a new run"
             )
+        if not (folder / _RECORD).is_file():
+            raise DataError(f"{folder}: is in the way and was not made by nmt-train; move it or choose another run_dir")
         shutil.rmtree(folder)
     count_pairs(files)  # unequal, undecodable or empty files should show before the long work
     if progress:

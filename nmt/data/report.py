@@ -79,4 +79,4 @@ class CorpusReport:
 
 
 def _examples(examples: tuple[str, ...], count: int) -> str:
-    return ", ".join(examples) + (", ..." if count > len(examples) else "")
+    return "; ".join(examples) + ("; ..." if count > len(examples) else "")

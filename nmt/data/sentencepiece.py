@@ -16,10 +16,13 @@ import sentencepiece
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
+from nmt.data.workers import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.registry import TOKENIZERS
 
 _KEY = "data.tokenizer_options"
+_LONGEST = 1 << 15
+"""Bytes; SentencePiece learns from no longer line (by itself from none above 4192, and its limit is 65,535)."""
 _JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.model", "source.model", "target.model"
 
 
@@ -48,13 +51,13 @@ class SentencePieceOptions:
 
     def __post_init__(self) -> None:
         if self.vocab_size <= len(SPECIAL_TOKENS):
-            raise ValueError(f"vocab_size ({self.vocab_size}) leaves no room beside the special symbols")
+            raise ValueError(f"vocab_size: {self.vocab_size} leaves no room beside the 3 special symbols")
         if not 0 < self.character_coverage <= 1:
-            raise ValueError(f"character_coverage ({self.character_coverage}) must be above 0 and at most 1")
+            raise ValueError(f"character_coverage: {self.character_coverage} must be above 0 and at most 1")
         if self.sample_size is not None and self.sample_size < 1:
-            raise ValueError(f"sample_size ({self.sample_size}) must be positive")
+            raise ValueError(f"sample_size: {self.sample_size} must be positive")
         if self.joint and self.target_model is not None:
-            raise ValueError("target_model is not allowed with joint, where source_model serves both languages")
+            raise ValueError("target_model: is not allowed with joint, where source_model serves both languages")
 
 
 @TOKENIZERS.register("sentencepiece")
@@ -178,6 +181,11 @@ def _read_model(path: Path) -> bytes:
 
 def _train_model(sides: Sequence[Sequence[Path]], *, options: SentencePieceOptions, seed: int) -> bytes:
     """Train one model on the files of one or two languages; returns it serialised."""
+    return in_child(_train_here, sides, options, seed)
+
+
+def _train_here(sides: Sequence[Sequence[Path]], options: SentencePieceOptions, seed: int) -> bytes:
+    """Train a model in this process, which no signal can interrupt until it is done."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -200,6 +208,7 @@ def _train_model(sides: Sequence[Sequence[Path]], *, options: SentencePieceOptio
             hard_vocab_limit=options.model_type == "bpe",
             # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.
             num_threads=4,
+            max_sentence_length=_LONGEST,
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -219,7 +228,7 @@ def _explain(error: RuntimeError, vocab_size: int) -> NoReturn:
             f"or lower {_KEY}.character_coverage"
         ) from error
     if "sentences_.empty()" in text:
-        raise DataError("the training text holds nothing but empty lines") from error
+        raise DataError(f"the training text holds nothing but empty lines, or ones of over {_LONGEST} bytes") from error
     raise DataError(f"SentencePiece could not learn a vocabulary: {text.splitlines()[-1]}") from error
 
 

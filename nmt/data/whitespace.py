@@ -36,11 +36,11 @@ class WhitespaceOptions:
 
     def __post_init__(self) -> None:
         if self.min_count < 1:
-            raise ValueError(f"min_count ({self.min_count}) must be positive")
+            raise ValueError(f"min_count: {self.min_count} must be positive")
         if self.max_size is not None and self.max_size <= len(SPECIAL_TOKENS):
-            raise ValueError(f"max_size ({self.max_size}) leaves no room beside the special symbols")
+            raise ValueError(f"max_size: {self.max_size} leaves no room beside the 3 special symbols")
         if self.joint and self.target_vocab is not None:
-            raise ValueError("target_vocab is not allowed with joint, where source_vocab serves both languages")
+            raise ValueError("target_vocab: is not allowed with joint, where source_vocab serves both languages")
 
 
 @TOKENIZERS.register("whitespace")

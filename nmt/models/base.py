@@ -49,7 +49,7 @@ class DecodingState(NamedTuple):
     @property
     def rows(self) -> int:
         """N"""
-        return self.states[0].h.size(0)  # type: ignore[no-any-return]
+        return self.states[0].h.size(0)
 
     def reorder(self, rows: Tensor) -> DecodingState:
         """The states of rows [N'] in this order; the memory stays, so a row must stay in its sentence."""

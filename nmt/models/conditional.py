@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from nmt.cells.base import Cell, select_state
+from nmt.cells import Cell, select_state
 from nmt.models.attention import AdditiveAttention, AttentionMemory
 from nmt.ops.recurrence import live_rows, time_order
 
@@ -15,7 +15,7 @@ from nmt.ops.recurrence import live_rows, time_order
 class MakeCell(Protocol):
     """How a model makes its cells: unit, width, layer norm and options are already chosen."""
 
-    def __call__(self, input_size: int) -> Cell: ...
+    def __call__(self, input_size: int) -> Cell[Any]: ...
 
 
 class AttentionStep(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -41,7 +42,9 @@ class RunLog:
     """
 
     def __init__(self, run: Path, *, tensorboard: bool = False, quiet: bool = False) -> None:
-        """Files are made with the first line for them."""
+        """Files are made with the first line for them. NmtError if TensorBoard is asked for and not installed."""
+        if tensorboard:
+            _writer_class()
         self._run = run
         self._files: dict[str, TextIO] = {}
         self._tensorboard = tensorboard
@@ -52,9 +55,8 @@ class RunLog:
         """Write lines for people, with the time of day, to stderr and train.log."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         for line in text.split("\n"):
-            self._file(TEXT).write(f"{stamp} {line}\n")
-            if not self._quiet:
-                tqdm.write(f"{stamp[11:]} {line}", file=sys.stderr)
+            self._write(TEXT, f"{stamp} {line}\n")
+            self._show(f"{stamp[11:]} {line}")
 
     def record(self, event: str, fields: Mapping[str, Any]) -> None:
         """Append one line {"event": event, ...} to log.jsonl; what is not finite becomes null.
@@ -62,9 +64,9 @@ class RunLog:
         `fields` should hold "step"; its other numbers also go to TensorBoard as `event/name`.
         """
         line = {"event": event, **{key: finite(value) for key, value in fields.items()}}
-        self._file(EVENTS).write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+        self._write(EVENTS, json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
         if self._tensorboard:
-            self._scalars = self._scalars or _scalar_writer(self._run / TENSORBOARD)
+            self._scalars = self._scalars or self._new_scalars(fields["step"])
             for key, value in line.items():
                 if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
                     self._scalars.add_scalar(f"{event}/{key}", value, fields["step"])
@@ -93,16 +95,34 @@ class RunLog:
     def close(self) -> None:
         """Close all files."""
         for stream in self._files.values():
-            stream.close()
+            with contextlib.suppress(OSError):  # a full disk, which the write before has reported
+                stream.close()
         self._files.clear()
         if self._scalars is not None:
             self._scalars.close()
             self._scalars = None
 
-    def _file(self, name: str) -> TextIO:
-        if name not in self._files:
-            self._files[name] = (self._run / name).open("a", encoding="utf-8", buffering=1)
-        return self._files[name]
+    def _new_scalars(self, step: int) -> ScalarWriter:
+        """A TensorBoard file; what older ones hold after `step` is hidden, because it is done again."""
+        writer: ScalarWriter = _writer_class()(str(self._run / TENSORBOARD), purge_step=step + 1)
+        return writer
+
+    def _write(self, name: str, text: str) -> None:
+        path = self._run / name
+        try:
+            if name not in self._files:
+                self._files[name] = path.open("a", encoding="utf-8", buffering=1)
+            self._files[name].write(text)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written ({error.strerror})") from error
+
+    def _show(self, line: str) -> None:
+        if self._quiet:
+            return
+        try:
+            tqdm.write(line, file=sys.stderr)
+        except BrokenPipeError:  # whoever read along, such as `head`, has gone; training goes on
+            self._quiet = True
 
 
 def read_events(run: Path) -> list[dict[str, Any]]:
@@ -128,13 +148,12 @@ def _step_of(line: str) -> float:
         return math.inf
 
 
-def _scalar_writer(directory: Path) -> ScalarWriter:
+def _writer_class() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise NmtError("training.tensorboard: TensorBoard is not installed; pip install 'nmt[tensorboard]'") from error
-    writer: ScalarWriter = SummaryWriter(str(directory))
-    return writer
+    return SummaryWriter
 
 
 class ProgressBar:

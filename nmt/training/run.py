@@ -9,8 +9,8 @@ import torch
 
 from nmt.config import dump, load_saved
 from nmt.config.schema import Config
-from nmt.data import PreparedData, prepare
-from nmt.errors import NmtError
+from nmt.data import PreparedData, check_files, prepare
+from nmt.errors import DataError, NmtError
 from nmt.interop import run_layout
 from nmt.models import parameters_by_part
 from nmt.training.checkpoint import Loaded
@@ -19,7 +19,7 @@ from nmt.training.run_dir import Change, check_resumable, locked, move_aside
 from nmt.training.setup import build_checkpoints, build_ranking, build_trainer
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
-from nmt.training.testing import score_test_text
+from nmt.training.testing import score_test_text, test_output
 from nmt.training.trainer import Trainer
 
 
@@ -35,6 +35,8 @@ def run_training(config: Config, *, device: torch.device, limits: Limits, overwr
     """
     run = Path(config.run_dir)
     log = RunLog(run, tensorboard=config.training.tensorboard)
+    if overwrite:
+        check_files(config.data)  # a wrong path should not move anything
     moved = move_aside(run) if overwrite else None
     try:
         with locked(run):
@@ -77,6 +79,9 @@ def _finished(config: Config, loaded: Loaded | None, limits: Limits) -> str | No
     validates = config.data.dev is not None or config.data.generator != "none"
     if ending is None or not ending.finished or (validates and progress.validated_step != progress.step):
         return None
+    has_test = config.data.test is not None or config.data.generator != "none"
+    if has_test and not test_output(config).is_file():
+        return None  # interrupted while it was being translated, or asked for only now
     return ending.reason
 
 
@@ -94,6 +99,7 @@ def _begin(
     layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
     log.say(f"run {trainer.checkpoints.run} on {_device_name(updater.precision.device)}; {updater.precision}")
     log.say(f"model {model.architecture} {model.cell}, {layers}, {parameters:,} parameters")
+    log.say(f"  vocabularies: source {updater.model.source_vocab_size:,}, target {updater.model.target_vocab_size:,}")
     parts = parameters_by_part(updater.model)
     log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parts.items()))
     for line in data.report_lines():
@@ -138,9 +144,14 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
 
 
 def _write_config(config: Config, run: Path) -> None:
+    path = run / run_layout.CONFIG
     temporary = run / f".{run_layout.CONFIG}.{os.getpid()}"
-    temporary.write_text(dump(config), encoding="utf-8")
-    temporary.replace(run / run_layout.CONFIG)
+    try:
+        temporary.write_text(dump(config), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _device_name(device: torch.device) -> str:

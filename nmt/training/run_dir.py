@@ -69,6 +69,7 @@ def move_aside(run: Path) -> Path | None:
     """
     if not run.exists():
         return None
+    run = Path(os.path.abspath(run))  # "." has no name that a number could be added to
     number = 1
     while (target := run.with_name(f"{run.name}.old-{number}")).exists():
         number += 1

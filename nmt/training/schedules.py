@@ -37,6 +37,8 @@ class Schedule:
     """
 
     Options: ClassVar[type] = ScheduleOptions
+    needs_validation: ClassVar[bool] = False
+    """Whether the rate follows from validation scores."""
 
     def __init__(self, *, lr: float, hidden_size: int, options: Any = None) -> None:
         """`lr` is `training.lr`, `hidden_size` the width of the model, `options` an instance of `Options`."""
@@ -131,6 +133,8 @@ class Score(Schedule):
     A score that is not strictly better than the best is a bad one; `patience` bad ones since the last best, or
     since the last decay, multiply the rate by `decay`. The rate itself is clamped only where it is read.
     """
+
+    needs_validation = True
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import Config
 from nmt.data import ParallelText, Tokenizer
+from nmt.errors import DataError
 from nmt.interop import run_layout
 from nmt.registry import METRICS
 from nmt.training.checkpoint import read_checkpoint
 from nmt.training.setup import build_translate
 from nmt.training.trainer import Trainer
+
+
+def test_output(config: Config) -> Path:
+    """Where the translation of the test text goes; it is there only when it is complete."""
+    return Path(config.run_dir) / f"test.{config.data.target_language}"
 
 
 def score_test_text(config: Config, trainer: Trainer, text: ParallelText, *, tokenizer: Tokenizer) -> None:
@@ -19,6 +26,8 @@ def score_test_text(config: Config, trainer: Trainer, text: ParallelText, *, tok
     The trainer's model has that checkpoint's weights afterwards.
     """
     run, log, model = trainer.checkpoints.run, trainer.log, trainer.updater.model
+    output = test_output(config)
+    output.unlink(missing_ok=True)  # of an earlier end of this run
     step = run_layout.best_step(run)
     assert step is not None, "training has ended, so there is a checkpoint"
     model.load_state_dict(read_checkpoint(run_layout.step_dir(run, step)).weights)
@@ -26,13 +35,16 @@ def score_test_text(config: Config, trainer: Trainer, text: ParallelText, *, tok
     device = trainer.updater.precision.device
     translate = build_translate(tokenizer, config.decoding, device=device)
     translations = list(translate(model, text.source))
-    output = run / f"test.{config.data.target_language}"
-    output.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
     fields: dict[str, Any] = {"checkpoint": f"step-{step}", "signatures": {}}
-    log.say(f"test text translated with step-{step} into {output}")
     for name in config.evaluation.metrics:
         score = METRICS.get(name)().compute(translations, [text.target])
         fields[name] = score.score
         fields["signatures"][name] = f"{score.name} {score.signature}"
         log.say(f"test {score.name} = {score.score:.2f}  {score.signature}")
     trainer.record("test", fields)
+    try:
+        output.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
+    except OSError as error:
+        output.unlink(missing_ok=True)
+        raise DataError(f"{output}: cannot be written ({error.strerror})") from error
+    log.say(f"test text translated with step-{step} into {output}")

@@ -135,7 +135,8 @@ class Trainer:
             ConfigError: the training text is another one than then.
         """
         if loaded.state["data_key"] != self.data_key:
-            raise ConfigError(f"{loaded.path}: the training text has changed since then; restore it or start a new run")
+            message = "the training text has changed since then, or the saved tokenizer; restore it or start a new run"
+            raise ConfigError(f"{loaded.path}: {message}")
         notes = self.updater.load(loaded.weights, loaded.state["updater"])
         self.progress.load_state_dict(loaded.state["progress"])
         self.interval.load_state_dict(loaded.state["interval"])

@@ -100,6 +100,7 @@ def test_atr_layer_norm_leaves_out_the_bias() -> None:
 @pytest.mark.parametrize("layer_norm", [False, True], ids=["plain", "layer_norm"])
 @pytest.mark.parametrize("unit", UNITS)
 def test_initial_weights(unit: str, layer_norm: bool) -> None:
+    torch.manual_seed(1)
     cell = CELLS.get(unit)(100, 60, layer_norm=layer_norm)
     for init_range in (0.08, 0.5):
         for name, parameter in cell.named_parameters():

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nmt.cli import train
 from nmt.errors import CheckpointError
+from nmt.registry import CELLS
 from nmt.training.run_dir import locked
 from tests.tiny_training import before_step, events, nmt_train, write_config, write_corpus
 
@@ -24,6 +26,13 @@ REPOSITORY = Path(__file__).parents[2]
 def folder(tmp_path: Path) -> Path:
     write_corpus(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units that a test registers are gone after it."""
+    CELLS.names()
+    monkeypatch.setattr(CELLS, "_members", dict(CELLS._members))
 
 
 def contents(folder: Path) -> set[str]:
@@ -50,6 +59,26 @@ def test_mistakes_in_the_configuration_are_exit_2(folder: Path, capsys: pytest.C
     assert "--max-minutes" in capsys.readouterr().err
     assert nmt_train(write_config(folder), "--max-minutes", "0") == 2
     assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--config", "x", "--max-minutes", "nan"), ("--config", "x", "--device", "tpu"), ("--conf", "x")]
+)
+def test_usage_errors_are_one_line(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert train.main(list(arguments)) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith("nmt-train: ")
+
+
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder), "--debug", "--set", "seed=x") == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said and said.splitlines()[-1].strip() == "seed: 'x' is not an integer"
+
+
+def test_model_that_does_not_fit_into_memory(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder), "--set", "model.hidden_size=100000000") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "nmt-train: out of memory"
 
 
 def test_missing_data_is_exit_1_and_leaves_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,6 +213,110 @@ def test_plugin_unit_trains_resumes_and_is_named_in_the_run(folder: Path, place:
     assert nmt_train(config, *arguments) == 0
     assert yaml.safe_load((folder / "run/config.yaml").read_text())["plugins"] == [str(plugin)]
     assert nmt_train(config, *arguments, "--set", "training.max_steps=2") == 0
+
+
+def test_saved_run_of_a_plugin_needs_it_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plugin = folder / "again.py"
+    plugin.write_text(PLUGIN.format(name="again"))
+    config = write_config(folder, model={"cell": "again"}, training={"max_steps": 1})
+    assert nmt_train(config, "--plugin", str(plugin)) == 0
+    source, run = folder / "dev.en", folder / "run"
+    command = [sys.executable, "-m", "nmt.cli.translate", str(run), "-i", str(source)]
+    alone = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert alone.returncode == 2 and alone.stdout == ""
+    assert len(alone.stderr.splitlines()) == 1 and f"--plugin {plugin}" in alone.stderr
+    named = subprocess.run([*command, "--plugin", str(plugin)], capture_output=True, text=True, cwd=REPOSITORY)
+    assert named.returncode == 0 and len(named.stdout.splitlines()) == 8
+
+
+def test_test_text_interrupted_at_the_end_is_translated_next_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(folder, data={"test": str(folder / "dev")}, training={"max_steps": 2})
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nmt.training.run.score_test_text", interrupted)
+        assert nmt_train(config) == 130
+    assert not (folder / "run/test.de").exists()
+    assert nmt_train(config) == 0
+    assert len((folder / "run/test.de").read_text().splitlines()) == 8
+    capsys.readouterr()
+    assert nmt_train(config) == 0
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_wrong_path_moves_nothing_aside(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, training={"max_steps": 1})
+    assert nmt_train(config) == 0
+    assert nmt_train(config, "--overwrite", "--set", "data.dev=nowhere") == 1
+    assert "data.dev: neither nowhere.en" in capsys.readouterr().err
+    assert (folder / "run/checkpoints/step-1").is_dir() and not (folder / "run.old-1").exists()
+
+
+def test_overwrite_of_the_current_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = write_config(folder, training={"max_steps": 1})
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+    assert nmt_train(config, "--set", "run_dir=.") == 0
+    assert nmt_train(config, "--set", "run_dir=.", "--overwrite") == 0
+    assert (folder / "here.old-1/checkpoints/step-1").is_dir()
+
+
+def test_directory_of_the_user_is_not_taken_for_a_tokenizer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = folder / "run/tokenizer/mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious")
+    assert nmt_train(write_config(folder)) == 1
+    assert "run/tokenizer: is in the way" in capsys.readouterr().err
+    assert mine.read_text() == "precious"
+
+
+def test_training_goes_on_when_nobody_reads_its_messages(folder: Path) -> None:
+    """As in `nmt-train ... 2>&1 | head -n 1`."""
+    config = write_config(folder)
+    command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    assert process.stderr is not None
+    while "run" not in process.stderr.readline():
+        pass
+    process.stderr.close()
+    assert process.wait(60) == 0
+    assert (folder / "run/checkpoints/step-12").is_dir()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_full_standard_output_is_one_line(folder: Path) -> None:
+    command = [sys.executable, "-m", "nmt.cli.train", "--config", str(write_config(folder)), "--dump-config"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment)
+    assert done.returncode == 1
+    assert done.stderr == "nmt-train: standard output: No space left on device\n"
+
+
+LIMITED = """
+import resource, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+from nmt.cli.train import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("limit", "named"), [(100, "tokenizer"), (5000, "cache/"), (9000, "checkpoints/step-6")])
+def test_disk_that_fills_up_is_one_line_that_names_the_place(folder: Path, limit: int, named: str) -> None:
+    """A limit on the size of files stands for a full disk; each fails at another place."""
+    write_corpus(folder, train=600)
+    command = [sys.executable, "-c", LIMITED, str(limit), "--config", str(write_config(folder)), "--device", "cpu"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert f"{folder}/run/{named}" in last and "File too large" in last
+    assert not [path for path in folder.rglob("*") if path.name.startswith(".")], "nothing half written is left"
+    assert nmt_train(write_config(folder)) == 0
 
 
 def test_test_text_is_translated_and_scored_at_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

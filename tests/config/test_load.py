@@ -79,6 +79,13 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
         ({"seed": "4"}, "seed: '4' is not an integer"),
         ({"seed": -1}, "seed: -1 must be at least 0"),
         ({"seed": 1.5}, "seed: 1.5 is not an integer"),
+        ({"seed": 2**64}, "seed: 18446744073709551616 must be less than 9223372036854775808"),
+        ({"data": {"train": "x", "dev": []}}, "data.dev: [] must not be empty"),
+        ({"training": {"schedule": "score"}}, "training.schedule: needs validation data in data.dev"),
+        ({"training": {"early_stopping_metric": "bleu"}}, "training.early_stopping_metric: needs validation data"),
+        ({"training": {"optimizer_options": {"beta1": 1.0}}}, "training.optimizer_options.beta1: must be 0 or more"),
+        ({"training": {"schedule_options": {"min_lr": -1.0}}}, "training.schedule_options.min_lr: must be 0 or more"),
+        ({"data": {"tokenizer_options": {"vocab_size": 3}}}, "data.tokenizer_options.vocab_size: 3 leaves no room"),
         ({"model": []}, "model: [] is not a section"),
         ({"model": {"dropout": 1.0}}, "model.dropout: 1.0 must be less than 1"),
         ({"model": {"dropout": True}}, "model.dropout: True is not a number"),
@@ -157,6 +164,11 @@ def test_a_missing_file_is_a_usage_error_with_the_bundled_names(name):
     assert "\n" not in str(error.value)
 
 
+def test_an_empty_name_is_a_usage_error():
+    with pytest.raises(ConfigError, match="the name of the file is empty"):
+        load_config("")
+
+
 @pytest.mark.parametrize("content", ["", "- a", "text", "3"])
 def test_a_file_that_is_no_mapping_is_named(write, content):
     with pytest.raises(ConfigError, match=r"a\.yaml: must be a mapping"):
@@ -203,8 +215,12 @@ def test_plugins_register_before_validation_but_never_from_a_saved_run(write, mo
     CELLS.names()
     plugin = write(PLUGIN, "mine.py")
     path = write({**MINIMAL, "plugins": [str(plugin)], "model": {"cell": "mine"}})
-    with pytest.raises(ConfigError, match=r"plugins: it was made with .*mine\.py; name them again with --plugin"):
+    with pytest.raises(ConfigError, match=r"a\.yaml: it was made with a plugin.*--plugin .*mine\.py") as error:
         load_saved(path)
+    assert "\n" not in str(error.value) and "model.cell: 'mine' is not a known cell" in str(error.value)
+    other = write("", "other.py")
+    with pytest.raises(ConfigError, match=r"--plugin .*mine\.py \("):
+        load_saved(path, [str(other)])
     config = load_config(path)
     assert config.model.cell_options == {"depth": 2}
     assert mistakes(path, "model.cell_options.depth=x") == ["model.cell_options.depth: 'x' is not an integer"]
@@ -215,6 +231,7 @@ def test_plugins_register_before_validation_but_never_from_a_saved_run(write, mo
     [
         ("import nothing_of_that_name", "ModuleNotFoundError"),
         ("1 +", "SyntaxError"),
+        ("import sys; sys.exit(0)", "SystemExit"),
         ("from nmt.registry import CELLS\nCELLS.register('gru')(int)", "cell 'gru' is already registered"),
     ],
 )

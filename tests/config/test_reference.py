@@ -1,8 +1,7 @@
 """The configuration reference is the one the code makes, and every key in it is explained."""
 
-from tests.conftest import REPOSITORY
-
 from nmt.config.reference import markdown
+from tests.conftest import REPOSITORY
 
 
 def test_the_committed_reference_is_up_to_date():

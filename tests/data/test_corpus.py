@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import tracemalloc
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_empty_sides_are_skipped_counted_and_named(tmp_path: Path) -> None:
     assert corpus.report.empty_examples == (
         f"{first.source}, line 2", f"{first.target}, line 3", f"{first.source}, line 4", f"{second.source}, line 1",
     )  # fmt: skip
-    assert f"4 with an empty side skipped ({first.source}, line 2, " in corpus.report.lines("train")[0]
+    assert f"4 with an empty side skipped ({first.source}, line 2; " in corpus.report.lines("train")[0]
 
 
 def test_validation_text_keeps_every_line(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_reports_add_up_and_keep_the_first_examples() -> None:
     total = sum(parts, CorpusReport())
     assert (total.read, total.kept, total.empty) == (14, 7, 7)
     assert total.empty_examples == tuple(f"f, line {i}" for i in range(5))
-    assert total.lines("train")[0].endswith("f, line 4, ...)")
+    assert total.lines("train")[0].endswith("f, line 4; ...)")
     assert CorpusReport.from_json(total.to_json()) == total
 
 
@@ -230,3 +231,20 @@ def test_tokens_that_vanish_count_as_an_empty_side(tmp_path: Path) -> None:
     files = pair(tmp_path, ["w0"], ["\u200b"])
     chunk = encoding_module.Chunk(files, 1, [("w0", "\u200b")])
     assert Encoder(silent, LengthRule(skip_empty=True))(chunk).report.empty == 1
+
+
+def test_leftovers_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    host = socket.gethostname()
+    dead, living = tmp_path / f".train-{host}-99999999", tmp_path / f".train-{host}-{os.getppid()}"
+    elsewhere = tmp_path / ".train-other.host-99999999"
+    for folder in (dead, living, elsewhere):
+        folder.mkdir()
+    with new_folder(tmp_path / "train"):
+        pass
+    assert set(tmp_path.iterdir()) == {tmp_path / "train", living, elsewhere}
+
+
+def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="file: cannot be written"), new_folder(tmp_path / "file" / "train"):
+        pass

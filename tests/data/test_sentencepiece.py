@@ -187,3 +187,11 @@ def test_sample_is_seeded_uniform_and_bounded() -> None:
 def test_impossible_options(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         SentencePieceOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_long_lines_are_learned_from(tmp_path: Path) -> None:
+    """SentencePiece by itself leaves out lines of more than 4192 bytes, without a word."""
+    (tmp_path / "t.en").write_text("abc " * 3000 + "\n")
+    options = SentencePieceOptions(vocab_size=263)
+    tokenizer = SentencePieceTokenizer.train([tmp_path / "t.en"], [tmp_path / "t.en"], options=options, seed=1)
+    assert {"a", "b", "c"} <= set(tokenizer.target_tokens(range(tokenizer.target_size)))

@@ -57,7 +57,7 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     server: Server
 
-    def do_GET(self) -> None:  # noqa: N802 (the name http.server calls)
+    def do_GET(self) -> None:
         wanted = self.headers.get("Range")
         self.server.asked.append((self.path, wanted))
         content = self.server.files.get(self.path)

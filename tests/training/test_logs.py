@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from nmt.errors import DataError, NmtError
 from nmt.training.logs import RunLog, read_events
 from nmt.training.state import Interval, perplexity
 
@@ -68,3 +71,30 @@ def test_interval_means_are_weighted_by_tokens() -> None:
     assert interval == Interval()
     assert set(interval.summary().values()) == {None}
     assert perplexity(1e4) == math.inf
+
+
+def test_lines_that_cannot_be_written_name_the_file(tmp_path: Path) -> None:
+    (tmp_path / "train.log").mkdir()
+    with pytest.raises(DataError, match=r"train\.log: cannot be written \(Is a directory\)"):
+        RunLog(tmp_path, quiet=True).say("hello")
+
+
+def test_missing_tensorboard_is_said_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(NmtError, match=r"pip install 'nmt\[tensorboard\]'"):
+        RunLog(tmp_path / "run", tensorboard=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_resumed_curves_hide_what_is_done_again(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for steps, value in ((range(1, 6), 1.0), (range(3, 5), 2.0)):
+        log = RunLog(tmp_path, tensorboard=True, quiet=True)
+        log.record("start", {"step": steps[0] - 1})
+        for step in steps:
+            log.record("train", {"step": step, "loss": value})
+        log.close()
+        time.sleep(1.1)  # the names of the files count seconds
+    curves = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    curves.Reload()
+    assert [(event.step, event.value) for event in curves.Scalars("train/loss")] == [(1, 1), (2, 1), (3, 2), (4, 2)]

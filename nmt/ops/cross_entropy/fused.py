@@ -46,9 +46,7 @@ class SmoothedCrossEntropy(torch.autograd.Function):
         logits, targets = ctx.saved_tensors
         rows = _chunk_rows(logits)
         result = torch.empty_like(logits)
-        chunks = zip(
-            result.split(rows), logits.split(rows), targets.split(rows), gradients[0].split(rows), strict=True
-        )
+        chunks = zip(result.split(rows), logits.split(rows), targets.split(rows), gradients[0].split(rows), strict=True)
         for out, x, gold, gradient in chunks:
             p = torch.softmax(at_least_fp32(x), -1)
             if ctx.rest:

@@ -1,0 +1,82 @@
+"""Child processes: they obey and outlive nobody, and what they raise reaches the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nmt.data.workers import in_child
+from nmt.errors import ConfigError, DataError
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+PARENT = """
+import os, time
+from nmt.data.workers import obey_parent
+
+parent = os.getpid()
+child = os.fork()
+if child == 0:
+    obey_parent(parent)
+else:
+    print(child, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux alone")
+def test_worker_ends_when_its_parent_is_killed() -> None:
+    """It would keep the lock of the run directory, which it inherits, and the next start would be refused."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    os.kill(child, signal.SIGTERM)  # left to the parent to decide
+    time.sleep(0.2)
+    assert Path(f"/proc/{child}").exists()
+    parent.kill()
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # Where nobody collects orphans, as in some containers, it stays as a zombie.
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def refuse(text: str) -> None:
+    raise ConfigError(text)
+
+
+def die() -> None:
+    os._exit(3)
+
+
+def wait_for_long() -> None:
+    time.sleep(60)
+
+
+def test_result_and_error_of_a_child_come_back() -> None:
+    assert in_child(double, 21) == 42
+    with pytest.raises(ConfigError, match="^data.x: wrong$"):
+        in_child(refuse, "data.x: wrong")
+    with pytest.raises(DataError, match="was killed, perhaps for lack of memory"):
+        in_child(die)
+
+
+def test_ctrl_c_ends_the_wait_for_a_child() -> None:
+    started = time.monotonic()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        in_child(wait_for_long)
+    assert time.monotonic() - started < 20

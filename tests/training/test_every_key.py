@@ -1,0 +1,103 @@
+"""Each configuration key reaches what it is meant for: another value gives other weights, another log or other text."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.config import load_config
+from nmt.data import prepare
+from nmt.training.batches import Position
+from nmt.training.setup import build_batches, build_updater
+from tests.tiny_training import events, nmt_train, write_config, write_corpus
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+def weights_after_two_updates(config_file: Path, *overrides: str) -> list[tuple[str, list[float]]]:
+    config = load_config(config_file, overrides)
+    data = prepare(config, config_file.parent / "run", progress=False)
+    updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+    for step, group in enumerate(islice(build_batches(config, data.train).groups(Position(1, 0)), 2)):
+        updater.update(group, step=step)
+    with updater.inference_weights() as model:
+        return [(name, weight.flatten().tolist()) for name, weight in sorted(model.state_dict().items())]
+
+
+CHANGES = [
+    *("seed=2", "model.cell=atr", "model.hidden_size=16", "model.embedding_size=16", "model.encoder_layers=2"),
+    *("model.decoder_layers=2", "model.context_aware_encoder=false", "model.deep_output=false"),
+    *("model.attention_heads=2", "model.layer_norm=true", "model.tie_embeddings=none", "model.dropout=0.5"),
+    *("model.init_range=0.01", "model.architecture=rnnsearch", "model.cell_options.recurrent_init=orthogonal"),
+    *("data.max_length=3", "data.pool_batches=1", "data.tokenizer_options.min_count=20"),
+    *("training.batch_sentences=9", "training.accumulate=2", "training.optimizer=adamw", "training.optimizer=adam_tf"),
+    *("training.optimizer_options.beta1=0.1", "training.lr=0.02", "training.schedule=noam"),
+    *("training.schedule_options.warmup_steps=5", "training.clip_norm=0.01", "training.label_smoothing=0.3"),
+    *("training.normalization=sentence", "training.precision=bf16", "training.ema_decay=0.9"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_key_changes_the_weights(folder: Path, change: str) -> None:
+    # An epsilon so large that the size of the gradients counts, which Adam by itself takes out.
+    options = {"optimizer_options": {"epsilon": 0.1}} if "optimizer" not in change else {}
+    config = write_config(folder, training={"lr": 0.01, **options})
+    before = weights_after_two_updates(config)
+    assert weights_after_two_updates(config) == before
+    assert weights_after_two_updates(config, change) != before
+
+
+def test_too_long_and_deep_attention_change_the_weights(folder: Path) -> None:
+    config = write_config(folder, model={"decoder_layers": 2}, data={"max_length": 3})
+    before = weights_after_two_updates(config)
+    assert weights_after_two_updates(config, "data.too_long=truncate") != before
+    assert weights_after_two_updates(config, "model.deep_attention=true") != before
+
+
+def test_batch_tokens_take_the_place_of_sentences(folder: Path) -> None:
+    config = load_config(write_config(folder, training={"batch_sentences": None, "batch_tokens": 30}))
+    data = prepare(config, folder / "run", progress=False)
+    batches = [batch for group in islice(build_batches(config, data.train).groups(Position(1, 0)), 9)
+               for batch in group.batches]  # fmt: skip
+    assert len({len(batch.rows) for batch in batches}) > 1
+    assert all(max(batch.source.numel(), batch.target.numel()) <= 30 for batch in batches)
+
+
+VALIDATION: list[tuple[str, Any]] = [
+    ("evaluation.metrics=[chrf]", lambda base, new: "chrf" in new and "bleu" not in new),
+    ("evaluation.metrics=[]", lambda base, new: "bleu" not in new and new["samples"] == []),
+    ("evaluation.samples=3", lambda base, new: len(base["samples"]) == 1 and len(new["samples"]) == 3),
+    ("evaluation.max_sentences=2", lambda base, new: new["samples"] != base["samples"]),
+    ("decoding.max_length_offset=9", lambda base, new: new["samples"] != base["samples"]),
+    ("decoding.length_penalty=0.0", lambda base, new: new["samples"] != base["samples"]),
+]
+
+
+@pytest.mark.parametrize(("change", "differs"), VALIDATION)
+def test_key_changes_the_validation(folder: Path, change: str, differs: Any) -> None:
+    # Weights of almost zero like all words the same, so the length decides.
+    changes = {"training": {"max_steps": 1, "lr": 1e-12}, "model": {"init_range": 1e-4, "dropout": 0.0}}
+    config = write_config(folder, **changes, decoding={"length_penalty": 9.0})
+    found = []
+    for overrides in ((), ("--set", change)):
+        assert nmt_train(config, "--overwrite", *overrides) == 0
+        found += events(folder / "run", kinds=("validation",))
+    assert differs(*found)
+
+
+def test_languages_are_the_suffixes(folder: Path) -> None:
+    for name in ("train", "dev"):
+        shutil.move(folder / f"{name}.en", folder / f"{name}.xx")
+        shutil.move(folder / f"{name}.de", folder / f"{name}.yy")
+    data = {"source_language": "xx", "target_language": "yy", "test": str(folder / "dev")}
+    assert nmt_train(write_config(folder, data=data, training={"max_steps": 1})) == 0
+    assert (folder / "run/test.yy").is_file()
