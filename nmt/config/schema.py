@@ -195,7 +195,7 @@ class Config:
     plugins: list[Text] = field(default_factory=list)
     """Python files that register units or other components of yours."""
     kernels: Literal["auto", "triton", "reference"] = "auto"
-    """Recurrences by Triton kernels, by plain PyTorch, or whichever suits the device."""
+    """Recurrences by Triton kernels (not yet measured on a GPU), by plain PyTorch, or the best that is proven."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

@@ -3,39 +3,84 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import importlib.metadata
+import logging
+import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+logger = logging.getLogger(__name__)
+
 CHOICES: Final = ("auto", "triton", "reference")
 
-TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType({})
+LEAST_TRITON: Final = (3, 6)
+"""The oldest Triton the kernels have been compiled and tested with; below it the references run."""
+
+TRITON_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
+"""How kernels can read and write sequences; their state is always fp32."""
+
+TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "atr": "nmt.ops.atr.triton:atr_triton",
+        "lrn": "nmt.ops.lrn.triton:lrn_triton",
+        "olrn": "nmt.ops.olrn.triton:olrn_triton",
+        "sru": "nmt.ops.sru.triton:sru_triton",
+    }
+)
 """The one place that lists kernels: name of the operation -> "module:function", imported at its first use
 because Triton exists only on Linux. The function takes exactly the arguments of the reference."""
+
+PROVEN: Final[frozenset[str]] = frozenset()
+"""Kernels that have passed `pytest -m gpu tests/ops` on a GPU. `auto` runs only these, `triton` all. None so far:
+their results are proven in Triton's interpreter, but no GPU has run them yet."""
 
 _choice: ContextVar[str] = ContextVar("kernels", default="auto")
 
 
 def set_kernels(choice: str) -> None:
-    """Choose the implementations of this run: `auto` (kernels where they exist), `triton` or `reference`.
+    """Choose the implementations of this run: `auto` (kernels where they are proven), `triton` or `reference`.
 
-    Raises ConfigError for another word, and for `triton` where there is no kernel at all.
+    Raises ConfigError for another word, and for `triton` where no kernel can run at all.
     """
     if choice not in CHOICES:
         close = difflib.get_close_matches(str(choice), CHOICES, n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
         raise ConfigError(f"kernels: {choice!r} is not a known choice.{hint} Allowed: {', '.join(CHOICES)}.")
-    if choice == "triton" and not TRITON_KERNELS:
-        raise ConfigError("kernels: 'triton' was asked for, but this version has no Triton kernels. Use auto.")
+    if choice == "triton":
+        problem = triton_problem() if TRITON_KERNELS else "this version has no Triton kernels"
+        if problem:
+            raise ConfigError(f"kernels: 'triton' was asked for, but {problem}. Use auto.")
     _choice.set(choice)
+
+
+@functools.cache
+def triton_version() -> str | None:
+    """The version of the installed Triton, None where there is none; nothing is imported."""
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def triton_problem() -> str | None:
+    """Why the Triton of this environment cannot be used, None if it can."""
+    version = triton_version()
+    if version is None:
+        return "Triton is not installed"
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < LEAST_TRITON:
+        return f"Triton {version} is older than {'.'.join(map(str, LEAST_TRITON))}"
+    return None
 
 
 def choose(operation: str, reference: F, *, like: Tensor) -> F:
@@ -44,11 +89,41 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     Raises ConfigError if the user insists on Triton and there is no kernel for it on that device.
     """
     choice = _choice.get()
-    if choice == "reference":
+    if choice == "reference" or (choice == "auto" and operation not in PROVEN):
         return reference
     if operation in TRITON_KERNELS and like.is_cuda:
-        module, _, function = TRITON_KERNELS[operation].partition(":")
-        return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+        problem = triton_problem() or _cannot_run(like)
+        return fall_back(operation, problem, reference=reference) if problem else load_kernel(operation)
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' has no kernel for {operation} on {like.device.type}. Use auto.")
     return reference
+
+
+def _cannot_run(like: Tensor) -> str | None:
+    if like.dtype not in TRITON_DTYPES:
+        return f"there is none for {str(like.dtype).removeprefix('torch.')}"
+    if torch.cuda.get_device_capability(like.device) < (8, 0):
+        return "the GPU is older than compute capability 8.0"
+    return None
+
+
+def load_kernel(operation: str) -> Any:
+    """Import the kernel listed for `operation`."""
+    module, _, function = TRITON_KERNELS[operation].partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def fall_back(operation: str, problem: str, *, reference: F) -> F:
+    """The reference, where a kernel exists but cannot run for the reason `problem`; said once for each reason.
+
+    Raises ConfigError if the user insists on Triton.
+    """
+    if _choice.get() == "triton":
+        raise ConfigError(f"kernels: 'triton' cannot run {operation}: {problem}. Use auto.")
+    _say_once(f"{operation}: the PyTorch reference runs instead of the Triton kernel: {problem}.")
+    return reference
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    logger.warning(message)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-from types import MappingProxyType
+import re
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 import torch
@@ -44,10 +45,51 @@ def test_triton_without_kernels_is_one_clear_line(monkeypatch: pytest.MonkeyPatc
 
 def test_triton_without_a_kernel_for_this_operation_or_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "TRITON_KERNELS", MappingProxyType({"lrn": f"{__name__}:kernel"}))
+    monkeypatch.setattr(dispatch, "triton_version", lambda: "3.6.0")
     for operation in ("lrn", "gru"):
         with pytest.raises(ConfigError, match=f"no kernel for {operation} on cpu"):
             chosen("triton", operation)
     assert chosen("auto") == "reference"
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [(None, "Triton is not installed"), ("3.5.1", r"Triton 3\.5\.1 is older than 3\.6"), ("2.9", "older than 3.6")],
+)
+def test_without_a_triton_that_will_do_the_reference_runs_and_that_is_said_once(
+    version: str | None, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dispatch, "triton_version", lambda: version)
+    monkeypatch.setattr(dispatch, "PROVEN", frozenset({"lrn"}))
+    dispatch._say_once.cache_clear()
+    gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
+    for _ in range(2):
+        assert dispatch.choose("lrn", reference, like=gpu) is reference
+    assert len(caplog.messages) == 1
+    assert re.search(f"^lrn: the PyTorch reference runs .*: .*{problem}", caplog.messages[0])
+    with pytest.raises(ConfigError, match=f"^kernels: 'triton' was asked for, but .*{problem}.* Use auto.$"):
+        dispatch.set_kernels("triton")
+
+
+def test_auto_leaves_out_kernels_that_no_gpu_has_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "TRITON_KERNELS", MappingProxyType(dict.fromkeys(["a", "b"], f"{__name__}:kernel")))
+    monkeypatch.setattr(dispatch, "PROVEN", frozenset({"b"}))
+    monkeypatch.setattr(dispatch, "triton_problem", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
+    for choice, runs in (("auto", ["reference", "kernel"]), ("triton", ["kernel", "kernel"])):
+
+        def names(choice: str = choice) -> list[str]:
+            dispatch.set_kernels(choice)
+            return [dispatch.choose(operation, reference, like=gpu)() for operation in ("a", "b")]
+
+        assert contextvars.copy_context().run(names) == runs
+
+
+@pytest.mark.parametrize("version", ["3.6.0", "3.10.0", "3.7.0+git1234", "4.0"])
+def test_versions_that_will_do(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "triton_version", lambda: version)
+    assert dispatch.triton_problem() is None
 
 
 def test_unknown_choice_names_the_near_miss() -> None:

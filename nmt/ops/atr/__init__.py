@@ -27,7 +27,8 @@ def atr_sequence(
     rows keep their state where it is 0; `reverse` runs from the last time step to the first.
     `activation` puts a tanh on the `output` only (h is carried without it), on the new `state`, or on
     the `candidate` p that i gates; `gates="coupled"` has f = 1 - i.
-    Returns all outputs [B, T, H] in input order and the last state computed [B, H], in at least fp32.
+    Returns all outputs [B, T, H] in input order and the last state computed [B, H], in at least fp32
+    (kernels: outputs in the type of `projected`, the state in fp32).
     """
     run = choose("atr", atr_reference, like=projected)
     return run(projected, recurrent, h, mask, reverse=reverse, activation=activation, gates=gates)

@@ -17,7 +17,8 @@ def lrn_sequence(
 
     projected [B, T, 3H] holds p, q, r; h [B, H] or None for zeros; mask [B, T] or None, rows keep
     their state where it is 0; `reverse` runs from the last time step to the first.
-    Returns all states [B, T, H] in input order and the last one computed [B, H], in at least fp32.
+    Returns all states [B, T, H] in input order and the last one computed [B, H], in at least fp32
+    (kernels: outputs in the type of `projected`, the state in fp32).
     """
     run = choose("lrn", lrn_reference, like=projected)
     return run(projected, h, mask, reverse=reverse, tanh=tanh)

@@ -25,7 +25,8 @@ def sru_sequence(
     projected [B, T, 4H] holds x_r, x_f, x_c, x_h; peepholes v_f, v_r [H]; h, c [B, H] or None for zeros
     (h matters only to rows whose first steps are dead); mask [B, T] or None, rows keep their state
     where it is 0; `reverse` runs from the last time step to the first.
-    Returns all h [B, T, H] in input order and the last h and c computed [B, H], in at least fp32.
+    Returns all h [B, T, H] in input order and the last h and c computed [B, H], in at least fp32
+    (kernels: outputs in the type of `projected`, the state in fp32).
     """
     run = choose("sru", sru_reference, like=projected)
     return run(projected, peephole_forget, peephole_reset, h, c, mask, reverse=reverse)

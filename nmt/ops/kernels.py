@@ -1,0 +1,100 @@
+"""What the Triton kernels share: gate functions, the rule for block and prefetch, how tensors are handed over.
+
+Imported only by kernels, because Triton exists only on Linux.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LOG2_E: Final = tl.constexpr(1.4426950408889634)
+
+FEW_CHANNELS: Final = 128 * 1024
+"""Up to this many recurrences side by side, about one warp for each scheduler of a large GPU, latency is
+hidden by Triton's pipeliner, above it by the other warps."""
+ENOUGH_PROGRAMS: Final = 1000
+
+
+@triton.jit
+def sigmoid(x):  # type: ignore[no-untyped-def]
+    return 1.0 / (1.0 + tl.exp2(x * -LOG2_E))
+
+
+@triton.jit
+def tanh(x):  # type: ignore[no-untyped-def]
+    return 2.0 * sigmoid(2.0 * x) - 1.0
+
+
+class Launch(NamedTuple):
+    """How an elementwise recurrence is cut up and how it keeps loads in flight. Nothing else depends on it."""
+
+    block: int
+    """Channels of one program, a power of two; a program is one warp."""
+    unroll: int
+    """Time steps whose loads are issued, into registers, before the first of them is computed."""
+    stages: int
+    """Depth of Triton's software pipeline, which loads into shared memory; 1 without."""
+
+
+def launch_rule(rows: int, hidden: int, *, backward: bool) -> Launch:
+    """The launch for `rows` sequences of `hidden` channels.
+
+    By reasoning about latency, not yet by measurement on a GPU. A block of 256 would let bf16 be read 16
+    bytes at a time, but the backward kernel of SRU has not enough registers then; one step less is unrolled
+    backward, where each takes more of them.
+    """
+    block = 128 if rows * hidden >= 128 * ENOUGH_PROGRAMS else 64
+    if rows * hidden <= FEW_CHANNELS:
+        return Launch(block=block, unroll=1, stages=12)
+    return Launch(block=block, unroll=3 if backward else 4, stages=1)
+
+
+def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
+    """The given launch, or that of the rule, for x [D, B, T, kH]; an operator can take only a list of numbers."""
+    return Launch(*numbers) if numbers else launch_rule(x.size(0) * x.size(1), hidden, backward=backward)
+
+
+def readable(x: Tensor) -> Tensor:
+    """x [D, B, T, W] itself if a kernel can read it: channels side by side, one sentence within 32-bit offsets."""
+    return x if x.stride(-1) == 1 and x.size(2) * x.stride(2) < 2**31 else x.contiguous()
+
+
+def gradient_like(x: Tensor) -> Tensor:
+    """Room for the gradient of x [D, B, T, W] in its layout, or contiguous where kernels cannot write that."""
+    gradient = torch.empty_like(x)
+    return gradient if gradient.stride(-1) == 1 else x.new_empty(x.shape)
+
+
+def or_zeros(gradient: Tensor | None, *, like: Tensor) -> Tensor:
+    """The gradient of an output, zeros where nothing depends on it."""
+    return torch.zeros_like(like) if gradient is None else gradient
+
+
+def sequence_like(x: Tensor, *, hidden: int) -> Tensor:
+    """Room for the states [D, B, T, hidden] of x [D, B, T, kH]; in memory [B, T, D, hidden]."""
+    directions, batch, length, _ = x.shape
+    return x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
+
+
+def state_like(x: Tensor, *, hidden: int) -> Tensor:
+    """Room for one fp32 state [D, B, hidden] of x [D, B, T, kH]."""
+    return x.new_empty(x.size(0), x.size(1), hidden, dtype=torch.float32)
+
+
+def mask_bytes(mask: Tensor | None) -> Tensor | None:
+    """A mask as kernels read it, uint8, without a copy if it is bool."""
+    return None if mask is None else mask.bool().view(torch.uint8)
+
+
+def mask_strides(mask: Tensor | None) -> tuple[int, int]:
+    return (0, 0) if mask is None else (mask.stride(0), mask.stride(1))
+
+
+def one_direction(state: Tensor | None) -> Tensor | None:
+    """An initial state [B, H] as operators take it: fp32 [1, B, H]."""
+    return None if state is None else state.float().unsqueeze(0)

@@ -1,0 +1,68 @@
+"""How the kernels are cut up, and that all of them compile for the GPUs we care about."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+kernels = pytest.importorskip("nmt.ops.kernels", reason="Triton is not installed")
+atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "compile_kernels"
+
+
+def compile_kernels(*arguments: str, interpret: bool = False) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    if interpret:
+        environment["TRITON_INTERPRET"] = "1"
+    command = [sys.executable, str(SCRIPT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_every_kernel_compiles_without_spilling() -> None:
+    done = compile_kernels("--quick", "--arch", "80", "90")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert len(rows) == 16  # four units, two directions, two GPUs
+    assert all(16 <= int(row[5]) <= 255 for row in rows)
+    assert all(row[7] == "0 |" for row in rows)
+
+
+def test_nothing_is_compiled_where_the_interpreter_is_on() -> None:
+    done = compile_kernels(interpret=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: TRITON_INTERPRET is set, so nothing would be compiled.\n"
+
+
+def test_a_small_problem_is_pipelined_and_a_large_one_unrolled() -> None:
+    assert kernels.launch_rule(64, 512, backward=False) == kernels.Launch(block=64, unroll=1, stages=12)
+    assert kernels.launch_rule(64, 512, backward=True) == kernels.Launch(block=64, unroll=1, stages=12)
+    assert kernels.launch_rule(512, 512, backward=False) == kernels.Launch(block=128, unroll=4, stages=1)
+
+
+def test_every_sentence_and_step_is_launched_once() -> None:
+    tiles = atr.Tiles(rows=16, columns=32, depth=32, warps=4, persistent=False)
+    weight = torch.empty(1, 32, 32)
+    stepwise = list(atr.launches(20, 3, tiles, weight=weight))
+    assert stepwise == [((0, 20), (0, 1)), ((0, 20), (1, 2)), ((0, 20), (2, 3))]
+    assert list(atr.launches(20, 3, tiles._replace(persistent=True), weight=weight)) == [((0, 20), (0, 3))]
+
+
+def test_a_batch_whose_programs_do_not_fit_is_shared_by_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnGPU:
+        """What `launches` asks of a weight on a GPU."""
+
+        is_cuda = True
+
+        def size(self, axis: int) -> int:
+            return (2, 64, 64)[axis]
+
+    monkeypatch.setattr(atr, "programs_resident", lambda hidden, tiles, *, weight: 9)
+    tiles = atr.Tiles(rows=16, columns=32, depth=64, warps=4, persistent=True)  # 2 directions x 2 programs a group
+    cut = [launch.rows for launch in atr.launches(70, 5, tiles, weight=OnGPU())]
+    assert cut == [(0, 32), (32, 64), (64, 70)]
