@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from nmt.config import Config, load_config
 from nmt.errors import NmtError
 
 CONFIG = Path("configs/demo.yaml")
+MODULES = {"nmt-train": "nmt.cli.train", "nmt-translate": "nmt.cli.translate", "nmt-eval": "nmt.cli.evaluate"}
 CURVE_ROWS = 10
 SAMPLES = 5
 
@@ -90,10 +92,10 @@ def heading(text: str) -> None:
 
 
 def execute(command: str, *arguments: str, capture: bool = False) -> str:
-    """Run one of the console scripts beside this interpreter, shown as it would be typed."""
+    """Run a command of nmt with this interpreter, shown as it would be typed."""
     print(" ".join(["$", command, *arguments]), flush=True)
-    program = Path(sys.executable).with_name(command)
-    done = subprocess.run([program, *arguments], stdout=subprocess.PIPE if capture else None, text=True, check=False)
+    program = [sys.executable, "-m", MODULES[command], *arguments]
+    done = subprocess.run(program, stdout=subprocess.PIPE if capture else None, text=True, check=False)
     if done.returncode:
         raise StepFailedError(done.returncode)
     return done.stdout or ""
@@ -131,7 +133,7 @@ def show_samples(source: Path, reference: Path, hypothesis: Path) -> None:
 
 def show_next(run: Path) -> None:
     """Commands worth typing after the demo."""
-    bin_dir = Path(sys.executable).parent
+    bin_dir = os.path.relpath(Path(sys.executable).parent)
     print(f"echo 'The old man wants to buy a new door.' | {bin_dir}/nmt-translate {run}")
     print(f"{bin_dir}/nmt-train --config {CONFIG} --set model.cell=atr --set run_dir=runs/demo_atr")
     print(f"scripts/get_multi30k && {bin_dir}/nmt-train --config multi30k_lrn.yaml --max-minutes 15   # real data")
