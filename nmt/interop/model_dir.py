@@ -21,6 +21,7 @@ from nmt.ops.dispatch import set_kernels
 
 _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""
+_LONGEST_NAME = 80
 
 
 class LoadedModel(NamedTuple):
@@ -125,20 +126,26 @@ def load_weights(model: Seq2Seq, file: Path) -> None:
     except (OSError, safetensors.SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CheckpointError(f"{file}: damaged or unreadable ({reason})") from error
-    if differing := _differences(model.state_dict(), weights):
+    if differing := weight_differences(model.state_dict(), weights):
         shown = "; ".join(differing[:_SHOWN])
         rest = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         raise CheckpointError(f"{file}: not the weights of this configuration and tokenizer: {shown}{rest}")
     model.load_state_dict(weights)
 
 
-def _differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """Each parameter that is missing, unknown or of another shape, in words."""
+def weight_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+    """Each parameter that is missing, unknown, of another shape or no real number, in words."""
     wrong = [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
-    wrong += [f"{name} is unknown" for name in sorted(found.keys() - expected.keys())]
+    # Somebody else's file can call a tensor anything, line ends and control sequences included.
+    wrong += [f"{_shown_name(name)} is unknown" for name in sorted(found.keys() - expected.keys())]
     for name in sorted(expected.keys() & found.keys()):
         if expected[name].shape != found[name].shape:
             wrong.append(f"{name} is {list(found[name].shape)} but must be {list(expected[name].shape)}")
         elif not found[name].is_floating_point() and expected[name].is_floating_point():
             wrong.append(f"{name} holds {found[name].dtype}")
     return wrong
+
+
+def _shown_name(name: str) -> str:
+    short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    return short if short.isprintable() else ascii(short)

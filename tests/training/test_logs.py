@@ -47,6 +47,16 @@ def test_rewinding_takes_out_later_and_broken_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_samples_may_hold_characters_that_look_like_line_ends(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, quiet=True)
+    odd = "a\u2028b\u0085c\r\n\x0bd\x1c"
+    log.record("validation", {"step": 1, "samples": [{"source": odd}]})
+    log.record("train", {"step": 9})
+    assert log.rewind(5) == 1
+    log.close()
+    assert read_events(tmp_path) == [{"event": "validation", "step": 1, "samples": [{"source": odd}]}]
+
+
 def test_tensorboard_files_hold_the_curves(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     log = RunLog(tmp_path, tensorboard=True, quiet=True)
