@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.common import EXIT_FAILURE, add_plugins, execute, make_parser
+from nmt.errors import printable
 
 if TYPE_CHECKING:
     from nmt.training.check_run import RunCheck
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(as_record(found), ensure_ascii=True))
     else:
-        print("\n".join(as_lines(found)))
+        print("\n".join(printable(line) for line in as_lines(found)))
     return EXIT_FAILURE if found.problems else 0
 
 

@@ -8,16 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.data import check_files, load_tokenizer
 from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
-from nmt.models import build_model
+from nmt.interop.model_dir import planned_model
 from nmt.training.check_checkpoint import CheckedCheckpoint, check_checkpoint, one_line_each
 from nmt.training.logs import EVENTS
+
+_MOST_LAYERS = 1000
 
 
 @dataclass
@@ -80,8 +81,7 @@ def _model(found: RunCheck, plugins: Sequence[str]) -> tuple[Config | None, Mapp
     try:
         config = load_saved(found.run / run_layout.CONFIG, plugins)
         tokenizer = load_tokenizer(found.run, config)
-        with torch.device("meta"):
-            model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+        model = planned_model(config, tokenizer, most_layers=_MOST_LAYERS, trusted=bool(plugins))
         return config, model.state_dict()
     except NmtError as error:
         found.problems += one_line_each(error)

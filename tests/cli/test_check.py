@@ -110,7 +110,7 @@ def test_other_shapes_and_values(run: Path, report: Report) -> None:
     rewrite_state(path, lambda state: state.update({DIGEST: _digest(path / "model.safetensors")}))
     found = report(run)
     assert [problem.partition(": ")[2] for problem in found["problems"]] == [
-        "'a\\nb' is unknown",
+        "a\\nb is unknown",
         f"{first} is [2, 3] but must be {list(load_file(run / 'checkpoints/step-6/model.safetensors')[first].shape)}",
         f"{second} contains NaN or infinite values",
     ]
