@@ -21,3 +21,8 @@ class DataError(NmtError):
 
 class CheckpointError(NmtError):
     """A run directory, checkpoint or model file that cannot be used."""
+
+
+def printable(text: str) -> str:
+    """`text` with line ends, control characters and lone surrogates escaped: one harmless line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from nmt import __version__
-from nmt.errors import NmtError
+from nmt.errors import NmtError, printable
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -119,7 +119,8 @@ def _drop_output() -> bool:
 def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"{parser.prog}: {message}", file=sys.stderr)
+    # Names in somebody else's files can hold control sequences of the terminal.
+    print(f"{parser.prog}: " + "\n".join(printable(line) for line in message.split("\n")), file=sys.stderr)
     return code
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from nmt.data import read_lines
+from nmt.data.text import LONGEST_LINE
+from nmt.errors import DataError
 
 PATIENCE = 0.2
 """Seconds that a window waits for more lines, counted from its first."""
@@ -35,6 +37,7 @@ class LiveLines:
         self._descriptor = descriptor
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []
+        self._held = 0
         self._has_ended = False
 
     def __iter__(self) -> LiveLines:
@@ -69,8 +72,12 @@ class LiveLines:
         for line in complete:
             self._lines.append(b"".join([*self._parts, line, b"\n"]))
             self._parts = []
+            self._held = 0
         if rest:
             self._parts.append(rest)
+            self._held += len(rest)
+            if self._held > LONGEST_LINE:
+                raise DataError(f"{self.name}: a line is longer than {LONGEST_LINE >> 20} MiB; is it text?")
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ from nmt.errors import ConfigError
 from nmt.registry import near_miss
 
 _ADAPTER = TypeAdapter(Config)
+_LARGEST = 1 << 20
+"""Bytes of a configuration file."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -124,7 +126,11 @@ def validate(raw: Mapping[str, Any], *, origin: str, problems: Sequence[Problem]
 
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as stream:
+            content = stream.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ConfigError(f"{path}: larger than {_LARGEST >> 20} MiB, which no configuration is")
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read: {reason}") from None

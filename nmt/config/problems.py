@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from nmt.config.schema import SECTIONS, Config
+from nmt.errors import printable
 from nmt.registry import near_miss
 
 _UNION_MEMBER = re.compile(r"^(constrained-|list\[|int$|float$|str$|none)")
@@ -24,7 +25,7 @@ class Problem(NamedTuple):
 
 def format_problems(origin: str, problems: Iterable[Problem]) -> str:
     """All problems of one file, one a line below its name."""
-    return "\n".join([f"{origin}:", *(f"  {problem.key}: {problem.message}" for problem in problems)])
+    return "\n".join([f"{origin}:", *(f"  {printable(f'{problem.key}: {problem.message}')}" for problem in problems)])
 
 
 def type_problems(

@@ -7,13 +7,54 @@ from typing import Any
 
 import yaml
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, printable
+
+_DEEPEST = 50
+"""Levels of nesting."""
+_MOST_NODES = 10_000
+"""Values of a document once its aliases are written out: a few nested ones can stand for billions."""
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the scalars of YAML 1.2 and without silently overwritten keys."""
+    """SafeLoader with the scalars of YAML 1.2, without silently overwritten keys and tags, and bounded.
+
+    What it refuses, it refuses as soon as it is read, before anything is built from it.
+    """
 
     yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+        self._sizes: dict[int, int] = {}  # by id of a node: how many nodes it stands for
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise yaml.MarkedYAMLError(problem=f"tags such as {tag} are not allowed", problem_mark=event.start_mark)
+        if self._depth == _DEEPEST:
+            raise yaml.MarkedYAMLError(problem=f"nested more than {_DEEPEST} deep", problem_mark=event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None and id(node) not in self._sizes:
+            self._sizes[id(node)] = self._size(node)
+        return node
+
+    def _size(self, node: yaml.Node) -> int:
+        problem = None
+        size = 1
+        if isinstance(node, yaml.ScalarNode):
+            problem = "NUL and lone surrogates are not allowed" if _NOT_TEXT.search(node.value) else None
+        else:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else [(item,) for item in node.value]
+            size += sum(self._sizes.get(id(item), 1) for pair in pairs for item in pair)
+            problem = f"more than {_MOST_NODES:,} values, aliases written out" if size > _MOST_NODES else None
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return size
 
 
 # PyYAML follows YAML 1.1, in which `no` is False, 012 is octal and 5e-4 is a string.
@@ -57,6 +98,6 @@ def parse_yaml(text: str, *, origin: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
-        raise ConfigError(f"{origin}: {where}{error.problem or error.context}") from None
+        raise ConfigError(f"{origin}: {where}{printable(str(error.problem or error.context))}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{origin}: not readable as YAML: {str(error).splitlines()[0]}") from None

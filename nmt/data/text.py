@@ -14,6 +14,9 @@ from nmt.errors import DataError
 
 _FETCHED_BY = {("data", "multi30k"): "scripts/get_multi30k", ("data", "wmt14"): "scripts/get_wmt14"}
 
+LONGEST_LINE = 1 << 26
+"""Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory."""
+
 
 class FilePair(NamedTuple):
     """Source and target file of one prefix."""
@@ -57,7 +60,9 @@ def _open_bytes(path: Path) -> IO[bytes]:
 
 
 def _lines(stream: IO[Any], name: str) -> Iterator[str]:
-    for number, raw in enumerate(stream, start=1):
+    for number, raw in enumerate(_raw_lines(stream), start=1):
+        if len(raw) > LONGEST_LINE:
+            raise DataError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB; is it text?")
         if isinstance(raw, str):  # a StringIO has no bytes below it
             line = raw
         else:
@@ -71,6 +76,15 @@ def _lines(stream: IO[Any], name: str) -> Iterator[str]:
         if line.endswith("\n"):
             line = line[:-2] if line.endswith("\r\n") else line[:-1]
         yield line
+
+
+def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
+    """Lines as the stream has them, of one that is too long only the beginning: memory stays bounded."""
+    if not hasattr(stream, "readline"):  # whoever makes lines otherwise sees to their length
+        yield from stream
+        return
+    while raw := stream.readline(LONGEST_LINE + 1):
+        yield raw
 
 
 def _reason(error: Exception) -> str:

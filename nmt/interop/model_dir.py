@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.interop import run_layout
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
@@ -21,6 +21,7 @@ from nmt.ops.dispatch import set_kernels
 
 _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""
+_LONGEST_NAME = 80
 
 
 class LoadedModel(NamedTuple):
@@ -59,8 +60,13 @@ def load_model(
     tokenizer = load_tokenizer(directory, config)
     # Weights trained by kernels of a GPU are good on any device.
     set_kernels("auto" if config.kernels == "triton" and place.type == "cpu" else config.kernels)
+    file = directory / run_layout.WEIGHTS
+    weights = read_weights(file)
+    # Compared before anything is allocated: a configuration can ask for any amount of memory.
+    plan = planned_model(config, tokenizer, most_layers=len(weights), trusted=bool(plugins))
+    check_weights(plan, weights, file=file)
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
-    load_weights(model, directory / run_layout.WEIGHTS)
+    model.load_state_dict(weights)
     return LoadedModel(model.to(place).eval(), tokenizer, config, directory)
 
 
@@ -118,27 +124,57 @@ def _config_file(directory: Path) -> Path:
     return own
 
 
-def load_weights(model: Seq2Seq, file: Path) -> None:
-    """Read `file` into `model`, on the CPU; every parameter must be there, in its shape, and nothing else."""
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file, on the CPU; CheckpointError where it is damaged."""
     try:
-        weights = load_file(file)
-    except (OSError, safetensors.SafetensorError) as error:
+        return load_file(file)
+    except (OSError, safetensors.SafetensorError, RuntimeError, AttributeError, KeyError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CheckpointError(f"{file}: damaged or unreadable ({reason})") from error
-    if differing := _differences(model.state_dict(), weights):
+        raise CheckpointError(f"{file}: damaged or unreadable ({printable(reason)})") from error
+
+
+def planned_model(config: Config, tokenizer: Tokenizer, *, most_layers: int, trusted: bool) -> Seq2Seq:
+    """The model on the meta device, where it takes no memory.
+
+    `trusted` says that the user has named plugins: their code may not know of that device, so the
+    model is built on the CPU.
+
+    Raises:
+        CheckpointError: no such model can be meant.
+    """
+    layers = config.model.encoder_layers + config.model.decoder_layers
+    if layers > most_layers:
+        raise CheckpointError(f"model: {layers} layers in the configuration, more than there are weights for")
+    try:
+        with torch.device("cpu" if trusted else "meta"):
+            return build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        if trusted:
+            raise
+        raise CheckpointError("model: sizes in the configuration beyond what a model can have") from error
+
+
+def check_weights(model: Seq2Seq, weights: Mapping[str, Tensor], *, file: Path) -> None:
+    """CheckpointError unless every parameter is in `weights`, in its shape, and nothing else."""
+    if differing := weight_differences(model.state_dict(), weights):
         shown = "; ".join(differing[:_SHOWN])
         rest = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         raise CheckpointError(f"{file}: not the weights of this configuration and tokenizer: {shown}{rest}")
-    model.load_state_dict(weights)
 
 
-def _differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """Each parameter that is missing, unknown or of another shape, in words."""
+def weight_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+    """Each parameter that is missing, unknown, of another shape or no real number, in words."""
     wrong = [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
-    wrong += [f"{name} is unknown" for name in sorted(found.keys() - expected.keys())]
+    # Somebody else's file can call a tensor anything, line ends and control sequences included.
+    wrong += [f"{_shown_name(name)} is unknown" for name in sorted(found.keys() - expected.keys())]
     for name in sorted(expected.keys() & found.keys()):
         if expected[name].shape != found[name].shape:
             wrong.append(f"{name} is {list(found[name].shape)} but must be {list(expected[name].shape)}")
         elif not found[name].is_floating_point() and expected[name].is_floating_point():
             wrong.append(f"{name} holds {found[name].dtype}")
     return wrong
+
+
+def _shown_name(name: str) -> str:
+    short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    return printable(short)

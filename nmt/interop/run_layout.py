@@ -76,14 +76,16 @@ def read_best(run: Path) -> Best | None:
     """What best.json says; None when there is no such file, CheckpointError when it cannot be understood."""
     path = checkpoints_dir(run) / BEST
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        record: Any = json.loads(text)
+        record: Any = json.loads(text.decode("utf-8"))
         steps = tuple(Scored(step=int(row["step"]), score=float(row["score"])) for row in record["steps"])
         return Best(metric=str(record["metric"]), steps=steps)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         wanted = '{"metric": NAME, "steps": [{"step": N, "score": X}, ...]}'
         raise CheckpointError(f"{path}: not a list of best checkpoints ({error!r}); expected {wanted}") from error
 

@@ -130,7 +130,8 @@ def read_events(run: Path) -> list[dict[str, Any]]:
     path = run / EVENTS
     if not path.is_file():
         raise DataError(f"{path}: no such file; is {run} a run directory?")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    # Not splitlines: a sample translation may hold U+2028 and its like.
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.endswith("}")]
 
 
 def finite(value: Any) -> Any:

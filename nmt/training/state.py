@@ -83,6 +83,8 @@ class Interval:
     """Of these, positions that hold a token."""
     seconds: float = 0.0
     """Time in updates alone, without validation and saving."""
+    waited: float = 0.0
+    """Of this, time in which the next batches were not ready."""
     lr: float | None = None
     """Rate of the last update."""
 
@@ -96,6 +98,7 @@ class Interval:
             "lr": self.lr,
             "target_tokens_per_second": self.target_tokens / self.seconds if self.seconds > 0 else None,
             "padding": 1 - self.tokens / self.cells if self.cells else None,
+            "data_wait": self.waited / self.seconds if self.seconds > 0 else None,
         }
 
     def clear(self) -> None:
@@ -107,9 +110,9 @@ class Interval:
         return dataclasses.asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved sums."""
+        """Take over saved sums; one that is not in `state`, because an older version saved it, starts anew."""
         for item in dataclasses.fields(self):
-            setattr(self, item.name, state[item.name])
+            setattr(self, item.name, state.get(item.name, item.default))
 
 
 @dataclass

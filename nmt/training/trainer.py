@@ -12,6 +12,7 @@ from nmt.errors import ConfigError
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.checkpoint import CheckpointStore, Loaded
 from nmt.training.logs import ProgressBar, RunLog, memory_mb
+from nmt.training.pace import Pace, duration
 from nmt.training.random_state import random_state, set_random_state
 from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
 from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest
@@ -48,12 +49,14 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self._clock = Clock(self.progress)
+        self._pace = Pace(step=self.progress.step)
 
     def train(self) -> Ending:
         """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
         position = Position(self.progress.epoch, self.progress.batch)
         bar = ProgressBar(total=self.expected_steps(), done=self.progress.step)
         self._clock.restart()
+        self._pace = Pace(step=self.progress.step)
         with closing(bar), self.stop.listening(), self.batches.prefetched(position) as groups:
             # First what was still to do when the checkpoint was written, if this is a resumed run.
             ending = self.finish_step()
@@ -68,6 +71,7 @@ class Trainer:
         """Do one update with the next batches, and count it."""
         started = time.perf_counter()
         group = next(groups)
+        self.interval.waited += time.perf_counter() - started
         update = self.updater.update(group, step=self.progress.step)
         self._count(group, update)
         self.interval.seconds += time.perf_counter() - started
@@ -182,12 +186,17 @@ class Trainer:
         if not self.interval.updates:
             return
         summary = self.interval.summary()
-        extra = {"memory_mb": memory_mb(), "skipped": self.progress.skipped}
+        left = self._pace.seconds_left(
+            step=self.progress.step, last=self.expected_steps(), deadline=self.limits.deadline
+        )
+        extra = {"eta_seconds": left, "memory_mb": memory_mb(), "skipped": self.progress.skipped}
         self.record("train", {**summary, **extra})
+        ends = "" if left is None else f"  {duration(left)} left"
         self.log.say(
             f"update {self.progress.step}  epoch {self.progress.epochs_done():.2f}  loss {summary['loss']:.4f}  "
             f"ppl {summary['perplexity']:.2f}  norm {summary['grad_norm']:.2f}  lr {summary['lr']:.2e}  "
-            f"{summary['target_tokens_per_second']:,.0f} target tokens/s  {extra['memory_mb']:,.0f} MB"
+            f"{summary['target_tokens_per_second']:,.0f} target tokens/s  padding {summary['padding']:.1%}  "
+            f"data wait {summary['data_wait']:.1%}  {extra['memory_mb']:,.0f} MB{ends}"
         )
         self.interval.clear()
 

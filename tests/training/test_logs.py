@@ -47,6 +47,16 @@ def test_rewinding_takes_out_later_and_broken_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_samples_may_hold_characters_that_look_like_line_ends(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, quiet=True)
+    odd = "a\u2028b\u0085c\r\n\x0bd\x1c"
+    log.record("validation", {"step": 1, "samples": [{"source": odd}]})
+    log.record("train", {"step": 9})
+    assert log.rewind(5) == 1
+    log.close()
+    assert read_events(tmp_path) == [{"event": "validation", "step": 1, "samples": [{"source": odd}]}]
+
+
 def test_tensorboard_files_hold_the_curves(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     log = RunLog(tmp_path, tensorboard=True, quiet=True)
@@ -60,17 +70,28 @@ def test_tensorboard_files_hold_the_curves(tmp_path: Path) -> None:
 
 
 def test_interval_means_are_weighted_by_tokens() -> None:
-    interval = Interval(updates=2, loss=30.0, target_tokens=10, grad_norm=3.0, cells=40, tokens=30, seconds=2.0, lr=0.1)
+    interval = Interval(
+        updates=2, loss=30.0, target_tokens=10, grad_norm=3.0, cells=40, tokens=30, seconds=2.0, waited=0.5, lr=0.1
+    )
     summary = interval.summary()
     assert summary["loss"] == 3.0
     assert summary["perplexity"] == pytest.approx(math.exp(3))
     assert summary["grad_norm"] == 1.5
     assert summary["target_tokens_per_second"] == 5.0
     assert summary["padding"] == 0.25
+    assert summary["data_wait"] == 0.25
     interval.clear()
     assert interval == Interval()
     assert set(interval.summary().values()) == {None}
     assert perplexity(1e4) == math.inf
+
+
+def test_sums_of_a_version_without_the_waiting_time_are_read() -> None:
+    state = Interval(updates=2, waited=0.5).state_dict()
+    del state["waited"]
+    interval = Interval(waited=7.0)
+    interval.load_state_dict(state)
+    assert interval == Interval(updates=2)
 
 
 def test_lines_that_cannot_be_written_name_the_file(tmp_path: Path) -> None:

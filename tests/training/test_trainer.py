@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -114,6 +117,29 @@ def test_log_has_the_mean_loss_of_the_tokens_since_the_last_line(folder: Path) -
     assert line["grad_norm"] == pytest.approx(sum(event["grad_norm"] for event in single) / 6, rel=1e-6)
     complete = json.loads((folder / "run/log.jsonl").read_text().splitlines()[1])
     assert complete.keys() >= {"seconds", "target_tokens_per_second", "memory_mb", "padding", "skipped", "lr", "epoch"}
+
+
+def test_log_says_how_long_it_waited_and_how_long_it_will_take(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = BatchStream.groups
+
+    def slow(self: BatchStream, position: Position) -> Iterator[Group]:
+        for group in original(self, position):
+            time.sleep(0.2)
+            yield group
+
+    monkeypatch.setattr(BatchStream, "groups", slow)
+    config = write_config(folder, training={"log_every": 2, "max_steps": 4, "validate_every": None})
+    assert nmt_train(config) == 0
+    lines = [json.loads(line) for line in (folder / "run/log.jsonl").read_text().splitlines()]
+    first, last = (line for line in lines if line["event"] == "train")
+    assert 0.4 < first["data_wait"] <= 1
+    assert 0.1 < first["eta_seconds"] < 30
+    assert last["eta_seconds"] == 0
+    assert re.search(r"update 2 .*padding \d+\.\d%  data wait \d+\.\d%.* s left$", read_text(folder), flags=re.M)
+
+
+def read_text(folder: Path) -> str:
+    return (folder / "run/train.log").read_text(encoding="utf-8")
 
 
 def not_finite_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:

@@ -1,0 +1,87 @@
+"""nmt-check: is a run directory whole, and what can be done with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.cli.common import EXIT_FAILURE, add_plugins, execute, make_parser
+from nmt.errors import printable
+
+if TYPE_CHECKING:
+    from nmt.training.check_run import RunCheck
+
+DESCRIPTION = """Verify a run directory: checksums, shapes, vocabulary, configuration, ranking, log. Says what can be
+resumed and translated with. Exit code 0 when all is well, 1 with a line for each problem. Changes nothing."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-check."""
+    parser = make_parser("nmt-check", DESCRIPTION)
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory of nmt-train")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_plugins(parser)
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check and report; on standard output, problems included."""
+    from nmt.training.check_run import check_run
+
+    found = check_run(arguments.run, plugins=arguments.plugins)
+    if arguments.json:
+        print(json.dumps(as_record(found), ensure_ascii=True))
+    else:
+        print("\n".join(printable(line) for line in as_lines(found)))
+    return EXIT_FAILURE if found.problems else 0
+
+
+def as_record(found: RunCheck) -> dict[str, Any]:
+    """The findings for programs."""
+    return {
+        "run": str(found.run),
+        "ok": not found.problems,
+        "resume": found.resume,
+        "best": found.best,
+        "translate": found.translate,
+        "checkpoints": [
+            {"step": checked.step, "resumable": checked.resumable, "translatable": checked.translatable}
+            for checked in found.checkpoints
+        ],
+        "problems": found.problems,
+        "notes": found.notes,
+    }
+
+
+def as_lines(found: RunCheck) -> list[str]:
+    """The findings for people."""
+    lines = [f"problem: {problem}" for problem in found.problems]
+    lines += [f"note: {note}" for note in found.notes]
+    newest = max((checked.step for checked in found.checkpoints), default=None)
+    if found.resume is not None:
+        later = "" if found.resume == newest else f"; step {newest} cannot be used"
+        lines.append(f"resume: the same nmt-train command goes on after step {found.resume}{later}")
+    else:
+        lines.append("resume: nothing to go on from")
+    if found.translate:
+        listed = ", ".join(f"{step} (best)" if step == found.best else str(step) for step in found.translate)
+        better = "" if found.best in found.translate else f"; the best, step {found.best}, cannot be used: --checkpoint"
+        lines.append(f"translate: step {listed}{better if found.best is not None else ''}")
+    else:
+        lines.append("translate: no checkpoint")
+    count = len(found.problems)
+    lines.append(f"{found.run}: " + (f"{count} problem{'s' * (count > 1)}" if count else "all is well"))
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run nmt-check and return its exit code."""
+    return execute(build_parser(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

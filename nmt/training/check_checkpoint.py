@@ -1,0 +1,120 @@
+"""What one checkpoint of a run is good for: its checksum, training state, configuration and shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nmt.config import Config, load_saved
+from nmt.errors import NmtError
+from nmt.interop import run_layout
+from nmt.interop.model_dir import weight_differences
+from nmt.training.checkpoint import read_checkpoint
+from nmt.training.run_dir import changes
+from nmt.training.state import Progress
+
+_PARTS = ("updater", "progress", "interval", "ranking", "random", "data_key")
+_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedCheckpoint:
+    """The findings about one checkpoint; each problem is one line that names the file."""
+
+    step: int
+    resumable: bool
+    """Training can go on from it."""
+    translatable: bool
+    """Its weights fit the configuration and the tokenizer."""
+    problems: tuple[str, ...] = ()
+
+
+def check_checkpoint(
+    run: Path,
+    step: int,
+    *,
+    config: Config | None,
+    expected: Mapping[str, Tensor] | None,
+    plugins: Sequence[str] = (),
+) -> CheckedCheckpoint:
+    """Check RUN/checkpoints/step-<step>.
+
+    Args:
+        config: the run's configuration, None where it cannot be used.
+        expected: the model's parameters, of which shapes and types count; None where they are unknown.
+        plugins: files that the run's components come from.
+    """
+    path = run_layout.step_dir(run, step)
+    problems: list[str] = []
+    weights: dict[str, Tensor] | None = None
+    resumable = False
+    try:
+        loaded = read_checkpoint(path)
+        weights = loaded.weights
+        wrong = _state_problems(loaded.state, step=step)
+        problems += [f"{path / run_layout.TRAINING_STATE}: {problem}" for problem in wrong]
+        resumable = not wrong
+    except NmtError as error:
+        problems.append(str(error))
+        if not (path / run_layout.TRAINING_STATE).is_file():  # enough to translate, as with nmt-average's output
+            weights = _weights_alone(path)
+    wrong = [] if weights is None else _weight_problems(weights, expected)
+    problems += [f"{path / run_layout.WEIGHTS}: {problem}" for problem in wrong]
+    fits = weights is not None and expected is not None and not wrong
+    other = _config_problems(path / run_layout.CONFIG, config, plugins)
+    return CheckedCheckpoint(
+        step=step,
+        resumable=resumable and fits and config is not None and not other,
+        translatable=fits and not other,
+        problems=(*problems, *other),
+    )
+
+
+def _state_problems(state: Mapping[str, object], *, step: int) -> list[str]:
+    if missing := [name for name in _PARTS if name not in state]:
+        return [f"not a whole training state: {', '.join(missing)} missing"]
+    progress = state["progress"]
+    counters = [item.name for item in dataclasses.fields(Progress)]
+    if not isinstance(progress, dict) or not progress.keys() >= set(counters):
+        return [f"not a whole training state: progress must hold {', '.join(counters)}"]
+    if progress["step"] != step:
+        return [f"is that of step {progress['step']}, but the directory is called step-{step}"]
+    return []
+
+
+def _weights_alone(path: Path) -> dict[str, Tensor] | None:
+    try:
+        return load_file(path / run_layout.WEIGHTS)
+    except Exception:  # what is wrong with the checkpoint has been said
+        return None
+
+
+def _weight_problems(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor] | None) -> list[str]:
+    found = [] if expected is None else weight_differences(expected, weights)
+    for name, weight in sorted(weights.items()):
+        if weight.dtype in _FLOATS and not bool(weight.isfinite().all()):
+            found.append(f"{name} contains NaN or infinite values")
+    return found
+
+
+def _config_problems(file: Path, config: Config | None, plugins: Sequence[str]) -> list[str]:
+    """Why the configuration beside the weights is not that of the run."""
+    if config is None or not file.is_file():  # without one of its own the checkpoint goes by the run's
+        return []
+    try:
+        own = load_saved(file, plugins)
+    except NmtError as error:
+        return one_line_each(error)
+    return [f"{file}: not the run's: {change}" for change in changes(own, config) if change.fixed]
+
+
+def one_line_each(error: NmtError) -> list[str]:
+    """The mistakes an error lists, each as a line that names the file."""
+    first, *rest = str(error).split("\n")
+    return [f"{first} {line.strip()}" for line in rest] or [first]

@@ -1,0 +1,150 @@
+"""A whole run directory put to the test: configuration, tokenizer, checkpoints, ranking, log."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from nmt.config import Config, load_saved
+from nmt.data import check_files, load_tokenizer
+from nmt.errors import CheckpointError, NmtError
+from nmt.interop import run_layout
+from nmt.interop.model_dir import planned_model
+from nmt.training.check_checkpoint import CheckedCheckpoint, check_checkpoint, one_line_each
+from nmt.training.logs import EVENTS
+
+_MOST_LAYERS = 1000
+
+
+@dataclass
+class RunCheck:
+    """What was found in a run directory."""
+
+    run: Path
+    checkpoints: list[CheckedCheckpoint] = field(default_factory=list)
+    """Ascending by step."""
+    best: int | None = None
+    """The step that translation takes by itself."""
+    problems: list[str] = field(default_factory=list)
+    """Each one line that names the file."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth knowing and no fault."""
+
+    @property
+    def resume(self) -> int | None:
+        """The newest step that training can go on from."""
+        return max((checked.step for checked in self.checkpoints if checked.resumable), default=None)
+
+    @property
+    def translate(self) -> list[int]:
+        """Steps that can be translated with."""
+        return [checked.step for checked in self.checkpoints if checked.translatable]
+
+
+def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
+    """Check everything that lies in `run`; nothing is changed, and no plugin that it names is imported.
+
+    Raises:
+        CheckpointError: `run` is no run directory.
+        ConfigError: a file of `plugins` cannot be imported.
+    """
+    if not (run / run_layout.CONFIG).is_file() and not run_layout.checkpoints_dir(run).is_dir():
+        reason = "no such directory" if not run.exists() else "not a run directory of nmt-train"
+        raise CheckpointError(f"{run}: {reason}")
+    found = RunCheck(run)
+    config, expected = _model(found, plugins)
+    for step in run_layout.checkpoint_steps(run):
+        checked = check_checkpoint(run, step, config=config, expected=expected, plugins=plugins)
+        if not run_layout.step_dir(run, step).is_dir():
+            continue  # training is going on and has deleted it in the meantime
+        found.checkpoints.append(checked)
+        found.problems += checked.problems
+    _leftovers(found)
+    _ranking(found)
+    found.problems += _log_problems(run, last=run_layout.last_step(run))
+    if config is not None:
+        try:
+            check_files(config.data)
+        except NmtError as error:
+            found.notes.append(f"resuming needs the training text: {error}")
+    return found
+
+
+def _model(found: RunCheck, plugins: Sequence[str]) -> tuple[Config | None, Mapping[str, Tensor] | None]:
+    """Configuration and parameters (on the meta device) of the run, as far as they can be known."""
+    config = None
+    try:
+        config = load_saved(found.run / run_layout.CONFIG, plugins)
+        tokenizer = load_tokenizer(found.run, config)
+        model = planned_model(config, tokenizer, most_layers=_MOST_LAYERS, trusted=bool(plugins))
+        return config, model.state_dict()
+    except NmtError as error:
+        found.problems += one_line_each(error)
+        return config, None
+
+
+def _leftovers(found: RunCheck) -> None:
+    """Directories among the checkpoints that are none."""
+    folder = run_layout.checkpoints_dir(found.run)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if run_layout.step_of(path) is not None and not (path / run_layout.WEIGHTS).is_file():
+            found.problems.append(f"{path}: has no {run_layout.WEIGHTS}")
+        elif path.name.startswith("damaged-"):
+            found.notes.append(f"{path}: was set aside as damaged and can be deleted")
+        elif path.name.startswith((".writing-", ".replaced-", ".deleting-")):
+            found.notes.append(f"{path}: unfinished, by a process that was killed or is at work")
+    if not found.checkpoints:
+        found.notes.append("no complete checkpoint yet: training begins anew")
+
+
+def _ranking(found: RunCheck) -> None:
+    """best.json, and what follows from it for translation."""
+    file = run_layout.checkpoints_dir(found.run) / run_layout.BEST
+    try:
+        best = run_layout.read_best(found.run)
+        found.best = run_layout.best_step(found.run)
+    except CheckpointError as error:
+        found.problems.append(str(error))
+        return
+    steps = [row.step for row in best.steps] if best else []
+    if len(set(steps)) < len(steps):
+        found.problems.append(f"{file}: a step stands twice")
+    if best and not all(math.isfinite(row.score) for row in best.steps):
+        found.problems.append(f"{file}: a score is not finite")
+    for step in sorted(set(steps) - {checked.step for checked in found.checkpoints}):
+        found.problems.append(f"{file}: names step {step}, of which there is no checkpoint")
+
+
+def _log_problems(run: Path, *, last: int | None) -> list[str]:
+    """What is wrong with log.jsonl; `last` is the newest checkpoint's step."""
+    path = run / EVENTS
+    if not path.is_file():
+        return [] if last is None else [f"{path}: no such file"]
+    try:
+        with path.open("rb") as stream:
+            return [f"{path}{problem}" for problem in _line_problems(stream, last=last)]
+    except OSError as error:
+        return [f"{path}: cannot be read: {error.strerror}"]
+
+
+def _line_problems(lines: Iterator[bytes], *, last: int | None) -> Iterator[str]:
+    step = -1.0
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = json.loads(line.decode("utf-8"))
+            now = float(event["step"])
+            named = isinstance(event["event"], str)
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            named, now = False, step
+        if not named or not line.endswith(b"\n"):
+            yield f", line {number}: not a whole line of the log"
+        elif now < step:
+            yield f", line {number}: step {now:g} comes after step {step:g}"
+        step = max(step, now)
+    if last is not None and step < last:
+        yield f": ends before step {last}, of which there is a checkpoint"

@@ -1,0 +1,204 @@
+"""nmt-check: a good run, and a line for each thing that is wrong with a bad one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from nmt.cli import check
+from tests.tiny_training import nmt_train, write_config, write_corpus
+
+CORPORA = ("train.en", "train.de", "dev.en", "dev.de")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    write_corpus(folder)
+    assert nmt_train(write_config(folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged, with checkpoints 6 and 12."""
+    shutil.copytree(trained / "run", tmp_path / "run")
+    return tmp_path / "run"
+
+
+Report = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Report:
+    """The JSON report, after a look at the exit code and at the lines for people."""
+
+    def read(run: Path, *options: str) -> dict[str, Any]:
+        capsys.readouterr()
+        code = check.main([str(run), "--json", *options])
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert code == (0 if found["ok"] else 1)
+        assert check.main([str(run), *options]) == code
+        lines = capsys.readouterr().out.splitlines()
+        problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
+        assert problems == found["problems"]
+        return found
+
+    return read
+
+
+def rewrite_state(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    state = torch.load(path / "training.pt", weights_only=True)
+    change(state)
+    torch.save(state, path / "training.pt")
+
+
+def test_a_good_run(run: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    found = report(run)
+    assert found["ok"] and found["problems"] == [] and found["notes"] == []
+    assert found["resume"] == 12
+    assert found["translate"] == [6, 12]
+    assert found["best"] in (6, 12)
+    check.main([str(run)])
+    said = capsys.readouterr().out
+    assert "goes on after step 12" in said and "(best)" in said and "all is well" in said
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_a_flipped_bit(run: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = run / "checkpoints/step-12/model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    found = report(run)
+    assert len(found["problems"]) == 1
+    assert "step-12: damaged checkpoint: model.safetensors is not what was saved" in found["problems"][0]
+    assert (found["resume"], found["translate"]) == (6, [6])
+    check.main([str(run)])
+    lines = capsys.readouterr().out.splitlines()
+    assert "resume: the same nmt-train command goes on after step 6; step 12 cannot be used" in lines
+    best = "" if found["best"] == 6 else "; the best, step 12, cannot be used: --checkpoint"
+    assert f"translate: step 6{' (best)' * (not best)}{best}" in lines
+    assert lines[-1] == f"{run}: 1 problem"
+
+
+def test_without_training_states_translation_is_left(run: Path, report: Report) -> None:
+    for step in (6, 12):
+        (run / f"checkpoints/step-{step}/training.pt").unlink()
+    found = report(run)
+    assert len(found["problems"]) == 2
+    assert (found["resume"], found["translate"]) == (None, [6, 12])
+
+
+def test_other_shapes_and_values(run: Path, report: Report) -> None:
+    from nmt.training.checkpoint import DIGEST, _digest
+
+    path = run / "checkpoints/step-12"
+    weights = load_file(path / "model.safetensors")
+    first, second, *_ = sorted(weights)
+    weights[first] = torch.zeros(2, 3)
+    weights[second].view(-1)[0] = float("nan")
+    save_file({**weights, "a\nb": torch.zeros(1)}, path / "model.safetensors")
+    rewrite_state(path, lambda state: state.update({DIGEST: _digest(path / "model.safetensors")}))
+    found = report(run)
+    assert [problem.partition(": ")[2] for problem in found["problems"]] == [
+        "a\\nb is unknown",
+        f"{first} is [2, 3] but must be {list(load_file(run / 'checkpoints/step-6/model.safetensors')[first].shape)}",
+        f"{second} contains NaN or infinite values",
+    ]
+    assert (found["resume"], found["translate"]) == (6, [6])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state["progress"].update(step=7), "is that of step 7, but the directory is called step-12"),
+        (lambda state: state.pop("random"), "not a whole training state: random missing"),
+        (lambda state: state["progress"].pop("epoch"), "progress must hold step, epoch"),
+        (lambda state: state.update(format=99), "training state of format 99"),
+    ],
+)
+def test_foreign_training_states(
+    run: Path, report: Report, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    rewrite_state(run / "checkpoints/step-12", change)
+    found = report(run)
+    assert len(found["problems"]) == 1 and message in found["problems"][0]
+    assert found["resume"] == 6
+
+
+def test_another_vocabulary(run: Path, report: Report) -> None:
+    with (run / "tokenizer/source.vocab").open("a") as stream:
+        stream.write("one-more\n")
+    found = report(run)
+    assert len(found["problems"]) == 2 and all("but must be" in problem for problem in found["problems"])
+    assert (found["resume"], found["translate"]) == (None, [])
+
+
+def test_configurations(run: Path, report: Report) -> None:
+    own = run / "checkpoints/step-12/config.yaml"
+    own.write_text(own.read_text().replace("seed: 1", "seed: 2"))
+    found = report(run)
+    assert found["problems"] == [f"{own}: not the run's: seed: 2 -> 1"]
+    assert (found["resume"], found["translate"]) == (6, [6])
+    (run / "config.yaml").write_text("run_dir: x\nmodel: {cell: atrr, hiden_size: 3}\n")
+    found = report(run)
+    assert [problem.split(": ")[1] for problem in found["problems"]] == ["model.hiden_size", "model.cell"]
+    assert (found["resume"], found["translate"]) == (None, [])
+
+
+def test_ranking_and_log(run: Path, report: Report) -> None:
+    shutil.rmtree(run / "checkpoints/step-6")
+    (run / "checkpoints/step-9").mkdir()
+    lines = (run / "log.jsonl").read_bytes().splitlines(keepends=True)
+    train = [line for line in lines if b'"train"' in line]
+    (run / "log.jsonl").write_bytes(train[1] + train[0] + b"\x00\n" + train[2][:20])
+    found = report(run)
+    tails = [problem.removeprefix(f"{run}/") for problem in found["problems"]]
+    assert tails == [
+        "checkpoints/step-9: has no model.safetensors",
+        "checkpoints/best.json: names step 6, of which there is no checkpoint",
+        "log.jsonl, line 2: step 3 comes after step 6",
+        "log.jsonl, line 3: not a whole line of the log",
+        "log.jsonl, line 4: not a whole line of the log",
+        "log.jsonl: ends before step 12, of which there is a checkpoint",
+    ]
+    assert found["resume"] == 12
+    for broken in (b"\xff", b"[" * 100_000, b'{"metric": "loss", "steps": [{"step": 1e999, "score": 1}]}'):
+        (run / "checkpoints/best.json").write_bytes(broken)
+        problems = report(run)["problems"]
+        assert any("best.json: not a list of best checkpoints" in problem for problem in problems)
+    assert all("\n" not in problem for problem in problems)
+
+
+def test_notes_are_no_problems(run: Path, report: Report, tmp_path: Path, trained: Path) -> None:
+    for name in ("damaged-step-3", ".writing-step-18-77"):
+        (run / "checkpoints" / name).mkdir()
+    config = run / "config.yaml"
+    for file in (config, *run.glob("checkpoints/*/config.yaml")):
+        file.write_text(file.read_text().replace(str(trained / "train"), str(tmp_path / "gone")))
+    found = report(run)
+    assert found["ok"]
+    parts = (".writing-step-18-77", "damaged-step-3", "resuming needs the training text: data.train: neither")
+    assert len(found["notes"]) == 3 and all(part in note for part, note in zip(parts, found["notes"], strict=True))
+    shutil.rmtree(run / "checkpoints")
+    found = report(run)
+    assert found["ok"] and found["resume"] is None and "training begins anew" in found["notes"][0]
+
+
+def test_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main([str(tmp_path / "nowhere")]) == 1
+    assert check.main([str(tmp_path)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"nmt-check: {tmp_path / 'nowhere'}: no such directory",
+        f"nmt-check: {tmp_path}: not a run directory of nmt-train",
+    ]
