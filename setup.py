@@ -68,6 +68,7 @@ setup(
             "nmt-eval=nmt.cli.evaluate:main",
             "nmt-score=nmt.cli.score:main",
             "nmt-average=nmt.cli.average:main",
+            "nmt-shortlist=nmt.cli.shortlist:main",
         ]
     },
 )

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
 answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
 STDIN = "-"
-DECODING = ("beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens")
+NO_SHORTLIST = "none"
+DECODING = ("beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens", "shortlist")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,6 +67,9 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         "--max-length-offset", metavar="N", type=natural, help="tokens a translation may have more than its source"
     )
     group.add_argument("--batch-tokens", metavar="N", type=positive, help="source tokens in a batch, times the beam")
+    group.add_argument(
+        "--shortlist", metavar="FILE", help="made by nmt-shortlist: words to choose from; 'none' allows all words"
+    )
 
 
 @dataclass
@@ -130,6 +134,8 @@ def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> Decod
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     if "n_best" not in changes and changes.get("beam_size", decoding.n_best) < decoding.n_best:
         changes["n_best"] = changes["beam_size"]  # the saved n_best was for the saved beam
+    if changes.get("shortlist") == NO_SHORTLIST:
+        changes["shortlist"] = None
     decoding = dataclasses.replace(decoding, **changes)
     if decoding.n_best > decoding.beam_size:
         raise ConfigError(f"--n-best {decoding.n_best} must not exceed the beam size, {decoding.beam_size}")

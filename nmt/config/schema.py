@@ -170,6 +170,8 @@ class DecodingConfig:
     """Translations written for each sentence; at most beam_size."""
     batch_tokens: Positive = 4096
     """Source tokens in a batch, padding and beam counted."""
+    shortlist: Text | None = None
+    """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)
