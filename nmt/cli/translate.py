@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import natural, not_negative, positive
+from nmt.cli.argument_types import natural, not_negative, positive, positive_or_auto
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError
 
@@ -66,7 +66,9 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-length-offset", metavar="N", type=natural, help="tokens a translation may have more than its source"
     )
-    group.add_argument("--batch-tokens", metavar="N", type=positive, help="source tokens in a batch, times the beam")
+    group.add_argument(
+        "--batch-tokens", metavar="N|auto", type=positive_or_auto, help="source tokens in a batch, times the beam"
+    )
     group.add_argument(
         "--shortlist", metavar="FILE", help="made by nmt-shortlist: words to choose from; 'none' allows all words"
     )

@@ -26,6 +26,12 @@ WINDOW = 2000
 """Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
 
 
+AUTO_BATCH_TOKENS = 8192
+"""Beyond it, search on a CPU gets no faster."""
+AUTO_CELLS = 1 << 24
+"""Most probabilities of a step, rows times vocabulary: 64 MiB in fp32, of which a step holds several."""
+
+
 @dataclass(frozen=True)
 class ScoredText:
     """One translation, a single line, and its length-penalised log-probability."""
@@ -50,6 +56,13 @@ class Translation:
     def best(self) -> str:
         """The best translation."""
         return self.hypotheses[0].text
+
+
+def batch_limits(decoding: DecodingConfig, *, vocabulary: int) -> tuple[int, int | None]:
+    """Tokens in a batch, and rows (sentences times beam) if these are limited too."""
+    if decoding.batch_tokens == "auto":
+        return AUTO_BATCH_TOKENS, max(1, AUTO_CELLS // vocabulary)
+    return decoding.batch_tokens, None
 
 
 class Translator:
@@ -108,10 +121,9 @@ class Translator:
 
     def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         """The n best hypotheses of each source in ids, EOS included, in order."""
-        decoding = self._decoding
-        batches = batch_lines(
-            [len(ids) for ids in sources], batch_tokens=decoding.batch_tokens, copies=decoding.beam_size
-        )
+        tokens, rows = batch_limits(self._decoding, vocabulary=self._model.target_vocab_size)
+        lengths = [len(ids) for ids in sources]
+        batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.beam_size, batch_rows=rows)
         results = [self._search_batch(pad([sources[place] for place in batch]).to(self._device)) for batch in batches]
         return restore_order(batches, results)
 
