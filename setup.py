@@ -69,6 +69,7 @@ setup(
             "nmt-score=nmt.cli.score:main",
             "nmt-average=nmt.cli.average:main",
             "nmt-check=nmt.cli.check:main",
+            "nmt-shortlist=nmt.cli.shortlist:main",
         ]
     },
 )

@@ -45,7 +45,14 @@ def printed_json(capfd: pytest.CaptureFixture[str], name: str, *arguments: str) 
 
 
 def test_all_commands_are_installed() -> None:
-    assert set(entry_points()) == {"nmt-train", "nmt-translate", "nmt-eval", "nmt-score", "nmt-average"}
+    assert set(entry_points()) == {
+        "nmt-train",
+        "nmt-translate",
+        "nmt-eval",
+        "nmt-score",
+        "nmt-average",
+        "nmt-shortlist",
+    }
 
 
 def test_translate_then_evaluate_is_evaluate_with_the_model(

@@ -63,4 +63,5 @@ def test_package_data_and_commands_are_installed(installed: Path) -> None:
     }
     assert (installed / f"nmt-{__version__}.dist-info").is_dir()
     commands = {path.name for path in (installed / "bin").glob("nmt-*")}
-    assert commands == {"nmt-train", "nmt-translate", "nmt-eval", "nmt-score", "nmt-average", "nmt-check"}
+    commands_of_setup = {"train", "translate", "eval", "score", "average", "check", "shortlist"}
+    assert commands == {f"nmt-{name}" for name in commands_of_setup}

@@ -15,6 +15,13 @@ def positive(text: str) -> int:
     return _number(text, int, lambda number: number >= 1, "a whole number of 1 or more")
 
 
+def positive_or_auto(text: str) -> int | str:
+    """A whole number of 1 or more, or `auto`."""
+    if text == "auto":
+        return text
+    return _number(text, int, lambda number: number >= 1, "a whole number of 1 or more, or auto")
+
+
 def natural(text: str) -> int:
     """A whole number of 0 or more."""
     return _number(text, int, lambda number: number >= 0, "a whole number of 0 or more")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Mean negative log-probability of each target sentence given its source, in nats per
 token with the end symbol counted: one number a line on standard output, the corpus perplexity on
 standard error. Lower is better. An empty side is scored as the end symbol alone."""
+AUTO_BATCH_TOKENS = 4096
+"""What decoding.batch_tokens: auto means here, where the logits of all target tokens are held at once."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,7 +115,8 @@ def score(arguments: argparse.Namespace) -> int:
     loaded = load_model(
         arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
     )
-    batch_tokens = arguments.batch_tokens or loaded.config.decoding.batch_tokens
+    configured = loaded.config.decoding.batch_tokens
+    batch_tokens = arguments.batch_tokens or (AUTO_BATCH_TOKENS if configured == "auto" else configured)
     totals = Totals()
     for pair in score_pairs(loaded.model, loaded.tokenizer, read_pairs(files), batch_tokens=batch_tokens):
         totals.add(pair)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import natural, not_negative, positive
+from nmt.cli.argument_types import natural, not_negative, positive, positive_or_auto
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
 answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
 STDIN = "-"
-DECODING = ("beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens")
+NO_SHORTLIST = "none"
+DECODING = ("beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens", "shortlist")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,7 +66,12 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-length-offset", metavar="N", type=natural, help="tokens a translation may have more than its source"
     )
-    group.add_argument("--batch-tokens", metavar="N", type=positive, help="source tokens in a batch, times the beam")
+    group.add_argument(
+        "--batch-tokens", metavar="N|auto", type=positive_or_auto, help="source tokens in a batch, times the beam"
+    )
+    group.add_argument(
+        "--shortlist", metavar="FILE", help="made by nmt-shortlist: words to choose from; 'none' allows all words"
+    )
 
 
 @dataclass
@@ -130,6 +136,8 @@ def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> Decod
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     if "n_best" not in changes and changes.get("beam_size", decoding.n_best) < decoding.n_best:
         changes["n_best"] = changes["beam_size"]  # the saved n_best was for the saved beam
+    if changes.get("shortlist") == NO_SHORTLIST:
+        changes["shortlist"] = None
     decoding = dataclasses.replace(decoding, **changes)
     if decoding.n_best > decoding.beam_size:
         raise ConfigError(f"--n-best {decoding.n_best} must not exceed the beam size, {decoding.beam_size}")

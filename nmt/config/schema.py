@@ -168,8 +168,11 @@ class DecodingConfig:
     """A translation has at most this many tokens more than its source."""
     n_best: Positive = 1
     """Translations written for each sentence; at most beam_size."""
-    batch_tokens: Positive = 4096
-    """Source tokens in a batch, padding and beam counted."""
+    batch_tokens: Positive | Literal["auto"] = "auto"
+    """Source tokens in a batch, padding and beam counted; `auto` is 8192, fewer where the vocabulary is so large
+    that the probabilities of a step would fill the memory."""
+    shortlist: Text | None = None
+    """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)

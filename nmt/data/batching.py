@@ -159,16 +159,20 @@ def pad(sentences: Sequence[Sequence[int] | NDArray[Any]]) -> Tensor:
     return torch.from_numpy(padded)
 
 
-def batch_lines(lengths: Sequence[int], *, batch_tokens: int, copies: int = 1) -> list[list[int]]:
+def batch_lines(
+    lengths: Sequence[int], *, batch_tokens: int, copies: int = 1, batch_rows: int | None = None
+) -> list[list[int]]:
     """Positions of lines in batches of similar length, longest first.
 
     A batch of n lines costs n times its longest line times `copies` (the beam size), at most
-    `batch_tokens`; a line that costs more is alone. Longest first shows a lack of memory at once.
+    `batch_tokens`; a line that costs more is alone. `batch_rows` limits n times `copies` as well.
+    Longest first shows a lack of memory at once.
     """
+    most = len(lengths) if batch_rows is None else max(1, batch_rows // copies)
     batches: list[list[int]] = []
     longest = 0
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if not batches or (len(batches[-1]) + 1) * longest * copies > batch_tokens:
+        if not batches or len(batches[-1]) == most or (len(batches[-1]) + 1) * longest * copies > batch_tokens:
             batches.append([])
             longest = max(1, lengths[i])
         batches[-1].append(i)

@@ -56,7 +56,7 @@ def load_model(
     """
     place = choose_device(device)
     directory = find_model(path, checkpoint=checkpoint)
-    config = load_saved(_config_file(directory), plugins)
+    config = load_saved(config_file(directory), plugins)
     tokenizer = load_tokenizer(directory, config)
     # Weights trained by kernels of a GPU are good on any device.
     set_kernels("auto" if config.kernels == "triton" and place.type == "cpu" else config.kernels)
@@ -113,7 +113,7 @@ def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
     raise ConfigError(f"checkpoint: '{checkpoint}' is not allowed. Allowed: best, last, or a step such as {steps[-1]}.")
 
 
-def _config_file(directory: Path) -> Path:
+def config_file(directory: Path) -> Path:
     """The configuration beside the weights, else that of the run around them."""
     own = directory / run_layout.CONFIG
     around = directory.parent.parent / run_layout.CONFIG

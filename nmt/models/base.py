@@ -172,9 +172,14 @@ class Seq2Seq(nn.Module):
 
         None in place of the tokens is the start of the sentences: the decoder reads a zero vector.
         """
+        features, state = self.features(tokens, state)
+        return self.embeddings.logits(features), state
+
+    def features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
+        """As `step`, but what the output layer reads [N, E] instead of the logits."""
         x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
         pieces, states = self.decoder.step(self.dropout(x), state.memories, state.states)
-        return self.embeddings.logits(self.readout(*pieces)), state._replace(states=states)
+        return self.readout(*pieces), state._replace(states=states)
 
     def _decode(self, source: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         """What the readout takes [B, T, ...], for each target word given those before it."""

@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import is_empty
 from nmt.data.tokenizer import on_one_line
 from nmt.models.base import Seq2Seq
+from nmt.models.output import PlainOutput
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.protocol import SearchModel
+from nmt.search.restricted import RestrictedModel
+from nmt.search.shortlist import load_shortlist
 
 WINDOW = 2000
 """Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
+
+
+AUTO_BATCH_TOKENS = 8192
+"""Beyond it, search on a CPU gets no faster."""
+AUTO_CELLS = 1 << 24
+"""Most probabilities of a step, rows times vocabulary: 64 MiB in fp32, of which a step holds several."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,13 @@ class Translation:
         return self.hypotheses[0].text
 
 
+def batch_limits(decoding: DecodingConfig, *, vocabulary: int) -> tuple[int, int | None]:
+    """Tokens in a batch, and rows (sentences times beam) if these are limited too."""
+    if decoding.batch_tokens == "auto":
+        return AUTO_BATCH_TOKENS, max(1, AUTO_CELLS // vocabulary)
+    return decoding.batch_tokens, None
+
+
 class Translator:
     """Translates lines of text with a model, which must be in evaluation mode.
 
@@ -63,7 +82,10 @@ class Translator:
         device: torch.device | str | None = None,
         window: int = WINDOW,
     ) -> None:
-        """`device` is where the model is; by default its first parameter says so."""
+        """`device` is where the model is; by default its first parameter says so.
+
+        Raises DataError for a shortlist that is missing or not this model's.
+        """
         self._model = model
         self._tokenizer = tokenizer
         self._decoding = decoding
@@ -71,6 +93,7 @@ class Translator:
         self._window = window
         # A beam of one is a search of its own (see greedy_search); who asks for it wants the fast one.
         self._search = SEARCHES.get("beam" if decoding.beam_size > 1 else "greedy")
+        self._shortlist = None if decoding.shortlist is None else load_shortlist(decoding.shortlist, tokenizer)
 
     def translate(self, lines: Iterable[str]) -> Iterator[str]:
         """The best translation of each line, in order."""
@@ -98,22 +121,31 @@ class Translator:
 
     def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         """The n best hypotheses of each source in ids, EOS included, in order."""
-        decoding = self._decoding
-        batches = batch_lines(
-            [len(ids) for ids in sources], batch_tokens=decoding.batch_tokens, copies=decoding.beam_size
-        )
-        results = [
-            self._search(
-                self._model,
-                pad([sources[place] for place in batch]).to(self._device),
-                beam_size=decoding.beam_size,
-                length_penalty=decoding.length_penalty,
-                max_length_offset=decoding.max_length_offset,
-                n_best=decoding.n_best,
-            )
-            for batch in batches
-        ]
+        tokens, rows = batch_limits(self._decoding, vocabulary=self._model.target_vocab_size)
+        lengths = [len(ids) for ids in sources]
+        batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.beam_size, batch_rows=rows)
+        results = [self._search_batch(pad([sources[place] for place in batch]).to(self._device)) for batch in batches]
         return restore_order(batches, results)
+
+    @torch.inference_mode()
+    def _search_batch(self, source: Tensor) -> list[list[Hypothesis]]:
+        if self._shortlist is None:
+            return self._run(self._model, source)
+        output = PlainOutput(self._model.embeddings.softmax_table)
+        restricted = RestrictedModel(self._model, self._shortlist.words(source), output=output)
+        return restricted.with_ids(self._run(restricted, source))
+
+    def _run(self, model: SearchModel[Any], source: Tensor) -> list[list[Hypothesis]]:
+        decoding = self._decoding
+        results: list[list[Hypothesis]] = self._search(
+            model,
+            source,
+            beam_size=decoding.beam_size,
+            length_penalty=decoding.length_penalty,
+            max_length_offset=decoding.max_length_offset,
+            n_best=decoding.n_best,
+        )
+        return results
 
     def _translation(self, line: str, ids: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
         # A plugin's tokenizer may not know that a translation is one line.

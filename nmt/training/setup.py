@@ -15,6 +15,7 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import set_kernels
 from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
+from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
 from nmt.training.batches import BatchStream
 from nmt.training.checkpoint import CheckpointStore
@@ -118,6 +119,8 @@ def build_validator(config: Config, data: PreparedData, *, device: torch.device)
 
 def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Translate:
     """Beam search from text to text, with whatever weights the model has at the moment."""
+    if decoding.shortlist is not None:
+        load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
 
     def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[str]:
         yield from Translator(model, tokenizer, decoding, device=device, window=WINDOW).translate(lines)

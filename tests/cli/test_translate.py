@@ -113,6 +113,7 @@ def test_options_reach_the_search(run: str, text: str, capfdbinary: pytest.Captu
 
     default = best()
     assert best("--batch-tokens", "1") == default
+    assert best("--batch-tokens", "auto") == default
     assert best("--checkpoint", "10") == default
     assert best("--checkpoint", "last") != default
     assert best("--beam-size", "1") != default

@@ -50,7 +50,7 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
                 "sed": 3,
                 "model": {"cell": "atrr", "hiden_size": 3, "dropout": "0.1", "deep_attention": 1, "layer_norm": "no"},
                 "training": {"batch_tokens": True, "precision": "bf17", "schedule": "nom", "lr": -1},
-                "decoding": {"n_best": 9},
+                "decoding": {"n_best": 9, "batch_tokens": "many"},
             }
         )
     )
@@ -68,6 +68,7 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
             "training.schedule: 'nom' is not a known schedule. Did you mean 'noam'? "
             "Allowed: constant, cosine, epoch, gnmt+, inverse_sqrt, noam, score.",
             "decoding: n_best (9) must not exceed beam_size (4)",
+            "decoding.batch_tokens: 'many' is not an integer; 'auto' is allowed too",
         ]
     )
 

@@ -144,12 +144,13 @@ def test_pad_takes_lists_and_nothing() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 100), st.integers(1, 5))
-def test_translation_batches_keep_the_budget_and_give_the_order_back(line_lengths, tokens, copies) -> None:
-    batches = batch_lines(line_lengths, batch_tokens=tokens, copies=copies)
+@given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 100), st.integers(1, 5), st.none() | st.integers(1, 9))
+def test_translation_batches_keep_the_budget_and_give_the_order_back(line_lengths, tokens, copies, rows) -> None:
+    batches = batch_lines(line_lengths, batch_tokens=tokens, copies=copies, batch_rows=rows)
     for batch in batches:
         longest = max(1, max(line_lengths[i] for i in batch))
         assert len(batch) == 1 or len(batch) * longest * copies <= tokens
+        assert len(batch) == 1 or rows is None or len(batch) * copies <= rows
     firsts = [line_lengths[batch[0]] for batch in batches]
     assert firsts == sorted(firsts, reverse=True)
     results = [[f"line {i}" for i in batch] for batch in batches]

@@ -11,6 +11,7 @@ import torch
 
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Translator, score_pairs
+from nmt.search.translator import AUTO_BATCH_TOKENS, batch_limits
 from tests.tiny_run import make_run
 
 LINES = ["a b c", "", "d", "a " * 30, "  \t", "unknown words here", "long@@ er b", "c", "a b c"] * 3
@@ -84,6 +85,29 @@ def test_batches_stay_within_the_budget(loaded: LoadedModel, monkeypatch: pytest
     list(translator(loaded, batch_tokens=60, beam_size=3).translate(LINES))
     assert len(sizes) > 3
     assert all(rows * width * 3 <= 60 or rows == 1 for rows, width in sizes)
+
+
+def test_automatic_batches_are_large_but_not_for_a_large_vocabulary(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = dataclasses.replace(loaded.config.decoding, batch_tokens="auto")
+    assert batch_limits(decoding, vocabulary=10)[0] == AUTO_BATCH_TOKENS
+    sizes: list[int] = []
+    start = type(loaded.model).start
+
+    def watched(model: torch.nn.Module, source: torch.Tensor) -> object:
+        sizes.append(len(source))
+        return start(model, source)
+
+    monkeypatch.setattr(type(loaded.model), "start", watched)
+    expected = list(translator(loaded, batch_tokens=1).translate(LINES))
+    sizes.clear()
+    assert list(translator(loaded, batch_tokens="auto").translate(LINES)) == expected
+    assert len(sizes) == 1
+    monkeypatch.setattr("nmt.search.translator.AUTO_CELLS", 6 * loaded.model.target_vocab_size)
+    sizes.clear()
+    assert list(translator(loaded, batch_tokens="auto", beam_size=3).translate(LINES)) == expected
+    assert max(sizes) == 2
 
 
 def test_beam_of_one_is_greedy(loaded: LoadedModel) -> None:

@@ -1,0 +1,115 @@
+"""nmt-shortlist: the target words that go with each source word, from the text a model was trained on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.argument_types import natural, positive
+from nmt.cli.common import add_plugins, execute, make_parser
+from nmt.cli.translate import add_checkpoint
+from nmt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nmt.config import DataConfig
+    from nmt.data import Tokenizer
+    from nmt.data.text import FilePair
+
+DESCRIPTION = """Write a lexical shortlist for nmt-translate --shortlist and decoding.shortlist: with it each
+sentence is translated with the most frequent target tokens and those that go best with its source
+tokens (Dice's coefficient over sentence pairs), which makes the output layer many times smaller."""
+LINES = 10_000
+"""Sentence pairs encoded at once."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), make_shortlist, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-shortlist."""
+    parser = make_parser("nmt-shortlist", DESCRIPTION)
+    parser.add_argument("model", metavar="MODEL", help="run directory, checkpoint in it, or output of nmt-average")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the shortlist (safetensors)")
+    parser.add_argument(
+        "--train", metavar="PREFIX", nargs="+", help="parallel text to count in (default: the model's data.train)"
+    )
+    parser.add_argument(
+        "--frequent", metavar="N", type=natural, default=300, help="tokens every sentence has (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--best", metavar="K", type=positive, default=50, help="tokens for each source token (default: %(default)s)"
+    )
+    add_checkpoint(parser)
+    add_plugins(parser)
+    return parser
+
+
+def make_shortlist(arguments: argparse.Namespace) -> int:
+    """Count, choose and write."""
+    # Late, so that --help and mistakes in the options do not wait for torch.
+    import torch
+
+    from nmt.cli.output import output_stream
+    from nmt.config import load_saved
+    from nmt.data import load_tokenizer
+    from nmt.data.association import CoOccurrences
+    from nmt.data.text import find_pairs
+    from nmt.interop.model_dir import config_file, find_model
+    from nmt.search.shortlist import Shortlist
+
+    directory = find_model(arguments.model, checkpoint=arguments.checkpoint)
+    config = load_saved(config_file(directory), arguments.plugins)
+    tokenizer = load_tokenizer(directory, config)
+    key = "--train" if arguments.train else "data.train"
+    prefixes = arguments.train or _trained_on(config.data, config.run_dir)
+    files = find_pairs(prefixes, config.data.source_language, config.data.target_language, key=key)
+    with output_stream(arguments.output, inputs=tuple(str(path) for pair in files for path in pair)) as output:
+        counts = CoOccurrences(tokenizer.source_size, tokenizer.target_size)
+        for pair in files:
+            counts.add(_encoded(pair, tokenizer))
+        partners, starts = counts.best_partners(arguments.best)
+        shortlist = Shortlist(
+            frequent=torch.from_numpy(counts.most_frequent(arguments.frequent)),
+            partners=torch.from_numpy(partners),
+            starts=torch.from_numpy(starts),
+            target_size=tokenizer.target_size,
+        )
+        output.write(shortlist.save_bytes(tokenizer))
+    print(
+        f"nmt-shortlist: {counts.sentences:,} sentence pairs; {len(shortlist.frequent):,} tokens for every sentence "
+        f"and {len(partners) / max(1, int((counts.source_counts > 0).sum())):.1f} for each source token",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _trained_on(data: DataConfig, run_dir: str) -> str | list[str]:
+    """Prefixes of the training text."""
+    if data.generator != "none":
+        return str(Path(run_dir) / "corpus" / "train")
+    if not data.train:
+        raise ConfigError("the model's configuration names no training text; give it by --train PREFIX")
+    return data.train
+
+
+def _encoded(files: FilePair, tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int]]]:
+    """The sentence pairs of two files, each side with its end symbol."""
+    from nmt.data import EOS
+    from nmt.data.text import read_pairs
+
+    lines = read_pairs(files)
+    while piece := list(islice(lines, LINES)):
+        sources = tokenizer.encode_source([source for source, _ in piece])
+        targets = tokenizer.encode_target([target for _, target in piece])
+        for source, target in zip(sources, targets, strict=True):
+            yield [*source, EOS], [*target, EOS]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Lexical shortlists: the few target tokens that a translation of a sentence may be made of.
+
+Written by nmt-shortlist from co-occurrences in training text. For each sentence: the tokens that are
+frequent anyway, and those that go with its source tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from nmt.data import EOS, PAD, UNK, Tokenizer
+from nmt.errors import DataError
+
+_FORMAT = "nmt-shortlist-1"
+_TYPES = {"frequent": torch.int32, "partners": torch.int32, "starts": torch.int64}
+
+
+@dataclass(frozen=True)
+class BatchWords:
+    """What the sentences of a batch may be translated with: U tokens, of which each sentence has its own."""
+
+    ids: Tensor
+    """The union of the lists, ascending [U]. Begins with PAD, UNK and EOS, so these keep their ids as places."""
+    forbidden: Tensor
+    """True where a token is not in the sentence's own list [B, U]."""
+
+
+class Shortlist:
+    """Target tokens for each source token, and those that every sentence has."""
+
+    def __init__(self, *, frequent: Tensor, partners: Tensor, starts: Tensor, target_size: int) -> None:
+        """
+        Args:
+            frequent: target ids of every sentence, any number.
+            partners: target ids of all source tokens, one after the other.
+            starts: where those of each source token begin in `partners` [V_source + 1].
+            target_size: V, entries of the target vocabulary.
+        """
+        self.frequent, self.partners, self.starts = frequent, partners, starts
+        self.target_size = target_size
+        self._always = torch.unique(torch.cat([torch.tensor([PAD, UNK, EOS]), frequent.long()]))
+
+    @property
+    def source_size(self) -> int:
+        """Entries of the source vocabulary."""
+        return len(self.starts) - 1
+
+    def words(self, source: Tensor) -> BatchWords:
+        """The lists of a batch of sentences, ids [B, S], on the device of `source`."""
+        tokens = source.cpu().long()
+        counts = self.starts[tokens + 1] - self.starts[tokens]  # [B, S]
+        sentences = torch.arange(len(tokens)).repeat_interleave(counts.sum(1))
+        first = self.starts[tokens].flatten().repeat_interleave(counts.flatten())
+        ends = counts.flatten().cumsum(0)
+        inside = torch.arange(len(first)) - (ends - counts.flatten()).repeat_interleave(counts.flatten())
+        allowed = torch.zeros(len(tokens), self.target_size, dtype=torch.bool)
+        allowed[:, self._always] = True
+        allowed[sentences, self.partners[first + inside].long()] = True
+        ids = allowed.any(0).nonzero().squeeze(1)
+        return BatchWords(ids.to(source.device), ~allowed[:, ids].to(source.device))
+
+    def save_bytes(self, tokenizer: Tokenizer) -> bytes:
+        """The content of a shortlist file (safetensors), which only fits models with this tokenizer."""
+        tensors = {name: getattr(self, name).to(dtype).contiguous() for name, dtype in _TYPES.items()}
+        metadata = {"format": _FORMAT, "tokenizer": tokenizer.fingerprint(), "target_size": str(self.target_size)}
+        return save(tensors, metadata)
+
+
+def load_shortlist(path: str | Path, tokenizer: Tokenizer) -> Shortlist:
+    """Read what nmt-shortlist wrote.
+
+    Raises DataError for a file that is missing, damaged, or made with another tokenizer.
+    """
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+    except (OSError, safetensors.SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise DataError(f"{path}: not a readable shortlist ({reason}); nmt-shortlist makes one") from error
+    if metadata.get("format") != _FORMAT or {name: part.dtype for name, part in tensors.items()} != _TYPES:
+        raise DataError(f"{path}: not a shortlist; nmt-shortlist makes one")
+    if metadata.get("tokenizer") != tokenizer.fingerprint():
+        raise DataError(f"{path}: made with another tokenizer than the model's; make one from this model")
+    shortlist = Shortlist(**tensors, target_size=tokenizer.target_size)
+    if not _is_sound(shortlist, tokenizer):
+        raise DataError(f"{path}: damaged: its ids do not fit the vocabularies")
+    return shortlist
+
+
+def _is_sound(shortlist: Shortlist, tokenizer: Tokenizer) -> bool:
+    """Whether every id and every place in the file exists."""
+    starts = shortlist.starts
+    ids = torch.cat([shortlist.frequent, shortlist.partners])
+    return (
+        len(starts) == tokenizer.source_size + 1
+        and int(starts[0]) == 0
+        and int(starts[-1]) == len(shortlist.partners)
+        and bool((starts.diff() >= 0).all())
+        and bool(((ids >= 0) & (ids < tokenizer.target_size)).all())
+    )
