@@ -51,6 +51,7 @@ def test_all_commands_are_installed() -> None:
         "nmt-eval",
         "nmt-score",
         "nmt-average",
+        "nmt-check",
         "nmt-shortlist",
     }
 
