@@ -1,0 +1,68 @@
+"""LRN with its C kernel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from nmt.ops.native import kernel
+from nmt.ops.native.sequence import native_sequence
+from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments
+
+
+def lrn_native(
+    projected: Tensor, h: Tensor | None, mask: Tensor | None, *, reverse: bool, tanh: bool
+) -> tuple[Tensor, Tensor]:
+    """See `nmt.ops.lrn.lrn_sequence`."""
+    outputs, last = native_sequence(Unit("lrn", options={"tanh": tanh}), projected, (h,), mask, reverse=reverse)
+    return outputs, last
+
+
+class LRNKernel(Kernel):
+    """LRN; no weights; option `tanh`."""
+
+    products: ClassVar[int] = 3
+
+    def forward(
+        self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
+    ) -> None:
+        run = kernel("lrn_forward", "pii pii ppp ii iii ii", self.dtype)
+        states = before.parts[0], after.parts[0], after.narrow
+        sizes = x.size(0), x.size(1), self.hidden
+        run(x, *x.stride()[:2], *mask_arguments(mask), *states, *after.strides, *sizes, reverse, self._tanh)
+
+    def backward(
+        self,
+        x: Tensor,
+        before: States,
+        after: States,
+        mask: Tensor | None,
+        *,
+        start: int,
+        reverse: bool,
+        gradient: Tensor,
+        outputs: Tensor | None,
+        dx: Tensor,
+    ) -> None:
+        run = kernel("lrn_backward", "pii pii pp ii pii p pii iii ii", self.dtype)
+        states = before.parts[0], after.parts[0], *after.strides
+        added = (None, 0, 0) if outputs is None else (outputs, *outputs.stride()[:2])
+        sizes = x.size(0), x.size(1), self.hidden
+        run(
+            x,
+            *x.stride()[:2],
+            *mask_arguments(mask),
+            *states,
+            *added,
+            gradient,
+            dx,
+            *dx.stride()[:2],
+            *sizes,
+            reverse,
+            self._tanh,
+        )
+
+    @property
+    def _tanh(self) -> bool:
+        return bool(self.unit.options["tanh"])
