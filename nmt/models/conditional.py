@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell, select_state
 from nmt.models.attention import AdditiveAttention, AttentionMemory
+from nmt.ops.conditional import AttentionParameters, can_run, conditional_native
 from nmt.ops.recurrence import live_rows, time_order
 
 
@@ -68,8 +69,11 @@ class AttentionRNN(nn.Module):
         lower, higher = self.lower, self.higher
         if state is None:
             state = lower.initial_state(x.size(0), like=x)
+        inputs = lower.project(x)
+        if self._can_be_fused(inputs, memory):
+            return self._fused(inputs, memory, state, mask)
         outputs, contexts, weights = [], [], []
-        for projected, live in zip(lower.project(x).unbind(1), live_rows(mask, length=x.size(1)), strict=True):
+        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=x.size(1)), strict=True):
             between = _masked(live, lower.step(projected, state), state)
             context, weight = self.attention.attend(lower.output(between).unsqueeze(1), memory)
             context = context.squeeze(1)
@@ -78,6 +82,22 @@ class AttentionRNN(nn.Module):
             contexts.append(context)
             weights.append(weight)
         return AttentionSequence(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), state)
+
+    def _can_be_fused(self, inputs: Tensor, memory: AttentionMemory) -> bool:
+        plain = self.higher.input_matrix() is not None and not self.attention.query.norms
+        return plain and can_run(self.lower.unit(), self.higher.unit(), like=inputs, keys=memory.keys)
+
+    def _fused(self, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None) -> AttentionSequence:
+        lower, higher, context_weight = self.lower.unit(), self.higher.unit(), self.higher.input_matrix()
+        query = self.attention.query
+        assert lower is not None and higher is not None and context_weight is not None and query.bias is not None
+        attention = AttentionParameters(
+            *(*memory, query.weights[0], query.bias, self.attention.score_weight, self.attention.score_bias)
+        )
+        result = conditional_native(
+            lower, higher, inputs, context_weight=context_weight, attention=attention, state=tuple(state), mask=mask
+        )
+        return AttentionSequence(result.outputs, result.contexts, result.weights, type(state)(*result.last))
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
+from nmt.ops import native
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +41,9 @@ TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The one place that lists kernels: name of the operation -> "module:function", imported at its first use
 because Triton exists only on Linux. The function takes exactly the arguments of the reference."""
+
+NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType({"lrn": "nmt.ops.lrn.native:lrn_native"})
+"""The same for the C kernels of a CPU, see `nmt.ops.native`."""
 
 PROVEN: Final[frozenset[str]] = frozenset()
 """Kernels that have passed `pytest -m gpu tests/ops` on a GPU. `auto` runs only these, `triton` all. None so far:
@@ -89,6 +93,8 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     Raises ConfigError if the user insists on Triton and there is no kernel for it on that device.
     """
     choice = _choice.get()
+    if operation in NATIVE_KERNELS and use_native(like):
+        return load_kernel(operation, NATIVE_KERNELS)
     if choice == "reference" or (choice == "auto" and operation not in PROVEN):
         return reference
     if operation in TRITON_KERNELS and like.is_cuda:
@@ -99,6 +105,11 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     return reference
 
 
+def use_native(like: Tensor) -> bool:
+    """Whether the C kernels compute on tensors such as `like`: on a CPU, where they could be compiled."""
+    return _choice.get() == "auto" and native.usable(like)
+
+
 def _cannot_run(like: Tensor) -> str | None:
     if like.dtype not in TRITON_DTYPES:
         return f"there is none for {str(like.dtype).removeprefix('torch.')}"
@@ -107,9 +118,9 @@ def _cannot_run(like: Tensor) -> str | None:
     return None
 
 
-def load_kernel(operation: str) -> Any:
+def load_kernel(operation: str, kernels: Mapping[str, str] = TRITON_KERNELS) -> Any:
     """Import the kernel listed for `operation`."""
-    module, _, function = TRITON_KERNELS[operation].partition(":")
+    module, _, function = kernels[operation].partition(":")
     return getattr(importlib.import_module(module), function)
 
 
