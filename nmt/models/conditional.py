@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell, select_state
 from nmt.models.attention import AdditiveAttention, AttentionMemory
-from nmt.ops.conditional import AttentionParameters, can_run, conditional_native
+from nmt.ops.conditional import AttentionParameters, can_run, conditional_native, one_to_one_native
 from nmt.ops.recurrence import live_rows, time_order
 
 
@@ -85,7 +85,7 @@ class AttentionRNN(nn.Module):
 
     def _can_be_fused(self, inputs: Tensor, memory: AttentionMemory) -> bool:
         plain = self.higher.input_matrix() is not None and not self.attention.query.norms
-        return plain and can_run(self.lower.unit(), self.higher.unit(), like=inputs, keys=memory.keys)
+        return plain and inputs.dtype == memory.keys.dtype and can_run(self.lower.unit(), self.higher.unit(), like=inputs)
 
     def _fused(self, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None) -> AttentionSequence:
         lower, higher, context_weight = self.lower.unit(), self.higher.unit(), self.higher.input_matrix()
@@ -126,7 +126,14 @@ class OneToOneRNN(nn.Module):
         lower, higher = self.lower, self.higher
         if state is None:
             state = lower.initial_state(x.size(0), like=x)
-        inputs, context = lower.project(x).unbind(1), higher.project(memory).unbind(1)
+        projected, contexts = lower.project(x), higher.project(memory)
+        units = lower.unit(), higher.unit()
+        if can_run(*units, like=projected) and projected.dtype == contexts.dtype:
+            outputs, last = one_to_one_native(
+                *(*units, projected), context=contexts, state=tuple(state), mask=mask, reverse=reverse
+            )
+            return outputs, type(state)(*last)
+        inputs, context = projected.unbind(1), contexts.unbind(1)
         live = live_rows(mask, length=len(inputs))
         outputs = []
         for t in time_order(len(inputs), reverse=reverse):
