@@ -48,7 +48,8 @@ class _Sequence(torch.autograd.Function):
         ctx.save_for_backward(projected)
         ctx.kernel, ctx.states, ctx.mask, ctx.reverse = kernel, states, mask, reverse
         ctx.given = [part is not None for part in state]
-        return (after.narrow.transpose(0, 1).clone(memory_format=torch.contiguous_format), *states.parts[:, last].clone())
+        outputs = after.narrow.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+        return (outputs, *states.parts[:, last].clone())
 
     @staticmethod
     @once_differentiable
