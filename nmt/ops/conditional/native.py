@@ -13,10 +13,10 @@ from nmt.ops.native.unit import States, Unit, kernel_class, make_pair
 
 
 class AttentionParameters(NamedTuple):
-    """The attention of a conditional RNN; see `nmt.ops.attention` for keys, values, penalty and score weight."""
+    """The attention of a conditional RNN; see `nmt.ops.attention`."""
 
     keys: Tensor
-    """[B, G, S, D]"""
+    """[B, G, S, D], twice the projected memory"""
     values: Tensor
     """[B, G, S, D]"""
     penalty: Tensor
@@ -102,9 +102,9 @@ class _Run:
             lower, higher, weights, length=self.length, batch=self.batch, hidden=self.hidden, dtype=dtype
         )
         self.context_weight = context_weight.detach().to(dtype)
-        # The attention works on twice the query, see nmt.ops.attention; doubling is exact.
-        self.query_weight = (2 * attention.query_weight.detach()).to(dtype)
-        self.query_bias = (2 * attention.query_bias.detach()).to(dtype)
+        self.query_weight, self.query_bias = (
+            x.detach().to(dtype) for x in (attention.query_weight, attention.query_bias)
+        )
         penalty, score_weight = attention.penalty[:, 0, 0].float(), attention.score_weight.detach().float()
         self.attention = AttentionKernel(
             attention.keys.detach(), attention.values.detach(), penalty=penalty, weight=score_weight
@@ -175,7 +175,7 @@ class _Run:
             dx,
             _product(d_higher, self.contexts),
             *(d_keys, d_values, None),
-            *(2 * _product(d_queries, self.between.narrow), 2 * d_queries.sum((0, 1), dtype=torch.float32)),
+            *(_product(d_queries, self.between.narrow), d_queries.sum((0, 1), dtype=torch.float32)),
             *(d_weight, torch.zeros(1)),
             *d_state,
             *self.lower.weight_gradients(self.after.narrow[:-1]),
