@@ -42,7 +42,13 @@ TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 """The one place that lists kernels: name of the operation -> "module:function", imported at its first use
 because Triton exists only on Linux. The function takes exactly the arguments of the reference."""
 
-NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType({"lrn": "nmt.ops.lrn.native:lrn_native"})
+NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "atr": "nmt.ops.atr.native:atr_native",
+        "gru": "nmt.ops.gru.native:gru_native",
+        "lrn": "nmt.ops.lrn.native:lrn_native",
+    }
+)
 """The same for the C kernels of a CPU, see `nmt.ops.native`."""
 
 PROVEN: Final[frozenset[str]] = frozenset()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt.ops.native import kernel
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments
+from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments, output_arguments
 
 
 def lrn_native(
@@ -47,14 +47,13 @@ class LRNKernel(Kernel):
     ) -> None:
         run = kernel("lrn_backward", "pii pii pp ii pii p pii iii ii", self.dtype)
         states = before.parts[0], after.parts[0], *after.strides
-        added = (None, 0, 0) if outputs is None else (outputs, *outputs.stride()[:2])
         sizes = x.size(0), x.size(1), self.hidden
         run(
             x,
             *x.stride()[:2],
             *mask_arguments(mask),
             *states,
-            *added,
+            *output_arguments(outputs),
             gradient,
             dx,
             *dx.stride()[:2],

@@ -12,6 +12,8 @@ from torch import Tensor
 
 KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "atr": "nmt.ops.atr.native:ATRKernel",
+        "gru": "nmt.ops.gru.native:GRUKernel",
         "lrn": "nmt.ops.lrn.native:LRNKernel",
     }
 )
@@ -46,6 +48,11 @@ class States(NamedTuple):
         """Steps in memory from one row to the next and from one time step to the next, of all tensors."""
         return self.narrow.stride(1), self.narrow.stride(0)
 
+    def split(self, size: int) -> list[States]:
+        """The states of `size` consecutive time steps each."""
+        pieces = zip(self.parts.split(size, 1), self.narrow.split(size), strict=True)
+        return [States(parts, narrow) for parts, narrow in pieces]
+
     def at(self, start: int, end: int) -> States:
         """The states of the time steps from `start` to before `end`."""
         return States(self.parts[:, start:end], self.narrow[start:end])
@@ -69,6 +76,9 @@ class Kernel:
     """k, how many products of the input it takes."""
     whole: ClassVar[bool] = True
     """Whether it runs over many time steps by itself: no step needs a matrix product."""
+    kept: tuple[Tensor, ...] = ()
+    """What the backward pass reads of the forward pass besides the states. Whoever hands it to autograd to keep, so
+    that it is freed in time, takes it out meanwhile."""
 
     def __init__(self, unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> None:
         self.unit = unit
@@ -105,7 +115,10 @@ class Kernel:
         raise NotImplementedError
 
     def weight_gradients(self, before: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of the unit's weights after all steps, from h before each of them [T, B, H]."""
+        """The gradients of the unit's weights after all steps, from h before each of them [T, B, H].
+
+        Ends the backward pass.
+        """
         return ()
 
 
@@ -133,3 +146,8 @@ def kernel_class(name: str) -> type[Kernel]:
 def mask_arguments(mask: Tensor | None) -> tuple[Tensor | None, int, int]:
     """A mask [B, n] of bools and its strides, as the C functions take them."""
     return (None, 0, 0) if mask is None else (mask, mask.stride(0), mask.stride(1))
+
+
+def output_arguments(outputs: Tensor | None) -> tuple[Tensor | None, int, int]:
+    """The gradient of outputs [B, n, H] and its strides, as the C functions take them."""
+    return (None, 0, 0) if outputs is None else (outputs, outputs.stride(0), outputs.stride(1))
