@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell, select_state
 from nmt.models.attention import AdditiveAttention, AttentionMemory
-from nmt.ops.conditional import AttentionParameters, can_run, conditional_native, one_to_one_native
+from nmt.ops.conditional import AttentionParameters, conditional_native, fused_units, one_to_one_native
+from nmt.ops.native.unit import Unit
 from nmt.ops.recurrence import live_rows, time_order
 
 
@@ -70,8 +71,9 @@ class AttentionRNN(nn.Module):
         if state is None:
             state = lower.initial_state(x.size(0), like=x)
         inputs = lower.project(x)
-        if self._can_be_fused(inputs, memory):
-            return self._fused(inputs, memory, state, mask)
+        units = self._fused_units(inputs, memory)
+        if units is not None:
+            return self._fused(units, inputs, memory, state, mask)
         outputs, contexts, weights = [], [], []
         for projected, live in zip(inputs.unbind(1), live_rows(mask, length=x.size(1)), strict=True):
             between = _masked(live, lower.step(projected, state), state)
@@ -83,19 +85,20 @@ class AttentionRNN(nn.Module):
             weights.append(weight)
         return AttentionSequence(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), state)
 
-    def _can_be_fused(self, inputs: Tensor, memory: AttentionMemory) -> bool:
-        plain = self.higher.input_matrix() is not None and not self.attention.query.norms
-        return plain and inputs.dtype == memory.keys.dtype and can_run(self.lower.unit(), self.higher.unit(), like=inputs)
+    def _fused_units(self, inputs: Tensor, memory: AttentionMemory) -> tuple[Unit, Unit] | None:
+        if self.higher.input_matrix() is None or self.attention.query.norms or inputs.dtype != memory.keys.dtype:
+            return None
+        return fused_units(self.lower.unit(), self.higher.unit(), like=inputs)
 
-    def _fused(self, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None) -> AttentionSequence:
-        lower, higher, context_weight = self.lower.unit(), self.higher.unit(), self.higher.input_matrix()
-        query = self.attention.query
-        assert lower is not None and higher is not None and context_weight is not None and query.bias is not None
-        attention = AttentionParameters(
-            *(*memory, query.weights[0], query.bias, self.attention.score_weight, self.attention.score_bias)
-        )
+    def _fused(
+        self, units: tuple[Unit, Unit], inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
+    ) -> AttentionSequence:
+        query, context_weight = self.attention.query, self.higher.input_matrix()
+        assert context_weight is not None and query.bias is not None
+        parameters = query.weights[0], query.bias, self.attention.score_weight, self.attention.score_bias
+        attention = AttentionParameters(*memory, *parameters)
         result = conditional_native(
-            lower, higher, inputs, context_weight=context_weight, attention=attention, state=tuple(state), mask=mask
+            *(*units, inputs), context_weight=context_weight, attention=attention, state=tuple(state), mask=mask
         )
         return AttentionSequence(result.outputs, result.contexts, result.weights, type(state)(*result.last))
 
@@ -127,22 +130,22 @@ class OneToOneRNN(nn.Module):
         if state is None:
             state = lower.initial_state(x.size(0), like=x)
         projected, contexts = lower.project(x), higher.project(memory)
-        units = lower.unit(), higher.unit()
-        if can_run(*units, like=projected) and projected.dtype == contexts.dtype:
+        units = fused_units(lower.unit(), higher.unit(), like=projected)
+        if units is not None and projected.dtype == contexts.dtype:
             outputs, last = one_to_one_native(
                 *(*units, projected), context=contexts, state=tuple(state), mask=mask, reverse=reverse
             )
             return outputs, type(state)(*last)
         inputs, context = projected.unbind(1), contexts.unbind(1)
         live = live_rows(mask, length=len(inputs))
-        outputs = []
+        hidden = []
         for t in time_order(len(inputs), reverse=reverse):
             between = _masked(live[t], lower.step(inputs[t], state), state)
             state = _masked(live[t], higher.step(context[t], between), between)
-            outputs.append(higher.output(state))
+            hidden.append(higher.output(state))
         if reverse:
-            outputs.reverse()
-        return torch.stack(outputs, 1), state
+            hidden.reverse()
+        return torch.stack(hidden, 1), state
 
     def step(self, x: Tensor, memory: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Output [N, H] and state after x [N, D] and its memory vector [N, M]."""

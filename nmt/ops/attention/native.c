@@ -1,7 +1,7 @@
 /* Additive attention of N = B Q queries over S positions of B sentences, G heads of D = M / G values.
 
-   score_s = 2 sum_j w_j sigmoid(q_j + k_sj) + penalty_s, with q and k twice what the equation says (see the Python
-   side); weights = softmax(score); context = sum_s weights_s v_s.
+   score_s = 2 sum_j w_j sigmoid(2 q_j + k_sj) + penalty_s, with k twice what the equation says (see the Python side);
+   weights = softmax(score); context = sum_s weights_s v_s.
    keys and values [B, G, S, D], penalty [B, S]; query row n at n qn; weights and their gradients [N, G, S] fp32. */
 
 /* Positions at padding, which the softmax would make exactly zero, are not computed. */
@@ -25,7 +25,7 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const T 
                 if (live && DEAD(pen[s])) continue;
                 float score = 0.0f;
 #pragma omp simd reduction(+ : score)
-                for (i64 j = 0; j < D; j++) score += w[j] * sigmoid(LOAD(q[j]) + LOAD(k[s * D + j]));
+                for (i64 j = 0; j < D; j++) score += w[j] * sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
                 a[s] = 2.0f * score + pen[s];
                 top = a[s] > top ? a[s] : top;
                 bad += a[s] - a[s]; /* 0, or NaN where a score is NaN or infinite */
@@ -78,13 +78,13 @@ API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const T *v
                 if (d == 0.0f) continue;
 #pragma omp simd
                 for (i64 j = 0; j < D; j++) {
-                    float y = sigmoid(LOAD(q[j]) + LOAD(k[s * D + j]));
+                    float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
                     sum[j] += d * (y - y * y);
                 }
             }
             T *restrict dq = dquery + n * dn + g * D;
 #pragma omp simd
-            for (i64 j = 0; j < D; j++) dq[j] = STORE(2.0f * w[j] * sum[j]);
+            for (i64 j = 0; j < D; j++) dq[j] = STORE(4.0f * w[j] * sum[j]);
         }
 }
 
@@ -111,7 +111,7 @@ API void NAME(attention_memory)(const T *query, i64 qb, i64 qt, const T *keys, c
                     if (a == 0.0f) continue;
 #pragma omp simd
                     for (i64 j = 0; j < D; j++) {
-                        float y = sigmoid(LOAD(q[j]) + LOAD(k[j]));
+                        float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[j]));
                         sum[j] += d * (y - y * y);
                         total[j] += d * y;
                         mix[j] += a * LOAD(dc[j]);

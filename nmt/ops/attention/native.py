@@ -8,11 +8,27 @@ from torch import Tensor
 from nmt.ops.native import kernel
 
 
+def attend_native(
+    query: Tensor, keys: Tensor, *, values: Tensor, penalty: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Context [B, Q, M] and weights [B, G, Q, S] of queries [B, Q, M], which are not doubled; without gradients.
+
+    The others as in `nmt.ops.attention`, but that the bias, which changes no softmax, is left out.
+    """
+    sentences, queries, _ = query.shape
+    attention = AttentionKernel(keys, values, penalty=penalty[:, 0, 0].float(), weight=weight.float())
+    rows = query.to(keys.dtype).flatten(0, 1)
+    context = torch.empty_like(rows)
+    weights = torch.empty(len(rows), attention.heads, attention.positions, dtype=torch.float32)
+    attention.forward(rows, weights=weights, context=context)
+    return context.unflatten(0, (sentences, queries)), weights.unflatten(0, (sentences, queries)).transpose(1, 2)
+
+
 class AttentionKernel:
     """Attention over one memory of B sentences in G heads: keys and values [B, G, S, D], penalty [B, S] fp32.
 
-    `weight` [D] fp32. Queries and contexts are [N, G * D], N = B * Q rows, sentence-major; weights and the gradients
-    of the scores [N, G, S] fp32. Other words as in `nmt.ops.attention`.
+    The keys are doubled, see `nmt.ops.attention`; the queries are not. `weight` [D] fp32. Queries and contexts are
+    [N, G * D], N = B * Q rows, sentence-major; weights and the gradients of the scores [N, G, S] fp32.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, *, penalty: Tensor, weight: Tensor) -> None:

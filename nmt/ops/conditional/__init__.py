@@ -9,10 +9,11 @@ from nmt.ops.conditional.one_to_one import one_to_one_native
 from nmt.ops.dispatch import use_native
 from nmt.ops.native.unit import KERNELS, Unit
 
-__all__ = ["AttentionParameters", "Result", "can_run", "conditional_native", "one_to_one_native"]
+__all__ = ["AttentionParameters", "Result", "conditional_native", "fused_units", "one_to_one_native"]
 
 
-def can_run(lower: Unit | None, higher: Unit | None, *, like: Tensor) -> bool:
-    """Whether these loops can take these cells and tensors such as `like`; else they must be written out."""
-    known = lower is not None and higher is not None and lower.name in KERNELS and higher.name in KERNELS
-    return known and use_native(like)
+def fused_units(lower: Unit | None, higher: Unit | None, *, like: Tensor) -> tuple[Unit, Unit] | None:
+    """Both cells, if these loops can take them and tensors such as `like`; None where a loop must be written out."""
+    if lower is None or higher is None or lower.name not in KERNELS or higher.name not in KERNELS:
+        return None
+    return (lower, higher) if use_native(like) else None

@@ -9,14 +9,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.attention.native import AttentionKernel
-from nmt.ops.native.unit import States, Unit, kernel_class, make_kernel
+from nmt.ops.native.unit import States, Unit, kernel_class, make_pair
 
 
 class AttentionParameters(NamedTuple):
-    """The attention of a conditional RNN; see `nmt.ops.attention` for keys, values, penalty and score weight."""
+    """The attention of a conditional RNN; see `nmt.ops.attention`."""
 
     keys: Tensor
-    """[B, G, S, D]"""
+    """[B, G, S, D], twice the projected memory"""
     values: Tensor
     """[B, G, S, D]"""
     penalty: Tensor
@@ -95,17 +95,16 @@ class _Run:
         parts, dtype = kernel_class(lower.name).parts, tensors[0].dtype
         self.projected, context_weight, *rest = tensors
         attention, state, weights = AttentionParameters(*rest[:7]), rest[7 : 7 + parts], rest[7 + parts :]
-        split = len(lower.weights)
         self.batch, self.length = self.projected.shape[:2]
         self.hidden = self.projected.size(-1) // kernel_class(lower.name).products
         self.mask = mask
-        sizes = {"length": self.length, "batch": self.batch, "hidden": self.hidden, "dtype": dtype}
-        self.lower = make_kernel(lower._replace(weights=tuple(weights[:split])), **sizes)
-        self.higher = make_kernel(higher._replace(weights=tuple(weights[split:])), **sizes)
+        self.lower, self.higher = make_pair(
+            lower, higher, weights, length=self.length, batch=self.batch, hidden=self.hidden, dtype=dtype
+        )
         self.context_weight = context_weight.detach().to(dtype)
-        # The attention works on twice the query, see nmt.ops.attention; doubling is exact.
-        self.query_weight = (2 * attention.query_weight.detach()).to(dtype)
-        self.query_bias = (2 * attention.query_bias.detach()).to(dtype)
+        self.query_weight, self.query_bias = (
+            x.detach().to(dtype) for x in (attention.query_weight, attention.query_bias)
+        )
         penalty, score_weight = attention.penalty[:, 0, 0].float(), attention.score_weight.detach().float()
         self.attention = AttentionKernel(
             attention.keys.detach(), attention.values.detach(), penalty=penalty, weight=score_weight
@@ -146,7 +145,9 @@ class _Run:
             between, live = self.between.at(t, t + 1), self._live(t)
             self.higher.backward(
                 *(self.higher_inputs[t].unsqueeze(1), between, self.after.at(t + 1, t + 2), live),
-                **{"start": t, "reverse": False, "gradient": d_state},
+                start=t,
+                reverse=False,
+                gradient=d_state,
                 outputs=d_outputs[:, t : t + 1],
                 dx=d_higher[t].unsqueeze(1),
             )
@@ -161,7 +162,9 @@ class _Run:
             d_between = torch.mm(d_queries[t], self.query_weight)
             self.lower.backward(
                 *(self.projected[:, t : t + 1], self.after.at(t, t + 1), between, live),
-                **{"start": t, "reverse": False, "gradient": d_state},
+                start=t,
+                reverse=False,
+                gradient=d_state,
                 outputs=d_between.unsqueeze(1),
                 dx=dx[:, t : t + 1],
             )
@@ -172,7 +175,7 @@ class _Run:
             dx,
             _product(d_higher, self.contexts),
             *(d_keys, d_values, None),
-            *(2 * _product(d_queries, self.between.narrow), 2 * d_queries.sum((0, 1), dtype=torch.float32)),
+            *(_product(d_queries, self.between.narrow), d_queries.sum((0, 1), dtype=torch.float32)),
             *(d_weight, torch.zeros(1)),
             *d_state,
             *self.lower.weight_gradients(self.after.narrow[:-1]),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.native.unit import States, Unit, kernel_class, make_kernel
+from nmt.ops.native.unit import States, Unit, kernel_class, make_pair
 
 
 def one_to_one_native(
@@ -56,12 +56,11 @@ class _Run:
         parts, dtype = kernel_class(lower.name).parts, tensors[0].dtype
         self.inputs, self.context, *rest = tensors
         state, weights = rest[:parts], rest[parts:]
-        split = len(lower.weights)
         batch, length = self.inputs.shape[:2]
         hidden = self.inputs.size(-1) // kernel_class(lower.name).products
-        sizes = {"length": length, "batch": batch, "hidden": hidden, "dtype": dtype}
-        self.lower = make_kernel(lower._replace(weights=tuple(weights[:split])), **sizes)
-        self.higher = make_kernel(higher._replace(weights=tuple(weights[split:])), **sizes)
+        self.lower, self.higher = make_pair(
+            lower, higher, weights, length=length, batch=batch, hidden=hidden, dtype=dtype
+        )
         self.mask, self.reverse = mask, reverse
         self.states = States.empty(parts, length + 1, batch, hidden, dtype=dtype)
         self.between = States.empty(parts, length, batch, hidden, dtype=dtype)
@@ -90,13 +89,17 @@ class _Run:
             live = None if self.mask is None else self.mask[:, t : t + 1]
             self.higher.backward(
                 *(self.context[:, t : t + 1], between, after, live),
-                **{"start": t, "reverse": self.reverse, "gradient": d_state},
+                start=t,
+                reverse=self.reverse,
+                gradient=d_state,
                 outputs=d_outputs[:, t : t + 1],
                 dx=d_context[:, t : t + 1],
             )
             self.lower.backward(
                 *(self.inputs[:, t : t + 1], before, between, live),
-                **{"start": t, "reverse": self.reverse, "gradient": d_state},
+                start=t,
+                reverse=self.reverse,
+                gradient=d_state,
                 outputs=None,
                 dx=d_inputs[:, t : t + 1],
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
@@ -128,6 +128,16 @@ class Kernel:
 def make_kernel(unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> Kernel:
     """The kernel of a unit for one batch."""
     return kernel_class(unit.name)(unit, length=length, batch=batch, hidden=hidden, dtype=dtype)
+
+
+def make_pair(
+    lower: Unit, higher: Unit, weights: Sequence[Tensor], *, length: int, batch: int, hidden: int, dtype: torch.dtype
+) -> tuple[Kernel, Kernel]:
+    """The kernels of two cells for one batch; `weights` are those of the lower one and then those of the higher."""
+    split = len(lower.weights)
+    cells = lower._replace(weights=tuple(weights[:split])), higher._replace(weights=tuple(weights[split:]))
+    first, second = (make_kernel(cell, length=length, batch=batch, hidden=hidden, dtype=dtype) for cell in cells)
+    return first, second
 
 
 def kernel_class(name: str) -> type[Kernel]:
