@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
+from nmt.ops.native import usable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,6 +98,11 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' has no kernel for {operation} on {like.device.type}. Use auto.")
     return reference
+
+
+def native_wanted(like: Tensor) -> bool:
+    """Whether the C kernels of the CPU are to compute on tensors such as `like`."""
+    return _choice.get() == "auto" and usable(like)
 
 
 def _cannot_run(like: Tensor) -> str | None:
