@@ -47,6 +47,9 @@ NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
         "atr": "nmt.ops.atr.native:atr_native",
         "gru": "nmt.ops.gru.native:gru_native",
         "lrn": "nmt.ops.lrn.native:lrn_native",
+        "lstm": "nmt.ops.lstm.native:lstm_native",
+        "olrn": "nmt.ops.olrn.native:olrn_native",
+        "sru": "nmt.ops.sru.native:sru_native",
     }
 )
 """The same for the C kernels of a CPU, see `nmt.ops.native`."""

@@ -15,6 +15,9 @@ KERNELS: Final[Mapping[str, str]] = MappingProxyType(
         "atr": "nmt.ops.atr.native:ATRKernel",
         "gru": "nmt.ops.gru.native:GRUKernel",
         "lrn": "nmt.ops.lrn.native:LRNKernel",
+        "lstm": "nmt.ops.lstm.native:LSTMKernel",
+        "olrn": "nmt.ops.olrn.native:OLRNKernel",
+        "sru": "nmt.ops.sru.native:SRUKernel",
     }
 )
 """The one place that lists native kernels: unit -> "module:class"."""
