@@ -103,12 +103,12 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     """
     choice = _choice.get()
     if operation in NATIVE_KERNELS and use_native(like):
-        return load_kernel(operation, NATIVE_KERNELS)
+        return load_kernel(NATIVE_KERNELS[operation])
     if choice == "reference" or (choice == "auto" and operation not in PROVEN):
         return reference
     if operation in TRITON_KERNELS and like.is_cuda:
         problem = triton_problem() or _cannot_run(like)
-        return fall_back(operation, problem, reference=reference) if problem else load_kernel(operation)
+        return fall_back(operation, problem, reference=reference) if problem else load_kernel(TRITON_KERNELS[operation])
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' has no kernel for {operation} on {like.device.type}. Use auto.")
     return reference
@@ -127,9 +127,9 @@ def _cannot_run(like: Tensor) -> str | None:
     return None
 
 
-def load_kernel(operation: str, kernels: Mapping[str, str] = TRITON_KERNELS) -> Any:
-    """Import the kernel listed for `operation`."""
-    module, _, function = kernels[operation].partition(":")
+def load_kernel(path: str) -> Any:
+    """Import what a table of kernels lists as "module:function"."""
+    module, _, function = path.partition(":")
     return getattr(importlib.import_module(module), function)
 
 
