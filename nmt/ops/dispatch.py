@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.ops.native import usable
+from nmt.ops import native
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,9 +100,9 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     return reference
 
 
-def native_wanted(like: Tensor) -> bool:
-    """Whether the C kernels of the CPU are to compute on tensors such as `like`."""
-    return _choice.get() == "auto" and usable(like)
+def use_native(like: Tensor) -> bool:
+    """Whether the C kernels compute on tensors such as `like`: on a CPU, where they could be compiled."""
+    return _choice.get() == "auto" and native.usable(like)
 
 
 def _cannot_run(like: Tensor) -> str | None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.dispatch import native_wanted
+from nmt.ops.dispatch import use_native
 from nmt.ops.linear_cross_entropy.native import native_step
 from nmt.ops.linear_cross_entropy.reference import reference_step
 
@@ -57,7 +57,7 @@ def compute_type(features: Tensor) -> torch.dtype:
 
 def choose_step(logits: Tensor) -> Step:
     """The implementation for logits of this type and device."""
-    return native_step if native_wanted(logits) else reference_step
+    return native_step if use_native(logits) else reference_step
 
 
 @torch.no_grad()
