@@ -4,8 +4,9 @@
     scripts/bench_train.py [--unit gru lrn atr] [--peer PYTHON CONFIG] [-o docs/benchmarks/train-cpu.md]
 
 Padding is never counted. Every case runs in a process of its own, `--repeats` times in turn with the others. The
-built-in sizes are those of JoeyNMT's published GRU: hidden 512, embeddings 256, 8,000 joint subwords, one layer,
-115 sentences an update. `--peer` takes the Python of an installed JoeyNMT and its configuration.
+built-in sizes are those of JoeyNMT's published GRU: hidden 512, two directions of 256 in the encoder, embeddings 256,
+8,000 joint subwords, one layer, 115 sentences an update. `--peer` takes the Python of an installed JoeyNMT and its
+configuration.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="as nmt-train"
     )
     parser.add_argument("--hidden", type=positive, default=512, metavar="N", help="default 512")
+    parser.add_argument("--encoder-hidden", type=positive, default=256, metavar="N", help="each direction, default 256")
     parser.add_argument("--embedding", type=positive, default=256, metavar="N", help="default 256")
     parser.add_argument("--vocabulary", type=positive, default=8000, metavar="N", help="joint subwords, default 8000")
     parser.add_argument("--sentences", type=positive, default=115, metavar="N", help="in an update, default 115")
@@ -130,6 +132,8 @@ def _sizes(arguments: argparse.Namespace) -> list[str]:
         f"data.train={arguments.data}",
         f"data.tokenizer_options={{model_type: bpe, vocab_size: {arguments.vocabulary}}}",
         f"model.hidden_size={arguments.hidden}",
+        f"model.encoder_hidden_size={arguments.encoder_hidden}",
+        "model.context_aware_encoder=false",
         f"model.embedding_size={arguments.embedding}",
         "model.tie_embeddings=none",
         "model.dropout=0.3",

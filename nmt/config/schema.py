@@ -46,6 +46,8 @@ class ModelConfig:
     """Options of the unit itself; see the table of units."""
     hidden_size: Positive = fixed(512)
     """Width H of the recurrent states."""
+    encoder_hidden_size: Positive | None = fixed(None)
+    """Width of the encoder's recurrent states, of each of its directions; `null`: `hidden_size`."""
     embedding_size: Positive = fixed(512)
     """Width E of source and target embeddings and of the residual stream."""
     encoder_layers: Positive = fixed(1)

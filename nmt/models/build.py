@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from nmt.models.base import Seq2Seq
 
 
-def cell_maker(config: ModelConfig) -> MakeCell:
-    """A function from input width to a new cell of the configured unit.
+def cell_maker(config: ModelConfig, *, hidden_size: int | None = None) -> MakeCell:
+    """A function from input width to a new cell of the configured unit, of `hidden_size` if that is given.
 
     `cell_options` have been checked against the unit's Options when the configuration was loaded.
     """
     unit = CELLS.get(config.cell)
     options = unit.Options(**config.cell_options)
-    make = partial(unit, hidden_size=config.hidden_size, layer_norm=config.layer_norm, options=options)
+    width = hidden_size or config.hidden_size
+    make = partial(unit, hidden_size=width, layer_norm=config.layer_norm, options=options)
     return cast("MakeCell", make)
 
 

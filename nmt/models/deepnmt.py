@@ -44,8 +44,9 @@ class DeepNMT(Seq2Seq):
         normalize, dropout = config.layer_norm, config.dropout
         make_cell = cell_maker(config)
         encoder = DeepEncoder(
-            make_cell,
+            cell_maker(config, hidden_size=config.encoder_hidden_size),
             size,
+            output_size=hidden_size,
             layers=config.encoder_layers,
             context_aware=config.context_aware_encoder,
             layer_norm=normalize,

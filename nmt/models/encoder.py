@@ -102,7 +102,7 @@ class ResidualLayer(nn.Module):
 class DeepEncoder(Encoder):
     """A bidirectional layer and forward layers above it, each added to its input through a linear map.
 
-    Where the embedding width E differs from the state width H, a linear map and a layer norm (also
+    Where the embedding width E differs from the output width H, a linear map and a layer norm (also
     without layer norm elsewhere) bring the sum to H.
     """
 
@@ -111,6 +111,7 @@ class DeepEncoder(Encoder):
         make_cell: MakeCell,
         embedding_size: int,
         *,
+        output_size: int,
         layers: int,
         context_aware: bool,
         layer_norm: bool,
@@ -124,11 +125,10 @@ class DeepEncoder(Encoder):
             ResidualLayer(layer.output_size, embedding_size, layer_norm=layer_norm, dropout=dropout)
             for layer in (first, *above)
         )
-        hidden_size = first.forward_rnn.hidden_size
         self.last_size = above[-1].last_size if above else first.last_size
-        self.output_size = hidden_size
-        self.widen = Linear([embedding_size], hidden_size) if embedding_size != hidden_size else None
-        self.widen_norm = LayerNorm(hidden_size) if embedding_size != hidden_size else None
+        self.output_size = output_size
+        self.widen = Linear([embedding_size], output_size) if embedding_size != output_size else None
+        self.widen_norm = LayerNorm(output_size) if embedding_size != output_size else None
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         last = x

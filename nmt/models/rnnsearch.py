@@ -49,7 +49,8 @@ class RNNSearch(Seq2Seq):
         """Build the model that the section `model` describes, freshly initialised."""
         size, normalize = config.embedding_size, config.layer_norm
         make_cell = cell_maker(config)
-        encoder = first_layer(make_cell, size, context_aware=config.context_aware_encoder)
+        make_encoder_cell = cell_maker(config, hidden_size=config.encoder_hidden_size)
+        encoder = first_layer(make_encoder_cell, size, context_aware=config.context_aware_encoder)
         memory_size = encoder.output_size
         decoder = ShallowDecoder(AttendingLayer(make_cell, size, memory_size, layer_norm=normalize))
         return cls(

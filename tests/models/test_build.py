@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.cells import Cell
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.models import DeepNMT, RNNSearch, build_model, count_parameters, parameters_by_part
@@ -96,3 +97,15 @@ def test_an_unknown_architecture_or_unit_is_refused() -> None:
         build_model(ModelConfig(architecture="depnmt"), 9, 9)
     with pytest.raises(ConfigError, match="Did you mean 'olrn'"):
         build_model(ModelConfig(cell="olnr"), 9, 9)
+
+
+@pytest.mark.parametrize("architecture", ["deepnmt", "rnnsearch"])
+@pytest.mark.parametrize("context_aware", [False, True])
+def test_the_encoder_may_have_its_own_width(architecture: str, context_aware: bool) -> None:
+    sizes = {"hidden_size": 8, "embedding_size": 6, "context_aware_encoder": context_aware}
+    model = build_model(ModelConfig(architecture=architecture, cell="lrn", encoder_hidden_size=5, **sizes), 9, 9)
+    memory, _, initial = model.encode(torch.tensor([[3, 2]]))
+    outputs = 5 if context_aware else 2 * 5
+    assert memory.shape == (1, 2, outputs if architecture == "rnnsearch" else 8)
+    assert initial[0].h.shape == (1, 8)
+    assert {cell.hidden_size for cell in model.encoder.modules() if isinstance(cell, Cell)} == {5}

@@ -50,7 +50,10 @@ def test_steps_equal_the_whole_sequence(architecture: str, cell: str, settings: 
     close(steps[TARGET != 0], whole[TARGET != 0])
 
 
-@pytest.mark.parametrize("settings", [{"deep_attention": True}, {"deep_output": False}, {"tie_embeddings": "all"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"deep_attention": True}, {"deep_output": False}, {"tie_embeddings": "all"}, {"encoder_hidden_size": 5}],
+)
 def test_steps_equal_the_whole_sequence_with_other_options(settings: dict[str, Any]) -> None:
     model = make(**settings)
     close(by_steps(model, SOURCE, TARGET)[TARGET != 0], model(SOURCE, TARGET)[TARGET != 0])
