@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.models.initialize import initialize
 from nmt.models.linear import Linear
 from nmt.ops.attention import additive_attention
-from nmt.ops.attention.native import attend_native
+from nmt.ops.attention.native import attend_native, powers_of
 from nmt.ops.dispatch import use_native
 from nmt.ops.recurrence import at_least_fp32
 
@@ -26,10 +26,14 @@ class AttentionMemory(NamedTuple):
     """[B, G, S, M/G], the memory itself"""
     penalty: Tensor
     """[B, 1, 1, S], 0 at words, -1e8 at padding; added to the scores"""
+    powers: Tensor | None = None
+    """[B, G, S, M/G], what the C kernels need of the keys when no gradient is; see `nmt.ops.attention.native`"""
 
     def keep(self, sentences: Tensor) -> AttentionMemory:
         """The memory of the given sentences [B'] only."""
-        return AttentionMemory(*(part.index_select(0, sentences) for part in self))
+        powers = None if self.powers is None else self.powers.index_select(0, sentences)
+        keys, values, penalty = (part.index_select(0, sentences) for part in self[:3])
+        return AttentionMemory(keys, values, penalty, powers)
 
 
 def product_type(x: Tensor) -> torch.dtype:
@@ -65,7 +69,8 @@ class AdditiveAttention(nn.Module):
         dtype = product_type(memory)
         penalty = (1 - mask.to(at_least_fp32(memory).dtype)) * PADDING_PENALTY
         keys = self._split(2 * self.memory(memory).to(dtype))
-        return AttentionMemory(keys, self._split(memory.to(dtype)), penalty[:, None, None])
+        powers = powers_of(keys) if not torch.is_grad_enabled() and use_native(keys) else None
+        return AttentionMemory(keys, self._split(memory.to(dtype)), penalty[:, None, None], powers)
 
     def attend(self, query: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
         """Context [B, Q, M] and weights [B, G, Q, S] for Q queries [B, Q, H] of each sentence.
@@ -73,9 +78,15 @@ class AdditiveAttention(nn.Module):
         In training Q is 1, in search the beam size: the beams of a sentence share its memory.
         """
         projected = self.query(query)
-        if not torch.is_grad_enabled() and use_native(memory.keys):
-            keys, values, penalty = memory
-            return attend_native(projected, keys, values=values, penalty=penalty, weight=self.score_weight)
+        if memory.powers is not None and not torch.is_grad_enabled():
+            return attend_native(
+                projected,
+                memory.keys,
+                powers=memory.powers,
+                values=memory.values,
+                penalty=memory.penalty,
+                weight=self.score_weight,
+            )
         return additive_attention(
             self._split(2 * projected.to(memory.keys.dtype)),
             memory.keys,

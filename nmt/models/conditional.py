@@ -96,7 +96,7 @@ class AttentionRNN(nn.Module):
         query, context_weight = self.attention.query, self.higher.input_matrix()
         assert context_weight is not None and query.bias is not None
         parameters = query.weights[0], query.bias, self.attention.score_weight, self.attention.score_bias
-        attention = AttentionParameters(*memory, *parameters)
+        attention = AttentionParameters(memory.keys, memory.values, memory.penalty, *parameters)
         result = conditional_native(
             *(*units, inputs), context_weight=context_weight, attention=attention, state=tuple(state), mask=mask
         )

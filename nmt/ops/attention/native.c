@@ -2,12 +2,37 @@
 
    score_s = 2 sum_j w_j sigmoid(2 q_j + k_sj) + penalty_s, with k twice what the equation says (see the Python side);
    weights = softmax(score); context = sum_s weights_s v_s.
-   keys and values [B, G, S, D], penalty [B, S]; query row n at n qn; weights and their gradients [N, G, S] fp32. */
+   keys and values [B, G, S, D], penalty [B, S]; query row n at n qn; weights and their gradients [N, G, S] fp32.
+
+   sigmoid(2q + k) = 1 / (1 + e^-2q e^-k): the powers of the keys, fp32, are computed once for all queries and those of
+   a query once for all positions, which leaves a product and a quotient where an exponential would be. Both stay
+   within e^+-88. Where a key does not, its sum with 2q beyond LIMIT from 0 is, and the sigmoid is 0 or 1 to the last
+   digit of a float either way; a query that is larger than that takes the exponentials of the sums. */
+
+#define LIMIT 70.0f
 
 /* Positions at padding, which the softmax would make exactly zero, are not computed. */
 #define DEAD(penalty) ((penalty) < -1e7f)
 
-API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const T *values, const float *penalty,
+/* powers[i] = e^-(scale x[i]) */
+API void NAME(attention_powers)(const T *x, float scale, float *powers, i64 n, i64 threads) {
+#pragma omp parallel for simd num_threads(threads) if (n >= PARALLEL_FROM)
+    for (i64 i = 0; i < n; i++) powers[i] = fast_exp(-scale * LOAD(x[i]));
+}
+
+/* The powers of 2q and whether they may be used. */
+INLINE int NAME(query_powers)(const T *restrict q, float *restrict powers, i64 D) {
+    float largest = 0.0f;
+#pragma omp simd reduction(max : largest)
+    for (i64 j = 0; j < D; j++) {
+        float x = 2.0f * LOAD(q[j]), size = x < 0.0f ? -x : x;
+        powers[j] = fast_exp(-x);
+        largest = size > largest ? size : largest;
+    }
+    return largest <= LIMIT;
+}
+
+API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const float *powers, const T *values, const float *penalty,
                                  const float *w, float *weights, i64 wn, T *context, i64 cn, i64 N, i64 Q, i64 G, i64 S,
                                  i64 D, i64 threads) {
 #pragma omp parallel for num_threads(threads) if (N * G * S * D >= PARALLEL_FROM)
@@ -16,6 +41,9 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const T 
             i64 b = n / Q;
             const T *restrict q = query + n * qn + g * D;
             const T *restrict k = keys + (b * G + g) * S * D, *restrict v = values + (b * G + g) * S * D;
+            const float *restrict kp = powers + (b * G + g) * S * D;
+            float qp[D];
+            int small = NAME(query_powers)(q, qp, D);
             const float *pen = penalty + b * S;
             float *a = weights + n * wn + g * S;
             i64 live = 0;
@@ -24,8 +52,12 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const T 
             for (i64 s = 0; s < S; s++) {
                 if (live && DEAD(pen[s])) continue;
                 float score = 0.0f;
+                if (small)
 #pragma omp simd reduction(+ : score)
-                for (i64 j = 0; j < D; j++) score += w[j] * sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
+                    for (i64 j = 0; j < D; j++) score += w[j] / (1.0f + qp[j] * kp[s * D + j]);
+                else
+#pragma omp simd reduction(+ : score)
+                    for (i64 j = 0; j < D; j++) score += w[j] * sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
                 a[s] = 2.0f * score + pen[s];
                 top = a[s] > top ? a[s] : top;
                 bad += a[s] - a[s]; /* 0, or NaN where a score is NaN or infinite */
@@ -50,15 +82,18 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const T 
 }
 
 /* From the gradient of the contexts to those of the scores, which are kept for `attention_memory`, and of the query. */
-API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const T *values, const float *w,
-                               const float *weights, i64 wn, const T *dcontext, i64 cn, float *dscores, T *dquery,
-                               i64 dn, i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
+API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const float *powers, const T *values,
+                               const float *w, const float *weights, i64 wn, const T *dcontext, i64 cn, float *dscores,
+                               T *dquery, i64 dn, i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
 #pragma omp parallel for num_threads(threads) if (N * G * S * D >= PARALLEL_FROM)
     for (i64 n = 0; n < N; n++)
         for (i64 g = 0; g < G; g++) {
             i64 b = n / Q;
             const T *restrict q = query + n * qn + g * D, *restrict dc = dcontext + n * cn + g * D;
             const T *restrict k = keys + (b * G + g) * S * D, *restrict v = values + (b * G + g) * S * D;
+            const float *restrict kp = powers + (b * G + g) * S * D;
+            float qp[D];
+            int small = NAME(query_powers)(q, qp, D);
             const float *a = weights + n * wn + g * S;
             float *de = dscores + n * wn + g * S;
             float mean = 0.0f;
@@ -76,11 +111,18 @@ API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const T *v
                 float d = a[s] * (de[s] - mean);
                 de[s] = d;
                 if (d == 0.0f) continue;
+                if (small)
 #pragma omp simd
-                for (i64 j = 0; j < D; j++) {
-                    float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
-                    sum[j] += d * (y - y * y);
-                }
+                    for (i64 j = 0; j < D; j++) {
+                        float y = 1.0f / (1.0f + qp[j] * kp[s * D + j]);
+                        sum[j] += d * (y - y * y);
+                    }
+                else
+#pragma omp simd
+                    for (i64 j = 0; j < D; j++) {
+                        float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
+                        sum[j] += d * (y - y * y);
+                    }
             }
             T *restrict dq = dquery + n * dn + g * D;
 #pragma omp simd
@@ -89,8 +131,10 @@ API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const T *v
 }
 
 /* After all `steps` queries of each sentence: the gradients of keys, values and, for each sentence, of w [B, D].
-   Step t of sentence b stands at t qt + b qb (queries, and contexts with ct, cb) and t wt + b wb (weights). */
-API void NAME(attention_memory)(const T *query, i64 qb, i64 qt, const T *keys, const float *w, const float *weights,
+   Step t of sentence b stands at t qt + b qb (queries and their powers, and contexts with ct, cb) and t wt + b wb
+   (weights). `small` says whether the powers of all queries may be used. */
+API void NAME(attention_memory)(const T *query, const float *qpowers, i64 qb, i64 qt, const T *keys,
+                                const float *powers, i64 small, const float *w, const float *weights,
                                 const float *dscores, i64 wb, i64 wt, const T *dcontext, i64 cb, i64 ct, T *dkeys,
                                 T *dvalues, float *dw, i64 B, i64 steps, i64 G, i64 S, i64 D, i64 threads) {
 #pragma omp parallel for num_threads(threads) if (B * steps * G * S * D >= PARALLEL_FROM)
@@ -101,21 +145,32 @@ API void NAME(attention_memory)(const T *query, i64 qb, i64 qt, const T *keys, c
             for (i64 s = 0; s < S; s++) {
                 i64 at = ((b * G + g) * S + s) * D;
                 const T *restrict k = keys + at;
+                const float *restrict kp = powers + at;
                 float sum[D], mix[D];
                 for (i64 j = 0; j < D; j++) sum[j] = mix[j] = 0.0f;
                 for (i64 t = 0; t < steps; t++) {
                     const T *restrict q = query + b * qb + t * qt + g * D;
+                    const float *restrict qp = qpowers + b * qb + t * qt + g * D;
                     const T *restrict dc = dcontext + b * cb + t * ct + g * D;
                     i64 weight = b * wb + t * wt + g * S + s;
                     float d = dscores[weight], a = weights[weight];
                     if (a == 0.0f) continue;
+                    if (small)
 #pragma omp simd
-                    for (i64 j = 0; j < D; j++) {
-                        float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[j]));
-                        sum[j] += d * (y - y * y);
-                        total[j] += d * y;
-                        mix[j] += a * LOAD(dc[j]);
-                    }
+                        for (i64 j = 0; j < D; j++) {
+                            float y = 1.0f / (1.0f + qp[j] * kp[j]);
+                            sum[j] += d * (y - y * y);
+                            total[j] += d * y;
+                            mix[j] += a * LOAD(dc[j]);
+                        }
+                    else
+#pragma omp simd
+                        for (i64 j = 0; j < D; j++) {
+                            float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[j]));
+                            sum[j] += d * (y - y * y);
+                            total[j] += d * y;
+                            mix[j] += a * LOAD(dc[j]);
+                        }
                 }
                 T *restrict dk = dkeys + at, *restrict dv = dvalues + at;
 #pragma omp simd
@@ -126,3 +181,4 @@ API void NAME(attention_memory)(const T *query, i64 qb, i64 qt, const T *keys, c
 }
 
 #undef DEAD
+#undef LIMIT

@@ -7,16 +7,28 @@ from torch import Tensor
 
 from nmt.ops.native import kernel
 
+LARGEST = 70.0
+"""Doubled queries beyond it are not computed by powers, see native.c."""
+
+
+def powers_of(x: Tensor, *, scale: float = 1.0) -> Tensor:
+    """e^-(scale x) in fp32, contiguous; of the keys they make the sigmoids of all queries cheap, see native.c."""
+    x = x.detach().contiguous()
+    powers = torch.empty(x.shape, dtype=torch.float32)
+    kernel("attention_powers", "pfpi", x.dtype)(x, scale, powers, x.numel())
+    return powers
+
 
 def attend_native(
-    query: Tensor, keys: Tensor, *, values: Tensor, penalty: Tensor, weight: Tensor
+    query: Tensor, keys: Tensor, *, powers: Tensor, values: Tensor, penalty: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Context [B, Q, M] and weights [B, G, Q, S] of queries [B, Q, M], which are not doubled; without gradients.
 
-    The others as in `nmt.ops.attention`, but that the bias, which changes no softmax, is left out.
+    `powers` are `powers_of` the keys; the others as in `nmt.ops.attention`, but that the bias, which changes no
+    softmax, is left out.
     """
     sentences, queries, _ = query.shape
-    attention = AttentionKernel(keys, values, penalty=penalty[:, 0, 0].float(), weight=weight.float())
+    attention = AttentionKernel(keys, values, powers=powers, penalty=penalty[:, 0, 0].float(), weight=weight.float())
     rows = query.to(keys.dtype).flatten(0, 1)
     context = torch.empty_like(rows)
     weights = torch.empty(len(rows), attention.heads, attention.positions, dtype=torch.float32)
@@ -27,21 +39,22 @@ def attend_native(
 class AttentionKernel:
     """Attention over one memory of B sentences in G heads: keys and values [B, G, S, D], penalty [B, S] fp32.
 
-    The keys are doubled, see `nmt.ops.attention`; the queries are not. `weight` [D] fp32. Queries and contexts are
-    [N, G * D], N = B * Q rows, sentence-major; weights and the gradients of the scores [N, G, S] fp32.
+    `powers` are `powers_of` the keys. The keys are doubled, see `nmt.ops.attention`; the queries are not. `weight` [D]
+    fp32. Queries and contexts are [N, G * D], N = B * Q rows, sentence-major; weights and the gradients of the scores
+    [N, G, S] fp32.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, *, penalty: Tensor, weight: Tensor) -> None:
-        self.keys, self.values = keys.contiguous(), values.contiguous()
+    def __init__(self, keys: Tensor, values: Tensor, *, powers: Tensor, penalty: Tensor, weight: Tensor) -> None:
+        self.keys, self.powers, self.values = keys.contiguous(), powers.contiguous(), values.contiguous()
         self.penalty, self.weight = penalty.contiguous(), weight.contiguous()
         self.sentences, self.heads, self.positions, self.width = keys.shape
         self.dtype = keys.dtype
 
     def forward(self, query: Tensor, *, weights: Tensor, context: Tensor) -> None:
         """Write the weights and the context of `query`."""
-        run = kernel("attention_forward", "pi pppp pi pi iiiii", self.dtype)
+        run = kernel("attention_forward", "pi ppppp pi pi iiiii", self.dtype)
         run(
-            *(query, query.stride(0), self.keys, self.values, self.penalty, self.weight),
+            *(query, query.stride(0), self.keys, self.powers, self.values, self.penalty, self.weight),
             *(weights, weights.stride(0), context, context.stride(0), *self._sizes(query)),
         )
 
@@ -49,9 +62,10 @@ class AttentionKernel:
         self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor
     ) -> None:
         """From d_context write d_query, and d_scores as `memory_gradients` wants them (strides of `weights`)."""
-        run = kernel("attention_query", "pi ppp pi pi p pi iiiii", self.dtype)
+        run = kernel("attention_query", "pi pppp pi pi p pi iiiii", self.dtype)
         run(
-            *(query, query.stride(0), self.keys, self.values, self.weight, weights, weights.stride(0)),
+            *(query, query.stride(0), self.keys, self.powers, self.values),
+            *(self.weight, weights, weights.stride(0)),
             *(d_context, d_context.stride(0), d_scores, d_query, d_query.stride(0), *self._sizes(query)),
         )
 
@@ -64,9 +78,12 @@ class AttentionKernel:
         """
         d_keys, d_values = torch.empty_like(self.keys), torch.empty_like(self.values)
         d_weight = torch.empty(self.sentences, self.width, dtype=torch.float32)
-        run = kernel("attention_memory", "pii pp pp ii pii ppp iiiii", self.dtype)
+        queries = queries.contiguous()
+        small = bool((queries.abs().amax() <= LARGEST / 2).item()) if queries.numel() else True
+        run = kernel("attention_memory", "ppii ppip pp ii pii ppp iiiii", self.dtype)
         run(
-            *(queries, queries.stride(1), queries.stride(0), self.keys, self.weight),
+            *(queries, powers_of(queries, scale=2.0), queries.stride(1), queries.stride(0)),
+            *(self.keys, self.powers, small, self.weight),
             *(weights, d_scores, weights.stride(1), weights.stride(0)),
             *(d_contexts, d_contexts.stride(1), d_contexts.stride(0), d_keys, d_values, d_weight),
             *(self.sentences, queries.size(0), self.heads, self.positions, self.width),

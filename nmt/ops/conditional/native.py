@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.attention.native import AttentionKernel
+from nmt.ops.attention.native import AttentionKernel, powers_of
 from nmt.ops.native.unit import States, Unit, kernel_class, make_pair
 
 
@@ -106,9 +106,8 @@ class _Run:
             x.detach().to(dtype) for x in (attention.query_weight, attention.query_bias)
         )
         penalty, score_weight = attention.penalty[:, 0, 0].float(), attention.score_weight.detach().float()
-        self.attention = AttentionKernel(
-            attention.keys.detach(), attention.values.detach(), penalty=penalty, weight=score_weight
-        )
+        keys, values = attention.keys.detach(), attention.values.detach()
+        self.attention = AttentionKernel(keys, values, powers=powers_of(keys), penalty=penalty, weight=score_weight)
         heads, positions, memory = self.attention.heads, self.attention.positions, self.query_weight.size(0)
 
         def room(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
