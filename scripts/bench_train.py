@@ -4,9 +4,9 @@
     scripts/bench_train.py [--unit gru lrn atr] [--peer PYTHON CONFIG] [-o docs/benchmarks/train-cpu.md]
 
 Padding is never counted. Every case runs in a process of its own, `--repeats` times in turn with the others. The
-built-in sizes are those of JoeyNMT's published GRU: hidden 512, two directions of 256 in the encoder, embeddings 256,
-8,000 joint subwords, one layer, 115 sentences an update. `--peer` takes the Python of an installed JoeyNMT and its
-configuration.
+built-in sizes are those of JoeyNMT's GRU: hidden 512, two directions of 256 in the encoder, embeddings 256, 8,000 joint
+subwords, one layer, 115 sentences an update; `rnnsearch` is what is nearest to it. `--peer` takes the Python of an
+installed JoeyNMT and its configuration.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     """All options."""
     parser = make_parser("scripts/bench_train.py", "Measure training speed, memory and time by part on the CPU.")
     parser.add_argument("--unit", nargs="+", default=list(UNITS), metavar="NAME", help="units in the built-in sizes")
+    parser.add_argument("--architecture", nargs="+", default=["rnnsearch"], metavar="NAME", help="default rnnsearch")
     parser.add_argument("--config", nargs="+", metavar="FILE", help="configurations instead of the built-in sizes")
     parser.add_argument(
         "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="as nmt-train"
@@ -116,19 +117,24 @@ def _configurations(arguments: argparse.Namespace, work: Path) -> list[tuple[str
         sources = [(Path(file).stem, file, [], work / Path(file).stem) for file in arguments.config]
     else:
         folder = work / f"joint{arguments.vocabulary}"  # one vocabulary for all units
-        sources = [(unit, f"multi30k_{unit}.yaml", _sizes(arguments), folder) for unit in arguments.unit]
+        sources = [
+            (f"{architecture} {unit}", f"multi30k_{unit}.yaml", _sizes(arguments, architecture), folder)
+            for architecture in arguments.architecture
+            for unit in arguments.unit
+        ]
     found = []
     for name, source, sizes, folder in sources:
         config = load_config(source, [*sizes, *NO_VALIDATION, *arguments.overrides])
-        file = work / f"{name}.yaml"
+        file = work / f"{name.replace(' ', '_')}.yaml"
         file.write_text(dump(config), encoding="utf-8")
         prepare(config, folder)
         found.append((name, file, folder))
     return found
 
 
-def _sizes(arguments: argparse.Namespace) -> list[str]:
+def _sizes(arguments: argparse.Namespace, architecture: str) -> list[str]:
     return [
+        f"model.architecture={architecture}",
         f"data.train={arguments.data}",
         f"data.tokenizer_options={{model_type: bpe, vocab_size: {arguments.vocabulary}}}",
         f"model.hidden_size={arguments.hidden}",

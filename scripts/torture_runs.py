@@ -1,0 +1,226 @@
+"""Training that is killed at random moments and started again, compared bit by bit with training left in peace."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import DataError
+from nmt.training.logs import read_events
+from tests.tiny_training import events, same, training_state, write_config, write_corpus
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+STEPS = 400
+VALIDATE_EVERY, SAVE_EVERY, LOG_EVERY = 40, 10, 5
+VARIANTS: list[dict[str, dict[str, Any]]] = [
+    {},
+    {"training": {"accumulate": 3}, "model": {"cell": "lrn"}},
+    {"training": {"ema_decay": 0.9, "optimizer": "adam_tf"}, "model": {"cell": "atr"}},
+    {"training": {"precision": "bf16"}, "model": {"cell": "lstm"}},
+    {"training": {"schedule": "score", "schedule_options": {"patience": 1}}, "model": {"cell": "sru"}},
+]
+SIGNALS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
+"""What is sent, and the exit code that must follow."""
+PATIENCE = 120  # seconds
+
+
+def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
+    """At least `count` kills over as many runs as they take; every run must end as its undisturbed twin did.
+
+    Four of five are SIGKILL, the others SIGTERM or Ctrl-C, which must end with their exit code. The moments: any since
+    the start of the process, a checkpoint being written, a validation.
+
+    Raises:
+        DataError: what differs, or a process that did not end as it should.
+    """
+    chance = random.Random(seed)
+    found: collections.Counter[str] = collections.Counter()
+    while found["kills"] < count:
+        folder = work / f"run-{found['runs'] + 1}"
+        folder.mkdir()
+        config = _config(folder, VARIANTS[found["runs"] % len(VARIANTS)])
+        command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu", "--set"]
+        straight, resumed = folder / "straight", folder / "resumed"
+        started = time.monotonic()
+        _expect(_start([*command, f"run_dir={straight}"], folder), 0, f"{folder}: the undisturbed run")
+        life = time.monotonic() - started
+        while True:
+            process = _start([*command, f"run_dir={resumed}"], folder)
+            wanted = chance.choices(list(SIGNALS), weights=(8, 1, 1))[0]
+            moment = chance.choice(("any moment", "checkpoint", "validation"))
+            if found["kills"] >= count or not _moment(process, resumed, moment, chance.uniform(0, life), chance):
+                break
+            process.send_signal(wanted)
+            code = _wait(process, folder)
+            if code == 0:  # it came to its end just then
+                break
+            if code not in (SIGNALS[wanted], -wanted):  # the latter before the first line of nmt runs
+                raise DataError(f"{folder}: {wanted.name} at {moment} ended with exit code {code}; see {folder}/said")
+            found["kills"] += 1
+            found[wanted.name] += 1
+            found[f"at {_activity(resumed)}"] += 1
+        _expect(process, 0, f"{folder}: the last life of the run")
+        compare(straight, resumed)
+        found["runs"] += 1
+    return {
+        "kills survived": found.pop("kills"),
+        "runs compared bit by bit": found.pop("runs"),
+        **dict(sorted(found.items())),
+    }
+
+
+def ranks(work: Path, *, size: int, count: int, seed: int) -> dict[str, int]:
+    """`size` processes under torchrun; `count` times one of them is killed, and all must end soon; then the comparison.
+
+    Raises:
+        DataError: what differs, or processes that hang.
+    """
+    chance = random.Random(seed)
+    config = _config(work, {"training": {"accumulate": 2}})
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(size), "--master-port"]
+    command = ["-m", "nmt.cli.train", "--config", str(config), "--device", "cpu", "--set"]
+    straight, resumed = work / "straight", work / "resumed"
+
+    def start(run: Path) -> subprocess.Popen[bytes]:
+        return _start([*torchrun, str(chance.randrange(20_000, 50_000)), *command, f"run_dir={run}"], work)
+
+    _expect(start(straight), 0, f"{work}: the undisturbed run")
+    longest = 0.0
+    for number in range(count):
+        process = start(resumed)
+        _moves_on(process, resumed)
+        time.sleep(chance.uniform(0, 1))
+        children = _children(process.pid)
+        if not children:
+            raise DataError(f"{work}: the processes ended before kill {number + 1}; see {work}/said")
+        os.kill(chance.choice(children), signal.SIGKILL)
+        started = time.monotonic()
+        code = _wait(process, work)
+        longest = max(longest, time.monotonic() - started)
+        if code == 0:
+            raise DataError(f"{work}: one of {size} processes was killed, and torchrun ended with exit code 0")
+        if any(Path(f"/proc/{child}").exists() for child in children):
+            raise DataError(f"{work}: a process goes on after torchrun has ended")
+    _expect(start(resumed), 0, f"{work}: the last life of the run")
+    compare(straight, resumed)
+    return {"processes": size, "kills of one of them": count, "longest wait for the others (seconds)": round(longest)}
+
+
+def compare(straight: Path, resumed: Path) -> None:
+    """Weights, training state and log of two runs; resuming may add checkpoints and nothing else.
+
+    Raises:
+        DataError: what differs.
+    """
+    name = f"checkpoints/step-{STEPS}"
+    if (straight / name / "model.safetensors").read_bytes() != (resumed / name / "model.safetensors").read_bytes():
+        raise DataError(f"{resumed}: the weights differ from {straight}")
+    if not same(training_state(straight, STEPS), training_state(resumed, STEPS)):
+        raise DataError(f"{resumed}: the training state differs from {straight}")
+    wanted, found = events(straight), events(resumed)
+    more = [event for event in found if event not in wanted]
+    if [event for event in found if event not in more] != wanted or {event["event"] for event in more} - {"checkpoint"}:
+        raise DataError(f"{resumed}: the log differs from {straight}")
+
+
+def _config(folder: Path, changes: dict[str, dict[str, Any]]) -> Path:
+    write_corpus(folder, train=600, dev=40)
+    every = {"validate_every": VALIDATE_EVERY, "save_every": SAVE_EVERY, "log_every": LOG_EVERY}
+    changes = {"model": {}, "training": {}} | changes
+    training = {"max_steps": STEPS, **every, "keep_last": 3, **changes["training"]}
+    return write_config(folder, **changes | {"training": training})
+
+
+def _start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    with (folder / "said").open("ab") as said:
+        return subprocess.Popen(command, stdout=said, stderr=said, env=environment, start_new_session=True)
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path) -> int:
+    try:
+        return process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise DataError(f"{folder}: process {process.pid} has not ended after {PATIENCE} seconds") from None
+
+
+def _expect(process: subprocess.Popen[bytes], code: int, what: str) -> None:
+    if (found := _wait(process, Path(what.partition(":")[0]))) != code:
+        raise DataError(f"{what} ended with exit code {found}")
+
+
+def _until(condition: Any) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.0005)
+    return True
+
+
+def _moment(process: subprocess.Popen[bytes], run: Path, kind: str, delay: float, chance: random.Random) -> bool:
+    """Wait for a moment of this kind; False if the process came to its end before."""
+    if kind == "any moment":
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(delay)
+    elif kind == "checkpoint":
+        _until(lambda: _writing(run) or process.poll() is not None)
+        time.sleep(chance.uniform(0, 0.003))
+    else:
+        before = _updates(run)
+        _until(lambda: process.poll() is not None or (_validating(run) and _updates(run) > before))
+        time.sleep(chance.uniform(0, 0.02))
+    return process.poll() is None
+
+
+def _moves_on(process: subprocess.Popen[bytes], run: Path) -> None:
+    """Wait for an update, or the end."""
+    before = _updates(run)
+    _until(lambda: _updates(run) > before or process.poll() is not None)
+
+
+def _writing(run: Path) -> bool:
+    return any(run.glob("checkpoints/.writing-*"))
+
+
+def _last(run: Path) -> dict[str, Any]:
+    try:
+        return next((event for event in reversed(read_events(run)) if event["event"] == "train"), {})
+    except (DataError, ValueError):
+        return {}
+
+
+def _updates(run: Path) -> int:
+    return int(_last(run).get("step", 0))
+
+
+def _validating(run: Path) -> bool:
+    """Whether the last thing in the log is an update that a validation follows."""
+    try:
+        return (last := read_events(run)[-1])["event"] == "train" and last["step"] % VALIDATE_EVERY == 0
+    except (DataError, ValueError, IndexError):
+        return False
+
+
+def _activity(run: Path) -> str:
+    """What a killed process was doing, as far as it left traces."""
+    if _writing(run):
+        return "a checkpoint being written"
+    return "a validation" if _validating(run) else "start or update"
+
+
+def _children(parent: int) -> list[int]:
+    path = Path(f"/proc/{parent}/task/{parent}/children")
+    try:
+        return [int(child) for child in path.read_text().split()]
+    except OSError:
+        return []

@@ -1,0 +1,74 @@
+"""scripts/torture: its parts at their smallest, and that it sees a loss where there is one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from nmt.errors import DataError
+from nmt.search import Translator
+from tests.tiny_training import nmt_train, write_config, write_corpus
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def inputs() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(SCRIPTS))
+    yield importlib.import_module("torture_input")
+    sys.path.remove(str(SCRIPTS))
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(SCRIPTS))
+    yield importlib.import_module("torture_runs")
+    sys.path.remove(str(SCRIPTS))
+
+
+def test_fuzzing_counts_what_it_tried(inputs: ModuleType, tmp_path: Path) -> None:
+    found = inputs.fuzz(tmp_path, minutes=0.02, seed=1)
+    assert found["configurations"] >= found["hostile model files"] > 0
+    assert found["bytes fuzzed"] > 100 * found["hostile model files"]
+    assert "guilty" not in {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_lost_line_is_seen_and_the_text_is_kept(
+    inputs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translator, "translate", lambda _, lines: iter(list(lines)[1:]))
+    with pytest.raises(DataError, match=r"guilty: AssertionError: \d+ lines, \d+ translations"):
+        inputs.fuzz(tmp_path, minutes=0.5, seed=1)
+    assert (tmp_path / "guilty").is_file()
+
+
+def test_odd_lines_both_ways(inputs: ModuleType, tmp_path: Path) -> None:
+    assert inputs.lines(tmp_path, count=30, seed=1)["lines translated twice"] == 30
+
+
+def test_runs_that_differ_are_told_apart(runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path)
+    config = write_config(tmp_path)
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    for run, seed in ((one, 1), (same, 1), (other, 2)):
+        assert nmt_train(config, "--set", f"run_dir={run}", "--set", f"seed={seed}") == 0
+    monkeypatch.setattr(runs, "STEPS", 12)
+    runs.compare(one, same)
+    with pytest.raises(DataError, match="other: the weights differ"):
+        runs.compare(one, other)
+    log = same / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-3]))
+    with pytest.raises(DataError, match="same: the log differs"):
+        runs.compare(one, same)
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_as_the_undisturbed_one(runs: ModuleType, tmp_path: Path) -> None:
+    found = runs.kills(tmp_path, count=2, seed=3)
+    assert found["kills survived"] == 2
+    assert found["runs compared bit by bit"] >= 1
