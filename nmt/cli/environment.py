@@ -15,7 +15,7 @@ CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 # Threads wait for each other thousands of times in an update, mostly for microseconds. Put to sleep at once they lose
 # much of the speed; spinning without end they take the cores of whatever else runs (docs/benchmarks/memory.md).
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "3000"}
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
 
 def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> None:

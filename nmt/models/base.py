@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from nmt.cells import reorder_state
 from nmt.errors import ConfigError
 from nmt.models.decoder import Decoder, Memories, States
+from nmt.models.dropout import Dropout
 from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Encoder
 from nmt.models.initialize import initialize
@@ -117,7 +118,7 @@ class Seq2Seq(nn.Module):
         self.initial_states = initial_states
         self.decoder = decoder
         self.readout = readout
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         initialize(self, init_range)
 
     @property
