@@ -25,6 +25,7 @@ def linear_cross_entropy(
     Raises IndexError for a target that is not in the table.
     """
     dtype = compute_type(features)
+    targets = targets.long()
     wide = torch.promote_types(dtype, torch.float32)
     weights = weights.to(wide).expand(len(targets)).contiguous()
     loss = Loss(*smoothing_terms(len(table), label_smoothing))

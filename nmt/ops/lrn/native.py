@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt.ops.native import kernel
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments
+from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments, output_arguments
 
 
 def lrn_native(
@@ -27,10 +27,12 @@ class LRNKernel(Kernel):
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:
-        run = kernel("lrn_forward", "pii pii ppp ii iii ii", self.dtype)
-        states = before.parts[0], after.parts[0], after.narrow
-        sizes = x.size(0), x.size(1), self.hidden
-        run(x, *x.stride()[:2], *mask_arguments(mask), *states, *after.strides, *sizes, reverse, self._tanh)
+        run = kernel(f"{self.unit.name}_forward", "pii pii ppp ii iii ii", self.dtype)
+        run(
+            *(x, *x.stride()[:2], *mask_arguments(mask)),
+            *(before.parts[0], after.parts[0], after.narrow, *after.strides),
+            *(self.batch, x.size(1), self.hidden, reverse, self.unit.options["tanh"]),
+        )
 
     def backward(
         self,
@@ -45,24 +47,9 @@ class LRNKernel(Kernel):
         outputs: Tensor | None,
         dx: Tensor,
     ) -> None:
-        run = kernel("lrn_backward", "pii pii pp ii pii p pii iii ii", self.dtype)
-        states = before.parts[0], after.parts[0], *after.strides
-        added = (None, 0, 0) if outputs is None else (outputs, *outputs.stride()[:2])
-        sizes = x.size(0), x.size(1), self.hidden
+        run = kernel(f"{self.unit.name}_backward", "pii pii pp ii pii p pii iii ii", self.dtype)
         run(
-            x,
-            *x.stride()[:2],
-            *mask_arguments(mask),
-            *states,
-            *added,
-            gradient,
-            dx,
-            *dx.stride()[:2],
-            *sizes,
-            reverse,
-            self._tanh,
+            *(x, *x.stride()[:2], *mask_arguments(mask)),
+            *(before.parts[0], after.parts[0], *after.strides, *output_arguments(outputs)),
+            *(gradient, dx, *dx.stride()[:2], self.batch, x.size(1), self.hidden, reverse, self.unit.options["tanh"]),
         )
-
-    @property
-    def _tanh(self) -> bool:
-        return bool(self.unit.options["tanh"])

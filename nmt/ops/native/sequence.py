@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.native.unit import States, Unit, kernel_class, make_kernel
+from nmt.ops.native.unit import Kernel, States, Unit, kernel_class, make_kernel
 
 
 def native_sequence(
@@ -16,7 +17,7 @@ def native_sequence(
 ) -> tuple[Tensor, ...]:
     """Outputs [B, T, H] in the type of `projected` [B, T, kH], and the tensors [B, H] of the last state in fp32.
 
-    `state` holds fp32 tensors [B, H] or None for zeros; mask [B, T] or None.
+    `state` holds tensors [B, H] or None for zeros; mask [B, T] or None.
     """
     projected = projected if projected.stride(-1) == 1 else projected.contiguous()
     mask = None if mask is None else mask.bool()
@@ -35,45 +36,42 @@ class _Sequence(torch.autograd.Function):
         first, last = (length, 0) if reverse else (0, length)
         zeros = projected.new_zeros(batch, hidden, dtype=torch.float32)
         states.put(first, tuple(zeros if part is None else part for part in state))
-        before, after = _shifted(states, reverse=reverse)
-        for t, end in _spans(length, whole=kernel.whole, reverse=reverse):
-            kernel.forward(
-                projected[:, t:end],
-                before.at(t, end),
-                after.at(t, end),
-                None if mask is None else mask[:, t:end],
-                start=t,
-                reverse=reverse,
-            )
-        ctx.save_for_backward(projected)
-        ctx.kernel, ctx.states, ctx.mask, ctx.reverse = kernel, states, mask, reverse
+        for start, x, live, before, after in _pieces(kernel, projected, mask, states, reverse=reverse):
+            kernel.forward(x, before, after, live, start=start, reverse=reverse)
+        ctx.save_for_backward(projected, mask, *states, *kernel.kept)
+        kernel.kept = ()
+        ctx.kernel, ctx.reverse = kernel, reverse
         ctx.given = [part is not None for part in state]
-        return (after.narrow.transpose(0, 1).clone(memory_format=torch.contiguous_format), *states.parts[:, last].clone())
+        ctx.set_materialize_grads(False)
+        outputs = _shifted(states, reverse=reverse)[1].narrow.transpose(0, 1)
+        return (outputs.clone(memory_format=torch.contiguous_format), *states.parts[:, last].clone())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
         outputs, *last = gradients
-        (projected,) = ctx.saved_tensors
-        kernel, states, mask, reverse = ctx.kernel, ctx.states, ctx.mask, ctx.reverse
-        gradient = torch.stack([part.float() for part in last])
-        outputs = outputs if outputs.stride(-1) == 1 else outputs.contiguous()
+        projected, mask, parts, narrow, *kept = ctx.saved_tensors
+        kernel, states, reverse = ctx.kernel, States(parts, narrow), ctx.reverse
+        zeros = parts.new_zeros(parts.shape[2:])
+        gradient = torch.stack([zeros if part is None else part.float() for part in last])
+        if outputs is not None and outputs.stride(-1) != 1:
+            outputs = outputs.contiguous()
         dx = torch.empty_like(projected, memory_format=torch.contiguous_format)
-        before, after = _shifted(states, reverse=reverse)
-        for t, end in reversed(_spans(kernel.length, whole=kernel.whole, reverse=reverse)):
+        kernel.kept = tuple(kept)
+        pieces = _pieces(kernel, projected, mask, states, reverse=reverse)
+        added, written = _split(outputs, kernel, reverse=reverse), _split(dx, kernel, reverse=reverse)
+        for index in range(len(pieces) - 1, -1, -1):
+            start, x, live, before, after = pieces[index]
             kernel.backward(
-                projected[:, t:end],
-                before.at(t, end),
-                after.at(t, end),
-                None if mask is None else mask[:, t:end],
-                start=t,
-                reverse=reverse,
-                gradient=gradient,
-                outputs=outputs[:, t:end],
-                dx=dx[:, t:end],
+                *(x, before, after, live),
+                **{"start": start, "reverse": reverse, "gradient": gradient},
+                outputs=added[index],
+                dx=written[index],
             )
         state = [part if given else None for part, given in zip(gradient, ctx.given, strict=True)]
-        return (None, None, None, None, dx, *state, *kernel.weight_gradients(before.narrow))
+        weights = kernel.weight_gradients(_shifted(states, reverse=reverse)[0].narrow)
+        kernel.kept = ()
+        return (None, None, None, None, dx, *state, *weights)
 
 
 def unit_width(unit: Unit, projected: Tensor) -> int:
@@ -88,9 +86,30 @@ def _shifted(states: States, *, reverse: bool) -> tuple[States, States]:
     return (late, early) if reverse else (early, late)
 
 
-def _spans(length: int, *, whole: bool, reverse: bool) -> list[tuple[int, int]]:
-    """Which time steps to run at once, in the order to run them."""
-    if whole:
-        return [(0, length)]
-    order = range(length - 1, -1, -1) if reverse else range(length)
-    return [(t, t + 1) for t in order]
+_Piece = tuple[int, Tensor, Tensor | None, States, States]
+
+
+def _pieces(
+    kernel: Kernel, projected: Tensor, mask: Tensor | None, states: States, *, reverse: bool
+) -> Sequence[_Piece]:
+    """What the kernel runs over, in this order: first time step, inputs, mask, states before and after."""
+    if kernel.whole:
+        return [(0, projected, mask, *_shifted(states, reverse=reverse))]
+    if kernel.length == 0:
+        return []
+    each = states.split(1)
+    before, after = (each[1:], each[:-1]) if reverse else (each[:-1], each[1:])
+    order = range(kernel.length)
+    masks = [None] * kernel.length if mask is None else mask.split(1, 1)
+    pieces = list(zip(order, projected.split(1, 1), masks, before, after, strict=True))
+    return pieces[::-1] if reverse else pieces
+
+
+def _split(sequence: Tensor | None, kernel: Kernel, *, reverse: bool) -> Sequence[Tensor | None]:
+    """The parts of a sequence [B, T, ...] that belong to `_pieces`."""
+    if kernel.whole:
+        return [sequence]
+    if sequence is None:
+        return [None] * kernel.length
+    steps = sequence.split(1, 1)
+    return steps[::-1] if reverse else steps

@@ -62,9 +62,14 @@ INLINE float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
 /* Near 0, where 1 - 2 / (e^2x + 1) cancels, the odd Taylor polynomial. */
 INLINE float fast_tanh(float x) {
     float square = x * x;
-    float small = x * (1.0f + square * (-1.0f / 3.0f + square * (2.0f / 15.0f + square * (-17.0f / 315.0f))));
+    float p = -1382.0f / 155925.0f;
+    p = p * square + 62.0f / 2835.0f;
+    p = p * square - 17.0f / 315.0f;
+    p = p * square + 2.0f / 15.0f;
+    p = p * square - 1.0f / 3.0f;
+    float small = x + x * (square * p);
     float large = 1.0f - 2.0f / (fast_exp(2.0f * x) + 1.0f);
-    return square < 0.01f ? small : large;
+    return square < 0.09f ? small : large;
 }
 
 #endif

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
@@ -12,7 +12,12 @@ from torch import Tensor
 
 KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "atr": "nmt.ops.atr.native:ATRKernel",
+        "gru": "nmt.ops.gru.native:GRUKernel",
         "lrn": "nmt.ops.lrn.native:LRNKernel",
+        "lstm": "nmt.ops.lstm.native:LSTMKernel",
+        "olrn": "nmt.ops.olrn.native:OLRNKernel",
+        "sru": "nmt.ops.sru.native:SRUKernel",
     }
 )
 """The one place that lists native kernels: unit -> "module:class"."""
@@ -46,6 +51,11 @@ class States(NamedTuple):
         """Steps in memory from one row to the next and from one time step to the next, of all tensors."""
         return self.narrow.stride(1), self.narrow.stride(0)
 
+    def split(self, size: int) -> list[States]:
+        """The states of `size` consecutive time steps each."""
+        pieces = zip(self.parts.split(size, 1), self.narrow.split(size), strict=True)
+        return [States(parts, narrow) for parts, narrow in pieces]
+
     def at(self, start: int, end: int) -> States:
         """The states of the time steps from `start` to before `end`."""
         return States(self.parts[:, start:end], self.narrow[start:end])
@@ -69,12 +79,17 @@ class Kernel:
     """k, how many products of the input it takes."""
     whole: ClassVar[bool] = True
     """Whether it runs over many time steps by itself: no step needs a matrix product."""
+    kept: tuple[Tensor, ...] = ()
+    """What the backward pass reads of the forward pass besides the states. Whoever hands it to autograd to keep, so
+    that it is freed in time, takes it out meanwhile."""
 
     def __init__(self, unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> None:
         self.unit = unit
         self.length, self.batch, self.hidden, self.dtype = length, batch, hidden, dtype
 
-    def forward(self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool) -> None:
+    def forward(
+        self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
+    ) -> None:
         """From the inputs x [B, n, kH] and `before` to `after`, for the n time steps from `start` on.
 
         Where n > 1, `before` and `after` are the same states one step apart. Rows keep their state where mask
@@ -103,13 +118,26 @@ class Kernel:
         raise NotImplementedError
 
     def weight_gradients(self, before: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of the unit's weights after all steps, from h before each of them [T, B, H]."""
+        """The gradients of the unit's weights after all steps, from h before each of them [T, B, H].
+
+        Ends the backward pass.
+        """
         return ()
 
 
 def make_kernel(unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> Kernel:
     """The kernel of a unit for one batch."""
     return kernel_class(unit.name)(unit, length=length, batch=batch, hidden=hidden, dtype=dtype)
+
+
+def make_pair(
+    lower: Unit, higher: Unit, weights: Sequence[Tensor], *, length: int, batch: int, hidden: int, dtype: torch.dtype
+) -> tuple[Kernel, Kernel]:
+    """The kernels of two cells for one batch; `weights` are those of the lower one and then those of the higher."""
+    split = len(lower.weights)
+    cells = lower._replace(weights=tuple(weights[:split])), higher._replace(weights=tuple(weights[split:]))
+    first, second = (make_kernel(cell, length=length, batch=batch, hidden=hidden, dtype=dtype) for cell in cells)
+    return first, second
 
 
 def kernel_class(name: str) -> type[Kernel]:
@@ -121,3 +149,8 @@ def kernel_class(name: str) -> type[Kernel]:
 def mask_arguments(mask: Tensor | None) -> tuple[Tensor | None, int, int]:
     """A mask [B, n] of bools and its strides, as the C functions take them."""
     return (None, 0, 0) if mask is None else (mask, mask.stride(0), mask.stride(1))
+
+
+def output_arguments(outputs: Tensor | None) -> tuple[Tensor | None, int, int]:
+    """The gradient of outputs [B, n, H] and its strides, as the C functions take them."""
+    return (None, 0, 0) if outputs is None else (outputs, outputs.stride(0), outputs.stride(1))
