@@ -72,9 +72,9 @@ def cache_directory() -> Path:
 
 def find_compiler() -> list[str]:
     """The command of CC, else cc, gcc or clang, whichever is there."""
-    chosen = os.environ.get("CC")
+    chosen = os.environ.get("CC", "").split()
     if chosen:
-        return chosen.split()
+        return chosen
     for name in ("cc", "gcc", "clang"):
         found = shutil.which(name)
         if found:
@@ -128,7 +128,7 @@ def _compile(command: list[str], text: str, *, directory: Path, name: str) -> Pa
 
 def _run(command: list[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
         raise BuildError(f"{command[0]} took more than {_TIMEOUT} seconds") from None
     if done.returncode:
@@ -137,9 +137,12 @@ def _run(command: list[str]) -> None:
 
 
 def _version(compiler: list[str]) -> str:
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run([*compiler, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-    raise BuildError(f"{compiler[0]} cannot be run")
+    command = [*compiler, "--version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        raise BuildError(f"{compiler[0]} cannot be run") from None
+    return done.stdout
 
 
 def _processor() -> str:
