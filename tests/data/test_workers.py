@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,15 @@ def test_result_and_error_of_a_child_come_back() -> None:
         in_child(die)
 
 
+@pytest.fixture
+def _heeds_ctrl_c() -> Iterator[None]:
+    """A shell script starts what it runs with `&` with SIGINT ignored, and these tests with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heeds_ctrl_c")
 def test_ctrl_c_ends_the_wait_for_a_child() -> None:
     started = time.monotonic()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -11,6 +11,7 @@ from torch import Tensor
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
+from nmt.ops.cross_entropy import reference_cross_entropy
 
 UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
 ARCHITECTURES = ["deepnmt", "rnnsearch"]
@@ -88,6 +89,26 @@ def test_losses_are_the_means_they_say_they_are() -> None:
     close(model.score(SOURCE, TARGET), torch.stack([-log_p[row, words[row]].mean() for row in range(3)]))
     with pytest.raises(ConfigError, match=r"normalization: 'words' is not known\. Allowed: sentence, token"):
         model.loss(SOURCE, TARGET, normalization="words")  # type: ignore[arg-type]
+
+
+def test_weighted_loss_and_its_gradient_are_those_of_the_definition() -> None:
+    """Also where the target has columns of padding alone, and whatever the weights say there."""
+    model = make()
+    target = torch.nn.functional.pad(TARGET, (0, 2))
+    weights = torch.rand(target.shape, dtype=torch.float64)
+    loss, losses = model.weighted_loss(SOURCE, target, weights=weights, label_smoothing=0.1)
+    words = TARGET != 0
+    wanted = reference_cross_entropy(model(SOURCE, TARGET)[words], TARGET[words], label_smoothing=0.1)
+    close(losses[words], wanted.detach())
+    assert not losses.requires_grad and torch.equal(losses, model.token_losses(SOURCE, TARGET, label_smoothing=0.1))
+    gradients = [
+        torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+        for total in (loss, (wanted * weights[:, :4][words]).sum())
+    ]
+    for ours, right in zip(*gradients, strict=True):
+        assert (ours is None) == (right is None)
+        if ours is not None:
+            close(ours, right)
 
 
 def test_sentences_without_words_cost_nothing_and_break_nothing() -> None:

@@ -5,9 +5,9 @@
    keys and values [B, G, S, D], penalty [B, S]; query row n at n qn; weights and their gradients [N, G, S] fp32.
 
    sigmoid(2q + k) = 1 / (1 + e^-2q e^-k): the powers of the keys, fp32, are computed once for all queries and those of
-   a query once for all positions, which leaves a product and a quotient where an exponential would be. Both stay
-   within e^+-88. Where a key does not, its sum with 2q beyond LIMIT from 0 is, and the sigmoid is 0 or 1 to the last
-   digit of a float either way; a query that is larger than that takes the exponentials of the sums. */
+   a query once for all positions, which leaves a product and a quotient where an exponential would be. With 2q within
+   +-LIMIT the power of a query is a number; where that of a key ends in 0 or infinity, the sum is more than 17 from 0,
+   and the sigmoid 0 or 1 to the last digit of a float either way. Larger queries take the exponentials of the sums. */
 
 #define LIMIT 70.0f
 

@@ -29,7 +29,7 @@ def attend_native(
     """
     sentences, queries, _ = query.shape
     attention = AttentionKernel(keys, values, powers=powers, penalty=penalty[:, 0, 0].float(), weight=weight.float())
-    rows = query.to(keys.dtype).flatten(0, 1)
+    rows = query.to(keys.dtype).flatten(0, 1).contiguous()
     context = torch.empty_like(rows)
     weights = torch.empty(len(rows), attention.heads, attention.positions, dtype=torch.float32)
     attention.forward(rows, weights=weights, context=context)

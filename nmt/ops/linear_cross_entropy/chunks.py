@@ -78,7 +78,7 @@ def chunked(
         wide = torch.promote_types(dtype, torch.float32)
         losses = x.new_empty(len(x), dtype=wide)
         dx = torch.empty_like(x) if needed[0] else None
-        dw = torch.zeros_like(w, dtype=wide) if needed[1] else None
+        dw: Tensor | None = None
         buffer = x.new_empty(rows, len(w))
         step = choose_step(buffer)
         for start in range(0, len(x), rows):
@@ -89,11 +89,11 @@ def chunked(
             step(logits, targets[part], weights=factors, loss=loss, losses=losses[part])
             if dx is not None:
                 torch.mm(logits, w, out=dx[part])
-            if dw is not None:
-                _add_product(dw, logits, x[part])
-    dx = None if dx is None else dx.to(features.dtype)
-    dw = None if dw is None else dw.to(table.dtype)
-    return Result(losses, dx, dw)
+            if needed[1]:
+                dw = _add_product(dw, logits, x[part], dtype=wide)
+        if needed[1] and dw is None:
+            dw = torch.zeros_like(w)
+    return Result(losses, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype))
 
 
 class LinearCrossEntropy(torch.autograd.Function):
@@ -128,9 +128,10 @@ def _rows(count: int, *, most: int) -> int:
     return max(1, -(-count // chunks))
 
 
-def _add_product(total: Tensor, gradient: Tensor, x: Tensor) -> None:
-    """total [V, E] += gradient [n, V], transposed, times x [n, E]."""
-    if total.dtype == x.dtype:
-        total.addmm_(gradient.t(), x)
-    else:
-        total.add_(torch.mm(gradient.t(), x))
+def _add_product(total: Tensor | None, gradient: Tensor, x: Tensor, *, dtype: torch.dtype) -> Tensor:
+    """`total` [V, E], of `dtype`, plus gradient [n, V], transposed, times x [n, E]; in place."""
+    if total is None:
+        return torch.mm(gradient.t(), x).to(dtype)
+    if dtype == x.dtype:
+        return total.addmm_(gradient.t(), x)
+    return total.add_(torch.mm(gradient.t(), x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import logging
@@ -75,7 +76,10 @@ def _library() -> ctypes.CDLL:
     runtime = _openmp_runtime()
     if runtime is not None:
         ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)  # where the kernels find the functions of their threads
-    return ctypes.CDLL(str(library(openmp=runtime is not None)))
+        # A compiler may have no OpenMP, or want another runtime than torch's: one thread is better than none.
+        with contextlib.suppress(BuildError, OSError):
+            return ctypes.CDLL(str(library(openmp=True)))
+    return ctypes.CDLL(str(library(openmp=False)))
 
 
 def _openmp_runtime() -> Path | None:

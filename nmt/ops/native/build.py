@@ -2,7 +2,7 @@
 
 The library depends on nothing but the C library: tensors are passed as addresses, and the threads are those of the
 OpenMP runtime that torch has loaded. Compiling takes a few seconds; the result is kept in the user's cache directory
-under a name that is the digest of everything it depends on.
+under a name made of the digest of everything it depends on and that of its content.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ def library(openmp: bool) -> Path:
     digest = hashlib.sha256()
     for part in (text, HEADER.read_text(encoding="utf-8"), " ".join(command), _version(compiler), _processor()):
         digest.update(part.encode() + b"\0")
-    path = cache_directory() / f"{digest.hexdigest()[:32]}.so"
-    if not path.exists():
-        _compile(command, text, path)
-    return path
+    directory, name = cache_directory(), digest.hexdigest()[:32]
+    for path in sorted(directory.glob(f"{name}-*.so")):
+        if _intact(path):
+            return path
+    return _compile(command, text, directory=directory, name=name)
 
 
 def cache_directory() -> Path:
@@ -61,14 +62,19 @@ def cache_directory() -> Path:
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "nmt"
+    if base:
+        return Path(base) / "nmt"
+    try:
+        return Path.home() / ".cache" / "nmt"
+    except RuntimeError:
+        raise BuildError("there is no home directory to keep them in; set NMT_CACHE") from None
 
 
 def find_compiler() -> list[str]:
     """The command of CC, else cc, gcc or clang, whichever is there."""
-    chosen = os.environ.get("CC")
+    chosen = os.environ.get("CC", "").split()
     if chosen:
-        return chosen.split()
+        return chosen
     for name in ("cc", "gcc", "clang"):
         found = shutil.which(name)
         if found:
@@ -91,24 +97,38 @@ def _translation_unit() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _compile(command: list[str], text: str, path: Path) -> None:
+def _content_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _intact(path: Path) -> bool:
+    """Whether a kept library is what was written: a full disk or a crash may have cut it short."""
+    try:
+        return path.stem.endswith(f"-{_content_digest(path)}")
+    except OSError:
+        return False
+
+
+def _compile(command: list[str], text: str, *, directory: Path, name: str) -> Path:
     """Two steps, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix="building-") as directory:
-            source, compiled, linked = (Path(directory) / name for name in ("kernels.c", "kernels.o", "kernels.so"))
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
+            source, compiled, linked = (Path(scratch) / file for file in ("kernels.c", "kernels.o", "kernels.so"))
             source.write_text(text, encoding="utf-8")
             _run([*command, "-c", str(source), "-o", str(compiled)])
             plain = [part for part in command if part != "-fopenmp"]
             _run([*plain, "-shared", str(compiled), "-o", str(linked), "-lm"])
+            path = directory / f"{name}-{_content_digest(linked)}.so"
             os.replace(linked, path)  # complete or not at all, whoever else builds it at the same time
+            return path
     except OSError as error:
-        raise BuildError(f"{error.filename or path.parent}: {error.strerror or error}") from None
+        raise BuildError(f"{error.filename or directory}: {error.strerror or error}") from None
 
 
 def _run(command: list[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
         raise BuildError(f"{command[0]} took more than {_TIMEOUT} seconds") from None
     if done.returncode:
@@ -117,9 +137,12 @@ def _run(command: list[str]) -> None:
 
 
 def _version(compiler: list[str]) -> str:
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run([*compiler, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-    raise BuildError(f"{compiler[0]} cannot be run")
+    command = [*compiler, "--version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        raise BuildError(f"{compiler[0]} cannot be run") from None
+    return done.stdout
 
 
 def _processor() -> str:

@@ -38,10 +38,10 @@ INLINE bf16 store_bf16(float x) {
 }
 
 /* e^x to about one unit in the last place of a float: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor terms of e^r to r^7/7!.
-   Below -87 it is e^-87, above 88 e^88; NaN stays NaN. */
+   Below -87.68 it is 0 and above 88.37 infinity, as the exponents of floats end there; NaN stays NaN. */
 INLINE float fast_exp(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
+    x = x < -88.0f ? -88.0f : x; /* n = -127: the exponent's bits of 0 */
+    x = x > 89.0f ? 89.0f : x;   /* n = 128: those of infinity */
     float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the low bits are now the rounded quotient */
     float n = shifted - 12582912.0f;
     float r = x - n * 0.693359375f;

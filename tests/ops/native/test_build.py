@@ -1,0 +1,237 @@
+"""Building the kernels: where it fails PyTorch code runs and one line says why; processes may build at once."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.ops import native
+from nmt.ops.conditional import fused_units
+from nmt.ops.dropout import dropout
+from nmt.ops.gru import gru_sequence
+from nmt.ops.linear_cross_entropy import linear_cross_entropy
+from nmt.ops.lrn import lrn_sequence
+from nmt.ops.native import build
+from nmt.ops.native.unit import Unit
+from nmt.ops.recurrence import Recurrent
+from tests.ops.native.units import needs_native
+
+SUMS = Path(native.__file__).with_name("native.c")
+"""The smallest source, which compiles in an instant."""
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    """Nothing is known of a library when a test begins, nor after it of its own."""
+    caches = (native.problem, native._library, native.kernel, native._say_once)
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache directory, and one small source."""
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "sources", lambda: [SUMS])
+    return tmp_path / "cache"
+
+
+def compiler(path: Path, text: str) -> str:
+    """A compiler that says its version and does what the shell script `text` says."""
+    path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo 1.0\n{text}\n', encoding="ascii")
+    path.chmod(0o755)
+    return str(path)
+
+
+def sums() -> list[float]:
+    """What a kernel computes, if there is one."""
+    total = torch.empty(2)
+    native.kernel("sum_columns", "pp ii", torch.float32)(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), total, 2, 2)
+    return total.tolist()
+
+
+WRITES = 'while [ $# -gt 0 ]; do [ "$1" = -o ] && echo {} > "$2"; shift; done'
+
+
+def _no_compiler(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.delenv("CC", raising=False)
+    patch.setenv("PATH", "")
+
+
+def _blank_cc(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", " ")
+    patch.setenv("PATH", "")
+
+
+def _unknown_compiler(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", "nonexistent -O2")
+
+
+def _a_file_for_a_directory(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    (folder / "file").write_text("", encoding="ascii")
+    patch.setenv("NMT_CACHE", str(folder / "file" / "nmt"))
+
+
+def _no_home(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def home() -> Path:
+        raise RuntimeError
+
+    for name in ("NMT_CACHE", "XDG_CACHE_HOME"):
+        patch.delenv(name, raising=False)
+    patch.setattr(Path, "home", home)
+
+
+def _full_disk(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(folder))
+
+    patch.setenv("CC", compiler(folder / "cc", WRITES.format("code")))
+    patch.setattr(build.os, "replace", refuse)
+
+
+def _error(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", compiler(folder / "cc", "echo note: >&2; echo 'a.c:1: error: no such thing' >&2; exit 1"))
+
+
+def _odd_letters(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", compiler(folder / "cc", "printf 'error: \\377' >&2; exit 1"))
+
+
+def _killed(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", compiler(folder / "cc", "kill -9 $$"))
+
+
+def _too_slow(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", compiler(folder / "cc", "exec sleep 60"))
+    patch.setattr(build, "_TIMEOUT", 0.1)
+
+
+def _nothing_written(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", compiler(folder / "cc", "exit 0"))
+
+
+def _no_library(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("CC", compiler(folder / "cc", WRITES.format("nonsense")))
+
+
+REASONS: list[tuple[Callable[[Path, pytest.MonkeyPatch], None], str]] = [
+    (_no_compiler, r"there is no C compiler \(cc, gcc, clang, or CC in the environment\)$"),
+    (_blank_cc, "there is no C compiler"),
+    (_unknown_compiler, "nonexistent cannot be run$"),
+    (_a_file_for_a_directory, "file/nmt: Not a directory$"),
+    (_no_home, "there is no home directory to keep them in; set NMT_CACHE$"),
+    (_full_disk, ": No space left on device$"),
+    (_error, "cc: a.c:1: error: no such thing$"),
+    (_odd_letters, "cc: error: \ufffd$"),
+    (_killed, "cc: failed$"),
+    (_too_slow, "cc took more than 0.1 seconds$"),
+    (_nothing_written, "kernels.so: No such file or directory$"),
+    (_no_library, "\\.so: "),
+]
+
+
+def everything() -> list[Tensor]:
+    """Results and gradients of operations that have kernels: two that call them and two that choose by themselves."""
+    generator = torch.Generator().manual_seed(1)
+
+    def tensor(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).requires_grad_()
+
+    x, gates, candidate = tensor(2, 3, 12), Recurrent(tensor(8, 4), tensor(8)), Recurrent(tensor(4, 4), tensor(4))
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    outputs = [*gru_sequence(x, gates, candidate, None, mask), *lrn_sequence(x, None, mask, reverse=True)]
+    loss, _ = linear_cross_entropy(
+        outputs[0].flatten(0, 1), candidate.weight, targets=torch.tensor([0, 1, 2, 3, 0, 1]), weights=torch.tensor(0.5)
+    )
+    leaves = [x, *gates[:2], *candidate[:2]]
+    return [*outputs, loss, *torch.autograd.grad(loss + sum(part.sum() for part in outputs), leaves)]
+
+
+@pytest.mark.parametrize(("spoil", "reason"), REASONS, ids=[spoil.__name__.strip("_") for spoil, _ in REASONS])
+def test_without_kernels_pytorch_computes_the_same_and_says_why_once(
+    spoil: Callable[[Path, pytest.MonkeyPatch], None],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wanted = everything()
+    for cached in (native.problem, native._library, native.kernel):
+        cached.cache_clear()
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    spoil(tmp_path, monkeypatch)
+    caplog.clear()
+    for ours, right in zip(everything(), wanted, strict=True):
+        torch.testing.assert_close(ours, right, rtol=1e-5, atol=1e-6)
+    assert fused_units(Unit("gru"), Unit("gru"), like=torch.zeros(1)) is None
+    assert (dropout(torch.ones(100), 0.5) == 0).any()
+    assert len(caplog.messages) == 1
+    said, _, why = caplog.messages[0].partition(": ")
+    assert said == "the slower PyTorch code runs on this CPU, not the compiled kernels"
+    assert re.search(reason, why), why
+    assert "\n" not in why
+    assert not list((tmp_path / "cache").glob("building-*"))
+
+
+@needs_native
+def test_a_compiler_without_openmp_builds_kernels_of_one_thread(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'case "$*" in *-fopenmp*) echo "error: no OpenMP" >&2; exit 1;; esac; exec cc "$@"'
+    monkeypatch.setenv("CC", compiler(tmp_path / "mycc", text))
+    assert native.problem() is None
+    assert sums() == [4.0, 6.0]
+
+
+@needs_native
+def test_a_library_is_built_once_and_again_when_it_is_damaged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = build.library(openmp=False)
+    content, kept = path.read_bytes(), path.stat().st_mtime_ns
+    assert build.library(openmp=False) == path and path.stat().st_mtime_ns == kept
+    path.write_bytes(content[:-1])
+    again = build.library(openmp=False)
+    assert again.stem.endswith(f"-{build._content_digest(again)}") and ctypes.CDLL(str(again))
+    monkeypatch.setattr(build, "_processor", lambda: "another machine that shares the home directory")
+    other = build.library(openmp=False)
+    assert other != again and again.exists()
+    assert sorted(cache.glob("*")) == sorted({path, again, other})
+
+
+BUILD = """
+import importlib.util, pathlib, sys
+spec = importlib.util.spec_from_file_location("build", sys.argv[1])
+build = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
+build.sources = lambda: [pathlib.Path(sys.argv[2])]
+print("ready", flush=True)
+sys.stdin.readline()
+print(build.library(openmp=False))
+"""
+
+
+@needs_native
+def test_processes_that_build_at_once_get_one_whole_library(cache: Path) -> None:
+    command = [sys.executable, "-c", BUILD, str(build.__file__), str(SUMS)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    printed = [process.communicate(timeout=60)[0].strip() for process in processes]
+    assert not any(process.returncode for process in processes)
+    assert all(build._intact(Path(path)) for path in printed)
+    assert {path.name for path in cache.iterdir()} == {Path(path).name for path in printed}
+    assert native.problem() is None and sums() == [4.0, 6.0]
