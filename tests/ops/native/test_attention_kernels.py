@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.attention import additive_attention
-from nmt.ops.attention.native import AttentionKernel, attend_native
+from nmt.ops.attention.native import AttentionKernel, attend_native, powers_of
 from tests.ops.native.units import needs_native
 
 pytestmark = needs_native
@@ -55,7 +55,7 @@ def exact(given: Problem) -> tuple[Tensor, Tensor]:
 def attend(given: Problem) -> tuple[Tensor, Tensor]:
     """The same by the kernel."""
     query, keys, values, weight, penalty = given
-    return attend_native(query, keys, values=values, penalty=penalty, weight=weight)
+    return attend_native(query, keys, powers=powers_of(keys), values=values, penalty=penalty, weight=weight)
 
 
 def check(found: Tensor, wanted: Tensor, *, dtype: torch.dtype) -> None:
@@ -97,7 +97,9 @@ def test_gradients(queries: int, heads: int, positions: int, width: int, dtype: 
     upstream = torch.randn(right.shape, generator=torch.Generator().manual_seed(2)).to(dtype)
     wanted = torch.autograd.grad(right, leaves, upstream.double())
 
-    kernel = AttentionKernel(given.keys, given.values, penalty=given.penalty[:, 0, 0], weight=given.weight)
+    kernel = AttentionKernel(
+        given.keys, given.values, powers=powers_of(given.keys), penalty=given.penalty[:, 0, 0], weight=given.weight
+    )
     rows, d_contexts = (x.transpose(0, 1).contiguous() for x in (given.query, upstream))  # [T, B, M]
     weights = torch.empty(queries, SENTENCES, heads, positions)
     d_scores, contexts, d_queries = torch.empty_like(weights), torch.empty_like(rows), torch.empty_like(rows)
@@ -114,7 +116,9 @@ def test_gradients(queries: int, heads: int, positions: int, width: int, dtype: 
 
 def test_no_step_has_no_gradient() -> None:
     given = problem(queries=0, heads=2, positions=3, width=5)
-    kernel = AttentionKernel(given.keys, given.values, penalty=given.penalty[:, 0, 0], weight=given.weight)
+    kernel = AttentionKernel(
+        given.keys, given.values, powers=powers_of(given.keys), penalty=given.penalty[:, 0, 0], weight=given.weight
+    )
     rows, weights = torch.empty(0, SENTENCES, 10), torch.empty(0, SENTENCES, 2, 3)
     found = kernel.memory_gradients(rows, weights=weights, d_scores=weights, d_contexts=rows)
     assert not any(gradient.any() for gradient in found)  # false for NaN, too
@@ -163,3 +167,15 @@ def test_the_number_of_threads_changes_no_bit(dtype: torch.dtype) -> None:
         torch.set_num_threads(threads)
         results.append(attend(given))
     assert all(map(torch.equal, *results))
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("size", [5, 40, 60, 100, 1000])
+def test_large_keys_and_queries_that_cancel(size: float, dtype: torch.dtype) -> None:
+    """Powers of such keys end in 0 or infinity, and queries beyond a limit take another path; sums are small."""
+    given = problem(queries=2, heads=1, positions=4, width=64, dtype=dtype)
+    query = (given.query.sign() * size).to(dtype)
+    keys = (-2 * query[:, :1, None] + given.keys.float()).to(dtype)
+    given = given._replace(query=query, keys=keys)
+    for ours, right in zip(attend(given), exact(Problem(*(tensor.double() for tensor in given))), strict=True):
+        torch.testing.assert_close(ours.double(), right, rtol=0, atol=1e-5 if ours.dtype == torch.float32 else 2e-2)
