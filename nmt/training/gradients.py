@@ -36,21 +36,28 @@ class Accumulation:
         """`targets`: ids [B, T] of all batches of the update, padding 0; best on CPU (they are counted)."""
         self.normalization = normalization
         self.batches = len(targets)
-        self.sentences = sum(target.shape[0] for target in targets)
         self.tokens = sum(int((target != PAD).sum()) for target in targets)
         self._total: Tensor | None = None
 
-    def loss(self, token_losses: Tensor, target: Tensor) -> Tensor:
+    @classmethod
+    def of_size(cls, *, batches: int, tokens: int, normalization: Normalization) -> Accumulation:
+        """An update of so many batches and target tokens, of which this process may see only a part."""
+        update = cls([], normalization=normalization)
+        update.batches, update.tokens = batches, tokens
+        return update
+
+    def loss(self, token_losses: Tensor, target: Tensor, *, sentences: int | None = None) -> Tensor:
         """Share of one batch in the loss of the update.
 
         token_losses: [B, T'], zero at padding; T' <= T, as models drop columns with only padding.
         target: ids [B, T] of the batch.
+        sentences: of the whole batch, where these are only some of them; the shares of all add up to its share.
         """
         if self.normalization == "token":
             share = token_losses.sum() / self.tokens
         else:
             lengths = (target != PAD).sum(dim=1)  # [B]
-            share = (token_losses.sum(dim=1) / lengths).mean() / self.batches
+            share = (token_losses.sum(dim=1) / lengths).sum() / (sentences or len(target)) / self.batches
         detached = share.detach()
         self._total = detached if self._total is None else self._total + detached
         return share
