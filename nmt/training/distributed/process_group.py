@@ -12,7 +12,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import Store
+from torch.distributed.distributed_c10d import Store
 
 from nmt.errors import NmtError
 from nmt.training.distributed.world import T, World
