@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from nmt.errors import NmtError
-
-PAD = 0
-Normalization = Literal["token", "sentence"]
+from nmt.models.base import PAD, Normalization, loss_weights
 
 
 class DivergedError(NmtError):
@@ -24,12 +21,12 @@ class Accumulation:
 
     `token`: all token losses of all batches, divided by the number of all their tokens, whatever the sizes
     of the batches. `sentence` (Zero): the mean over batches of the mean over sentences of each one's mean.
-    Back-propagating `loss(...)` of each batch in turn adds up to the gradient of that loss.
+    Back-propagating the weighted loss of each batch in turn adds up to the gradient of that loss.
 
         update = Accumulation([batch.target for batch in batches], normalization="token")
         for batch in batches:
-            update.loss(model.token_losses(batch.source, batch.target), batch.target).backward()
-        update.value()
+            loss, _ = model.weighted_loss(batch.source, batch.target, weights=update.weights(batch.target))
+            loss.backward()
     """
 
     def __init__(self, targets: Sequence[Tensor], *, normalization: Normalization) -> None:
@@ -37,7 +34,6 @@ class Accumulation:
         self.normalization = normalization
         self.batches = len(targets)
         self.tokens = sum(int((target != PAD).sum()) for target in targets)
-        self._total: Tensor | None = None
 
     @classmethod
     def of_size(cls, *, batches: int, tokens: int, normalization: Normalization) -> Accumulation:
@@ -46,25 +42,15 @@ class Accumulation:
         update.batches, update.tokens = batches, tokens
         return update
 
-    def loss(self, token_losses: Tensor, target: Tensor, *, sentences: int | None = None) -> Tensor:
-        """Share of one batch in the loss of the update.
+    def weights(self, target: Tensor, *, sentences: int | None = None) -> Tensor:
+        """What each token loss of one batch counts for in the loss of the update: [B, T], fp64, for ids [B, T].
 
-        token_losses: [B, T'], zero at padding; T' <= T, as models drop columns with only padding.
-        target: ids [B, T] of the batch.
-        sentences: of the whole batch, where these are only some of them; the shares of all add up to its share.
+        `sentences`: of the whole batch, where `target` has only some of them; the parts add up to its share.
         """
         if self.normalization == "token":
-            share = token_losses.sum() / self.tokens
-        else:
-            lengths = (target != PAD).sum(dim=1)  # [B]
-            share = (token_losses.sum(dim=1) / lengths).sum() / (sentences or len(target)) / self.batches
-        detached = share.detach()
-        self._total = detached if self._total is None else self._total + detached
-        return share
-
-    def value(self) -> float:
-        """The loss of the update, in nats: the sum of all shares so far (waits for the device)."""
-        return 0.0 if self._total is None else float(self._total)
+            return (target != PAD).double() / self.tokens
+        part = len(target) / (sentences or len(target))
+        return loss_weights(target, normalization=self.normalization) * part / self.batches
 
 
 @torch.no_grad()

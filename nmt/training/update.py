@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.models.base import Seq2Seq
+from nmt.models.base import Normalization, Seq2Seq
 from nmt.training.batches import Group
 from nmt.training.distributed import World
 from nmt.training.ema import EMA
-from nmt.training.gradients import Accumulation, BadUpdateGuard, Normalization, clip_
+from nmt.training.gradients import Accumulation, BadUpdateGuard, clip_
 from nmt.training.precision import Precision
 from nmt.training.random_state import seed_everything
 from nmt.training.schedules import Schedule
@@ -101,7 +101,7 @@ class Updater:
 
     def _backward(self, group: Group) -> Tensor:
         """Add up the gradients of this process's batches; return the sum of their token losses."""
-        share_of = Accumulation.of_size(
+        share = Accumulation.of_size(
             batches=group.whole_batches, tokens=group.target_tokens, normalization=self.objective.normalization
         )
         device = self.precision.device
@@ -109,10 +109,13 @@ class Updater:
         for batch, sentences in zip(group.batches, group.sentences, strict=True):
             source = batch.source.to(device, non_blocking=True)
             target = batch.target.to(device, non_blocking=True)
+            weights = self.scaler.scale(share.weights(target, sentences=sentences))
             with self.precision.autocast():
-                losses = self.model.token_losses(source, target, label_smoothing=self.objective.label_smoothing)
-            total += losses.detach().sum()
-            self.scaler.scale(share_of.loss(losses, target, sentences=sentences)).backward()
+                loss, losses = self.model.weighted_loss(
+                    source, target, weights=weights, label_smoothing=self.objective.label_smoothing
+                )
+            total += losses.sum()
+            loss.backward()
         return total
 
     @contextmanager

@@ -27,7 +27,7 @@ TIMEOUT = "NMT_TIMEOUT"
 """Environment variable with the seconds after which a silent process counts as lost."""
 DEFAULT_TIMEOUT = 600.0
 PATIENCE = 3.0
-"""Seconds in which a process that was left looks for the reason."""
+"""Seconds in which a process that was left looks for the reason, and the one that has the store keeps it for that."""
 LAST_RESORT = 30
 """Seconds after which the kernel ends a process that has failed but cannot leave torch.distributed."""
 
@@ -139,10 +139,25 @@ def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
     else:
         text = str(error).strip().split("\n")[0] or type(error).__name__
         first = _publish(world, text, exit_code=getattr(error, "exit_code", 1))
+    if first is not None:
+        _stay_for_the_others(world)
     if first is not None and first["rank"] != world.rank:
         message = f"{me}: ended because rank {first['rank']} has failed: {first['message']}"
         return RankError(message, exit_code=first["exit_code"])
     return RankError(f"{me}: {error}", exit_code=error.exit_code) if isinstance(error, NmtError) else None
+
+
+def _stay_for_the_others(world: ProcessGroup) -> None:
+    """Let the others notice that something has failed, and keep the store, which may be ours, until they know what."""
+    from nmt.training.distributed.process_group import HEARD
+
+    _leave()  # closes the connections on which they wait
+    deadline = time.monotonic() + PATIENCE
+    with suppress(RuntimeError):
+        heard = world.store.add(HEARD, 1)
+        while world.is_main and heard < world.size and time.monotonic() < deadline:
+            time.sleep(0.05)
+            heard = world.store.add(HEARD, 0)
 
 
 def _publish(world: ProcessGroup, message: str, *, exit_code: int) -> dict[str, Any] | None:

@@ -24,8 +24,8 @@ POLL = 0.2
 BEAT = 1.0
 """Seconds between two signs of life of rank 0 while the others wait for it."""
 
-FAILURE, STOP, BEATS, READY = "nmt/failure", "nmt/stop", "nmt/beats", "nmt/ready"
-"""Keys of the store: the first failure, a wish to stop, signs of life of rank 0, its finished blocks."""
+FAILURE, HEARD, STOP, BEATS, READY = "failure", "heard", "stop", "beats", "ready"
+"""Keys of the store: the first failure, how many know of it, a wish to stop, signs of life of rank 0, its blocks."""
 
 
 class LostContactError(NmtError):
