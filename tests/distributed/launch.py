@@ -24,6 +24,9 @@ CONTEXT.set_forkserver_preload(
 )  # fmt: skip
 
 
+TORCHS_OWN = re.compile(r"\[(rank\d+\]:\[)?[WEI]\d|frame #|Exception raised from|<omitting python frames>|$")
+
+
 class Ranks:
     """Processes that run `function(*arguments)` together; what rank N writes to stderr is in FOLDER/rank-N.err."""
 
@@ -60,7 +63,7 @@ class Ranks:
     def said(self, rank: int) -> list[str]:
         """Lines that a rank has written to stderr, without torch's own: `nmt-train` switches those off as it starts."""
         lines = (self.folder / f"rank-{rank}.err").read_text(encoding="utf-8").splitlines()
-        return [line for line in lines if not re.match(r"\[(rank\d+\]:\[)?[WEI]\d|frame #|Exception raised from|$", line)]
+        return [line for line in lines if not TORCHS_OWN.match(line)]
 
 
 def _run(environment: dict[str, str], stderr: Path, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
