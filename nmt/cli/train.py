@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -52,9 +51,6 @@ def build_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Load the configuration and do what was asked for."""
     started = time.monotonic()
-    if "WORLD_SIZE" in os.environ:
-        # Before torch is loaded: its warnings of lost connections are pages long, and ours say it in a line.
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from nmt.training.allocator import keep_large_blocks
 
     keep_large_blocks()  # before the first tensor

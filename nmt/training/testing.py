@@ -11,9 +11,9 @@ from nmt.errors import DataError
 from nmt.interop import run_layout
 from nmt.registry import METRICS
 from nmt.training.checkpoint import read_checkpoint
+from nmt.training.distributed import interleave
 from nmt.training.setup import build_translate
 from nmt.training.trainer import Trainer
-from nmt.training.validation import interleave
 
 
 def test_output(config: Config) -> Path:

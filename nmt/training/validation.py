@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,13 +14,12 @@ from nmt.data import PAD, Corpus, collate
 from nmt.data.batching import Rows
 from nmt.evaluation import Metric
 from nmt.models.base import Seq2Seq
-from nmt.training.distributed import World
+from nmt.training.distributed import World, interleave
 from nmt.training.stopping import InterruptedValidationError
 
 LOSS_BATCH_TOKENS = 4096
 """Cells of a target batch in which the loss is computed."""
 
-T = TypeVar("T")
 BatchLoss = tuple[float, int]
 """Sum of the losses of a batch's tokens, in nats, and how many they are."""
 Check = Callable[[], None]
@@ -138,11 +137,6 @@ def batch_losses(
 def mean_loss(losses: Sequence[BatchLoss]) -> float:
     """Mean over all tokens of all batches, which are added up in their order."""
     return sum(total for total, _ in losses) / sum(tokens for _, tokens in losses)
-
-
-def interleave(parts: Sequence[Sequence[T]]) -> list[T]:
-    """Undo items[0::n], items[1::n], ..., items[n-1::n]."""
-    return [part[i] for i in range(max(map(len, parts))) for part in parts if i < len(part)]
 
 
 def rows_by_length(corpus: Corpus, *, cells: int) -> Iterator[Rows]:

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.cli import train
+from nmt.cli import train, translate
 from nmt.config import load_config
 from nmt.data import prepare
+from nmt.search import translator
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World, check_same, connected
 from nmt.training.setup import build_batches, build_updater
@@ -95,6 +96,16 @@ def train_run(arguments: list[str], tricks: dict[int, tuple[str, Any]]) -> int:
         name, argument = tricks[rank]
         more = globals()[name](argument) or []
     return train.main([*arguments, "--device", "cpu", *more])
+
+
+def translate_run(arguments: list[str], tricks: dict[int, tuple[str, Any]] | None = None) -> int:
+    """nmt-translate on each rank, in windows of 3 lines for each; `tricks` as in `train_run`."""
+    rank = int(os.environ["RANK"])
+    if tricks and rank in tricks:
+        name, argument = tricks[rank]
+        globals()[name](argument)
+    translator.WINDOW = 3
+    return translate.main([*arguments, "--device", "cpu"])
 
 
 def signal_at(number_and_step: tuple[int, int]) -> None:

@@ -104,17 +104,18 @@ def _meet(launch: Launch, device: torch.device) -> ProcessGroup:
     # Imported here, so that a process that trains alone has nothing of it.
     from torch.distributed.rendezvous import rendezvous
 
-    from nmt.training.distributed.process_group import LostContactError, ProcessGroup
+    from nmt.training.distributed.process_group import LostContactError, ProcessGroup, reason
+    from nmt.training.distributed.store import fresh_part
 
     # Otherwise a lost GPU would end this process from a thread of torch, without a word of ours.
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
     try:
         store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=launch.timeout))))
+        store = fresh_part(store, rank=rank, size=size, timeout=launch.timeout)
         return ProcessGroup(store, rank=rank, size=size, device=device, timeout=launch.timeout)
     except (LostContactError, RuntimeError, OSError, ValueError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        reason = str(error).strip().split("\n")[0]
-        message = f"rank {launch.rank} of {launch.size}: could not meet the other processes at {place}: {reason}"
+        message = f"rank {launch.rank} of {launch.size}: could not meet the other processes at {place}: {reason(error)}"
         raise RankError(message, exit_code=1) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -160,8 +161,13 @@ class ProcessGroup(World):
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            reason = str(error).strip().split("\n")[0]
-            raise LostContactError(f"lost contact with another process while {doing}: {reason}") from error
+            raise LostContactError(f"lost contact with another process while {doing}: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """What torch says of a failed exchange, in a line, without the place in its source and its guesses."""
+    line = (str(error).strip() or type(error).__name__).split("\n")[0]
+    return re.sub(r"\[\S+\.cc:\d+\] ", "", line).split(". This is typically")[0]
 
 
 def _gradient(weight: Tensor) -> Tensor:

@@ -1,13 +1,15 @@
-"""Which sentences of an update are whose: a pure function of the update and the number of processes."""
+"""Which sentences are whose: a pure function of the update, or of the lines, and the number of processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 SNAP = 0.25
 """A cut that falls within this part of a share from the end of a batch moves there."""
@@ -57,6 +59,11 @@ class Share:
             return None
         sequence = np.random.SeedSequence([seed, self.rank, *position])
         return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def interleave(parts: Sequence[Sequence[T]]) -> list[T]:
+    """Undo items[0::n], items[1::n], ..., items[n-1::n]."""
+    return [part[i] for i in range(max(map(len, parts))) for part in parts if i < len(part)]
 
 
 def _cut(done: NDArray[np.int64], ends: NDArray[Any], whose: int, size: int) -> int:
