@@ -167,7 +167,9 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
     alone = median(first, "target_tokens_per_second")
     lines = ["# Training by several processes on CPUs", "", *(f"- {name}: {value}" for name, value in stated.items())]
     lines += [f"- gradients: {first[0]['gradient_mb']:.1f} MB, added up by gloo; precision {first[0]['precision']}", ""]
-    lines += ["Medians over the repeats, in brackets the lowest and highest; padding is never counted. `exchange` is the"]
+    lines += [
+        "Medians over the repeats, in brackets the lowest and highest; padding is never counted. `exchange` is the"
+    ]
     lines += ["time of adding up the gradients when all processes are ready for it; an update has one.", ""]
     heads = ["case", "target tokens/s", "against the first", "ms an update", "exchange ms", "peak memory", "repeats"]
     lines += [f"| {' | '.join(heads)} |", "|-" * len(heads) + "|"]
@@ -176,7 +178,9 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
         spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
         times = f"{median(runs, 'update_ms'):,.0f} | {median(runs, 'exchange_ms'):.1f}"
         memory = f"{median(runs, 'peak_mb'):,.0f} MB a process"
-        lines.append(f"| {name} | {spread} | {statistics.median(rates) / alone:.2f} x | {times} | {memory} | {len(runs)} |")
+        lines.append(
+            f"| {name} | {spread} | {statistics.median(rates) / alone:.2f} x | {times} | {memory} | {len(runs)} |"
+        )
     return "\n".join(lines) + "\n"
 
 

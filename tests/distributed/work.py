@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,6 +24,7 @@ from nmt.training.setup import build_batches, build_updater
 from nmt.training.stopping import Limits
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Validator
+from tests.conftest import REPOSITORY
 
 Step = tuple[Update, dict[str, Tensor], dict[str, Tensor]]
 """What an update did, the gradients it added up and the weights it led to."""
@@ -82,6 +85,12 @@ def exchange(folder: Path) -> int:
         world._asked = 0.0
         assert world.stop_is_asked()
     return 0
+
+
+def benchmark(arguments: list[str]) -> int:
+    """What scripts/bench_distributed.py does in each process that it starts."""
+    sys.path.insert(0, str(REPOSITORY / "scripts"))
+    return int(importlib.import_module("bench_distributed").main(arguments))
 
 
 Trick = Callable[[int], None]
