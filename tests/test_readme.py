@@ -55,18 +55,19 @@ def the_block(language: str, *parts: str) -> str:
 
 def commands() -> list[str]:
     """Command lines of the blocks without a language, without prompt and comment."""
-    starts = (*(f"{name} " for name in entry_points()), "scripts/", "pip ", ". ", "$ ")
+    starts = (*(f"{name} " for name in entry_points()), "scripts/", "pip ", ". ", "$ ", "torchrun ")
     lines = [line for block in blocks("") for line in block.text.splitlines() if line.startswith(starts)]
     return [re.sub(r"\s+#.*", "", line.removeprefix("$ ")).strip() for line in lines]
 
 
 COMMANDS = commands()
 OURS = [line for line in COMMANDS if line.startswith("nmt-")]
+TORCHRUN = [line for line in COMMANDS if line.startswith("torchrun ")]
 
 
 def test_each_block_is_of_a_kind_that_is_checked() -> None:
     assert {block.language for block in blocks()} <= {"", "python", "yaml"}
-    kinds = ("scripts/", "nmt-", "pip install .", ". .venv/bin/activate", "cat bad.yaml")
+    kinds = ("scripts/", "nmt-", "torchrun ", "pip install .", ". .venv/bin/activate", "cat bad.yaml")
     assert [line for line in COMMANDS if not line.startswith(kinds)] == []
     assert len(OURS) >= 4
 
@@ -75,6 +76,16 @@ def test_each_block_is_of_a_kind_that_is_checked() -> None:
 def test_options_exist(line: str) -> None:
     name, *arguments = shlex.split(line)
     parser_of(name).parse_args(arguments)
+
+
+@pytest.mark.parametrize("line", TORCHRUN)
+def test_torchrun_starts_commands_with_options_that_exist(line: str) -> None:
+    """Two ranks are started with the first of them in tests/distributed/test_torchrun.py."""
+    from torch.distributed.run import parse_args
+
+    launch = parse_args(shlex.split(line)[1:])
+    assert launch.module
+    parser_of(f"nmt-{launch.training_script.removeprefix('nmt.cli.')}").parse_args(launch.training_script_args)
 
 
 def test_the_table_names_existing_commands_and_options() -> None:

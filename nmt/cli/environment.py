@@ -24,5 +24,7 @@ def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> N
         environment.setdefault(name, value)
     if not any(name in environment for name in WAITING):
         environment.update(WAITING)
+    if "WORLD_SIZE" in environment:  # torch's warnings of lost connections are pages long, and ours say it in a line
+        environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if usable_cores() < available_cores():  # OpenMP knows which cores a process may use, but not how much of them
         environment.setdefault("OMP_NUM_THREADS", str(usable_cores()))

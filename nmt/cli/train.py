@@ -7,9 +7,13 @@ import dataclasses
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
+
+if TYPE_CHECKING:
+    from nmt.training.distributed import World
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,8 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
     from nmt.training.allocator import keep_large_blocks
 
     keep_large_blocks()  # before the first tensor
+    from nmt.training.distributed import connected
+
+    with connected(arguments.device) as world:
+        return _train(arguments, started=started, world=world)
+
+
+def _train(arguments: argparse.Namespace, *, started: float, world: World) -> int:
+    """The command in one of the processes that run it together, usually one."""
     from nmt.config import dump, import_plugins, load_config
-    from nmt.interop.model_dir import choose_device
     from nmt.training.precision import choose_precision
     from nmt.training.setup import build_limits
 
@@ -61,20 +72,21 @@ def run(arguments: argparse.Namespace) -> int:
     plugins = list(dict.fromkeys([*config.plugins, *arguments.plugins]))
     config = dataclasses.replace(config, plugins=plugins)
     if arguments.dump_config:
-        print(dump(config), end="")
+        if world.is_main:
+            print(dump(config), end="")
         return 0
-    device = choose_device(arguments.device)
-    choose_precision(config.training.precision, device=device)  # what cannot work shows before the data is read
+    choose_precision(config.training.precision, device=world.device)  # what cannot work shows before the data is read
     deadline = None if arguments.max_minutes is None else started + 60 * arguments.max_minutes
     limits = build_limits(config, deadline=deadline)
     if arguments.dry_run:
         from nmt.training.dry_run import dry_run
 
-        dry_run(config, device=device)
+        if world.is_main:
+            dry_run(config, device=world.device)
         return 0
     from nmt.training.run import run_training
 
-    return run_training(config, device=device, limits=limits, overwrite=arguments.overwrite)
+    return run_training(config, world=world, limits=limits, overwrite=arguments.overwrite)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from nmt.errors import ConfigError
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
     from nmt.search import Translation
+    from nmt.training.distributed import World
 
 DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
 answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
@@ -101,34 +103,50 @@ class Totals:
 
 
 def translate(arguments: argparse.Namespace) -> int:
-    """Load, read, translate and write, window by window."""
+    """Load the model, and translate alone or with the other processes that torchrun has started."""
     # Late, so that --help and mistakes in the options do not wait for torch.
+    from nmt.training.distributed import connected
+
+    with connected(arguments.device) as world:
+        return _translate(arguments, world)
+
+
+def _translate(arguments: argparse.Namespace, world: World) -> int:
+    """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
     from nmt.cli.formats import FORMATS
     from nmt.cli.lines import input_windows
     from nmt.cli.output import output_stream
+    from nmt.cli.together import check_input, translate_together
     from nmt.interop.model_dir import load_model
     from nmt.search import Translator
     from nmt.search.translator import WINDOW
 
     path = None if arguments.input in (None, STDIN) else arguments.input
+    check_input(path, world=world)
     write = FORMATS[arguments.format]
     totals = Totals()
-    with output_stream(arguments.output, inputs=(path or "/dev/stdin",)) as output:
+    with output_stream(arguments.output if world.is_main else os.devnull, inputs=(path or "/dev/stdin",)) as output:
         loaded = load_model(
-            arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
+            arguments.model, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
         )
         decoding = overridden(loaded.config.decoding, arguments)
         translator = Translator(loaded.model, loaded.tokenizer, decoding)
-        _log(f"{loaded.path} on {next(loaded.model.parameters()).device}, beam {decoding.beam_size}")
+        if world.is_main:
+            _log(f"{loaded.path} on {_place(world)}, beam {decoding.beam_size}")
         start = time.perf_counter()
-        with input_windows(path, size=WINDOW) as windows:
+        with input_windows(path, size=WINDOW * world.size) as windows:
             for window in windows:
-                for translation in translator.translate_window(window):
+                for translation in translate_together(translator, window, world=world):
                     output.write(write(totals.lines, translation, n_best=decoding.n_best).encode())
                     totals.add(translation)
                 output.flush()
-    _log(totals.summary(time.perf_counter() - start))
+    if world.is_main:
+        _log(totals.summary(time.perf_counter() - start))
     return 0
+
+
+def _place(world: World) -> str:
+    return str(world.device) if world.size == 1 else f"{world.device.type}, {world.size} processes"
 
 
 def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.data import PAD, Batch, BatchSampler, Corpus, collate
+from nmt.data import Batch, BatchSampler, Corpus, collate
+from nmt.data.batching import Rows
+from nmt.training.distributed.share import Share
 
 
 class Position(NamedTuple):
@@ -21,9 +23,15 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """The batches of one update, and where the stream stands after them."""
+    """The batches of one update, and where the stream stands after them.
+
+    With several processes `batches` is the part of this one; everything else is about all of them.
+    """
 
     batches: tuple[Batch, ...]
+    sentences: tuple[int, ...]
+    """Sentences of the whole batch that each of `batches` is, or is a part of."""
+    whole_batches: int
     after: Position
     epoch_batches: int
     """Batches of the epoch they belong to."""
@@ -33,21 +41,38 @@ class Group:
     """Real tokens of both sides."""
     cells: int
     """Positions of both sides, padding counted."""
+    seed: int | None = None
+    """Seed of this process's random numbers in this update; None: its generators run on."""
 
 
 class BatchStream:
     """Batches of a corpus in the order of its sampler, `accumulate` to an update.
 
     A pure function of the position: neither threads nor interruptions change the order. The last
-    update of an epoch takes what is left of it.
+    update of an epoch takes what is left of it. Several processes share each update, so the position does
+    not depend on their number.
     """
 
-    def __init__(self, corpus: Corpus, sampler: BatchSampler, *, accumulate: int = 1, ahead: int = 4) -> None:
-        """`ahead`: updates whose batches are made in advance."""
+    def __init__(
+        self,
+        corpus: Corpus,
+        sampler: BatchSampler,
+        *,
+        accumulate: int = 1,
+        ahead: int = 4,
+        share: Share | None = None,
+        seed: int = 1,
+    ) -> None:
+        """`ahead`: updates whose batches are made in advance. `share`: what is ours of each, by default all.
+
+        `seed`: what the random numbers of the processes that share depend on.
+        """
         self._corpus = corpus
         self._sampler = sampler
         self._accumulate = accumulate
         self._ahead = ahead
+        self._share = Share() if share is None else share
+        self._seed = seed
         self._first_updates: int | None = None
 
     def updates_per_epoch(self) -> int:
@@ -68,8 +93,24 @@ class BatchStream:
             for first in range(start, len(order), self._accumulate):
                 end = min(first + self._accumulate, len(order))
                 after = Position(epoch, end) if end < len(order) else Position(epoch + 1, 0)
-                yield _group(tuple(collate(self._corpus, rows) for rows in order[first:end]), after, len(order))
+                yield self._group(order[first:end], after, len(order))
             epoch, start = epoch + 1, 0
+
+    def _group(self, batches: Sequence[Rows], after: Position, epoch_batches: int) -> Group:
+        lengths = [(self._corpus.source_lengths[rows], self._corpus.target_lengths[rows]) for rows in batches]
+        parts = self._share.parts([source + target for source, target in lengths])
+        target_tokens = sum(int(target.sum()) for _, target in lengths)
+        return Group(
+            batches=tuple(collate(self._corpus, batches[part.batch][part.first : part.end]) for part in parts),
+            sentences=tuple(len(batches[part.batch]) for part in parts),
+            whole_batches=len(batches),
+            after=after,
+            epoch_batches=epoch_batches,
+            target_tokens=target_tokens,
+            tokens=target_tokens + sum(int(source.sum()) for source, _ in lengths),
+            cells=sum(len(source) * int(source.max() + target.max()) for source, target in lengths),
+            seed=self._share.random_seed(self._seed, *after),
+        )
 
     @contextmanager
     def prefetched(self, position: Position) -> Iterator[Iterator[Group]]:
@@ -109,10 +150,3 @@ def _taken(waiting: queue.Queue[Group | BaseException]) -> Iterator[Group]:
         if isinstance(item, BaseException):
             raise item
         yield item
-
-
-def _group(batches: tuple[Batch, ...], after: Position, epoch_batches: int) -> Group:
-    target_tokens = sum(int((batch.target != PAD).sum()) for batch in batches)
-    source_tokens = sum(int((batch.source != PAD).sum()) for batch in batches)
-    cells = sum(batch.source.numel() + batch.target.numel() for batch in batches)
-    return Group(batches, after, epoch_batches, target_tokens, source_tokens + target_tokens, cells)

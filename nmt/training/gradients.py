@@ -33,14 +33,24 @@ class Accumulation:
         """`targets`: ids [B, T] of all batches of the update, padding 0; best on CPU (they are counted)."""
         self.normalization = normalization
         self.batches = len(targets)
-        self.sentences = sum(target.shape[0] for target in targets)
         self.tokens = sum(int((target != PAD).sum()) for target in targets)
 
-    def weights(self, target: Tensor) -> Tensor:
-        """What each token loss of one batch counts for in the loss of the update: [B, T], fp64, for ids [B, T]."""
+    @classmethod
+    def of_size(cls, *, batches: int, tokens: int, normalization: Normalization) -> Accumulation:
+        """An update of so many batches and target tokens, of which this process may see only a part."""
+        update = cls([], normalization=normalization)
+        update.batches, update.tokens = batches, tokens
+        return update
+
+    def weights(self, target: Tensor, *, sentences: int | None = None) -> Tensor:
+        """What each token loss of one batch counts for in the loss of the update: [B, T], fp64, for ids [B, T].
+
+        `sentences`: of the whole batch, where `target` has only some of them; the parts add up to its share.
+        """
         if self.normalization == "token":
             return (target != PAD).double() / self.tokens
-        return loss_weights(target, normalization=self.normalization) / self.batches
+        part = len(target) / (sentences or len(target))
+        return loss_weights(target, normalization=self.normalization) * part / self.batches
 
 
 @torch.no_grad()

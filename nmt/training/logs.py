@@ -125,6 +125,20 @@ class RunLog:
             self._quiet = True
 
 
+class SilentLog(RunLog):
+    """The log of a process that leaves it to another one to report."""
+
+    def say(self, text: str) -> None:
+        """Do nothing."""
+
+    def record(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def rewind(self, step: int) -> int:
+        """Do nothing."""
+        return 0
+
+
 def read_events(run: Path) -> list[dict[str, Any]]:
     """All complete lines of RUN/log.jsonl."""
     path = run / EVENTS
@@ -160,8 +174,8 @@ def _writer_class() -> Any:
 class ProgressBar:
     """Updates done, target tokens a second and the remaining time, on stderr when that is a terminal."""
 
-    def __init__(self, *, total: int | None, done: int) -> None:
-        shown = sys.stderr.isatty()
+    def __init__(self, *, total: int | None, done: int, hidden: bool = False) -> None:
+        shown = sys.stderr.isatty() and not hidden
         self._bar = tqdm(
             total=total, initial=done, unit="update", disable=not shown, dynamic_ncols=True, smoothing=0.05
         )

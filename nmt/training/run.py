@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -14,43 +15,50 @@ from nmt.data import PreparedData, check_files, prepare
 from nmt.errors import DataError, NmtError
 from nmt.interop import run_layout
 from nmt.models import parameters_by_part
-from nmt.training.checkpoint import Loaded
-from nmt.training.logs import RunLog
-from nmt.training.run_dir import Change, check_resumable, locked, move_aside
+from nmt.training.checkpoint import Loaded, read_checkpoint
+from nmt.training.distributed import World, check_same
+from nmt.training.logs import RunLog, SilentLog
+from nmt.training.run_dir import LOCK, Change, check_resumable, locked, move_aside
 from nmt.training.setup import build_checkpoints, build_ranking, build_trainer
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
 from nmt.training.testing import score_test_text, test_output
 from nmt.training.trainer import Trainer
 
+SHARED = "run_dir and data.cache_dir must be in a file system that all machines share"
 
-def run_training(config: Config, *, device: torch.device, limits: Limits, overwrite: bool = False) -> int:
+
+def run_training(config: Config, *, world: World, limits: Limits, overwrite: bool = False) -> int:
     """Train in `config.run_dir`, or go on with what is there; return the exit code.
 
-    With `overwrite` what is there is moved aside first.
+    With `overwrite` what is there is moved aside first. Of the processes of `world` rank 0 alone writes, and
+    holds the lock.
 
     Raises:
         ConfigError: the run there has another model or order of data.
         DataError: texts that cannot be used.
         CheckpointError: a directory that cannot be used or written, or another process trains in it.
+        RankError: the processes differ in configuration or data, or see different files.
     """
     run = Path(config.run_dir)
-    log = RunLog(run, tensorboard=config.training.tensorboard)
+    check_same(world, "configuration", lambda: dump(config))
+    log = (RunLog if world.is_main else SilentLog)(run, tensorboard=config.training.tensorboard and world.is_main)
+    overwrite = overwrite and world.is_main
     if overwrite:
         check_files(config.data)  # a wrong path should not move anything
     moved = move_aside(run) if overwrite else None
     try:
-        with locked(run):
+        with locked(run) if world.is_main else nullcontext():
             if moved is not None:
                 log.say(f"the run that was here is now {moved}")
-            changes = _accepted_changes(config, run)
-            loaded = build_checkpoints(config, run).load_newest(warn=log.say)
-            finished = _finished(config, loaded, limits)
+            changes = _accepted_changes(config, run) if world.is_main else []
+            loaded = _newest_checkpoint(config, world, log=log)
+            finished = _finished(config, loaded, limits, world=world)
             if finished is not None:
                 log.say(f"{run}: nothing to do, this run is finished: {finished}")
                 return 0
-            data = prepare(config, run)
-            trainer = build_trainer(config, data, run=run, device=device, log=log, limits=limits)
+            data = _prepare(config, world)
+            trainer = build_trainer(config, data, run=run, world=world, log=log, limits=limits)
             _begin(config, trainer, data, loaded=loaded, changes=changes)
             ending = trainer.train()
             return _end(config, trainer, data, ending)
@@ -69,8 +77,36 @@ def _accepted_changes(config: Config, run: Path) -> list[Change]:
     return check_resumable(load_saved(saved, config.plugins), config, run=run)
 
 
-def _finished(config: Config, loaded: Loaded | None, limits: Limits) -> str | None:
-    """The goal that a saved run has already reached; found without reading the data."""
+def _newest_checkpoint(config: Config, world: World, *, log: RunLog) -> Loaded | None:
+    """The newest checkpoint that rank 0 finds whole, read by each process from the directory they share."""
+    run = Path(config.run_dir)
+    loaded = build_checkpoints(config, run).load_newest(warn=log.say) if world.is_main else None
+    name = world.from_main(None if loaded is None else loaded.path.name)
+    if not world.is_main and not (run / LOCK).is_file():
+        raise DataError(f"{run}: rank 0 has a run there, but this process does not see it; {SHARED}")
+    return loaded if world.is_main or name is None else read_checkpoint(run_layout.checkpoints_dir(run) / name)
+
+
+def _prepare(config: Config, world: World) -> PreparedData:
+    """The data, prepared by rank 0; the others open what it has made."""
+    run = Path(config.run_dir)
+    with world.main_first():
+        mine = prepare(config, run) if world.is_main else None
+    corpora = [] if mine is None else [corpus for corpus in (mine.train, mine.dev) if corpus is not None]
+    for folder in world.from_main([str(corpus.folder) for corpus in corpora]):
+        if not Path(folder).is_dir():
+            raise DataError(f"{folder}: rank 0 has made it, but this process does not see it; {SHARED}")
+    data = prepare(config, run, progress=False) if mine is None else mine
+    check_same(world, "training text", lambda: data.train.key)
+    return data
+
+
+def _finished(config: Config, loaded: Loaded | None, limits: Limits, *, world: World) -> str | None:
+    """The goal that a saved run has already reached, as rank 0 sees it; found without reading the data."""
+    return world.from_main(_reached(config, loaded, limits) if world.is_main else None)
+
+
+def _reached(config: Config, loaded: Loaded | None, limits: Limits) -> str | None:
     if loaded is None:
         return None
     progress, ranking = Progress(), build_ranking(config)
@@ -94,11 +130,14 @@ def _begin(
     notes = trainer.load(loaded) if loaded is not None else []
     trainer.checkpoints.write_ranking(trainer.ranking)
     undone = log.rewind(trainer.progress.step)
-    _write_config(config, trainer.checkpoints.run)
+    if trainer.world.is_main:
+        _write_config(config, trainer.checkpoints.run)
     parameters = sum(weight.numel() for weight in updater.model.parameters())
     model = config.model
     layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
     log.say(f"run {trainer.checkpoints.run} on {_device_name(updater.precision.device)}; {updater.precision}")
+    if trainer.world.size > 1:
+        log.say(str(trainer.world))
     log.say(f"model {model.architecture} {model.cell}, {layers}, {parameters:,} parameters")
     log.say(f"  vocabularies: source {updater.model.source_vocab_size:,}, target {updater.model.target_vocab_size:,}")
     parts = parameters_by_part(updater.model)
@@ -124,6 +163,7 @@ def _begin(
             "precision": updater.precision.name,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
+            "processes": trainer.world.size,
         },
     )
 
@@ -136,7 +176,9 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
     log.say(f"{ending.reason} at update {progress.step}, epoch {progress.epochs_done():.2f}. {where}".rstrip())
     if not ending.finished:
         log.say("the same command resumes this run")
-    saved = run_layout.last_step(run) is not None  # a short time limit can be over before the first update
+    saved = (
+        trainer.world.from_main(run_layout.last_step(run)) is not None
+    )  # a short time limit can be over before the first update
     if ending.exit_code == 0 and saved and data.test_text is not None:
         score_test_text(config, trainer, data.test_text, tokenizer=data.tokenizer)
     if ending.exit_code == 0 and saved:

@@ -18,7 +18,8 @@ from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
 from nmt.training.batches import BatchStream
-from nmt.training.checkpoint import CheckpointStore
+from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
+from nmt.training.distributed import Share, World
 from nmt.training.ema import EMA
 from nmt.training.gradients import BadUpdateGuard
 from nmt.training.logs import RunLog
@@ -37,15 +38,15 @@ WINDOW = 256
 
 
 def build_trainer(
-    config: Config, data: PreparedData, *, run: Path, device: torch.device, log: RunLog, limits: Limits
+    config: Config, data: PreparedData, *, run: Path, world: World, log: RunLog, limits: Limits
 ) -> Trainer:
     """A trainer at step 0, its weights drawn from the seed."""
     training = config.training
     return Trainer(
-        updater=build_updater(config, data.tokenizer, device=device),
-        batches=build_batches(config, data.train),
-        validator=build_validator(config, data, device=device),
-        checkpoints=build_checkpoints(config, run),
+        updater=build_updater(config, data.tokenizer, device=world.device, world=world),
+        batches=build_batches(config, data.train, world=world),
+        validator=build_validator(config, data, device=world.device, world=world),
+        checkpoints=build_checkpoints(config, run, world=world),
         log=log,
         limits=limits,
         frequencies=Frequencies(
@@ -56,7 +57,7 @@ def build_trainer(
     )
 
 
-def build_updater(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Updater:
+def build_updater(config: Config, tokenizer: Tokenizer, *, device: torch.device, world: World | None = None) -> Updater:
     """Model, optimizer, schedule and what else changes the weights."""
     training = config.training
     model = build_network(config, tokenizer, device=device)
@@ -75,6 +76,7 @@ def build_updater(config: Config, tokenizer: Tokenizer, *, device: torch.device)
         precision=choose_precision(training.precision, device=device),
         guard=BadUpdateGuard(max_bad_updates=training.max_bad_updates),
         ema=EMA(model, decay=training.ema_decay) if training.ema_decay else None,
+        world=world,
     )
 
 
@@ -96,12 +98,16 @@ def build_sampler(config: Config, corpus: Corpus) -> BatchSampler:
     )
 
 
-def build_batches(config: Config, corpus: Corpus) -> BatchStream:
-    """The training batches."""
-    return BatchStream(corpus, build_sampler(config, corpus), accumulate=config.training.accumulate)
+def build_batches(config: Config, corpus: Corpus, *, world: World | None = None) -> BatchStream:
+    """The training batches, or this process's part of them."""
+    share = None if world is None else Share(world.rank, world.size)
+    accumulate = config.training.accumulate
+    return BatchStream(corpus, build_sampler(config, corpus), accumulate=accumulate, share=share, seed=config.seed)
 
 
-def build_validator(config: Config, data: PreparedData, *, device: torch.device) -> Validator | None:
+def build_validator(
+    config: Config, data: PreparedData, *, device: torch.device, world: World | None = None
+) -> Validator | None:
     """What is measured on the development corpus; None without one."""
     if data.dev is None or data.dev_text is None:
         return None
@@ -114,6 +120,7 @@ def build_validator(config: Config, data: PreparedData, *, device: torch.device)
         device=device,
         max_sentences=config.evaluation.max_sentences,
         samples=config.evaluation.samples,
+        world=World(device) if world is None else world,
     )
 
 
@@ -135,10 +142,11 @@ def build_ranking(config: Config) -> Ranking:
     return Ranking(metric=metric, higher_is_better=higher)
 
 
-def build_checkpoints(config: Config, run: Path) -> CheckpointStore:
-    """The run's checkpoints."""
+def build_checkpoints(config: Config, run: Path, *, world: World | None = None) -> CheckpointStore:
+    """The run's checkpoints, which rank 0 alone writes."""
     training = config.training
-    return CheckpointStore(run, keep_last=training.keep_last, keep_best=training.keep_best, config_text=dump(config))
+    store = CheckpointStore if world is None or world.is_main else ReadOnlyCheckpoints
+    return store(run, keep_last=training.keep_last, keep_best=training.keep_best, config_text=dump(config))
 
 
 def build_limits(config: Config, *, deadline: float | None) -> Limits:

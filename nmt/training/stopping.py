@@ -47,8 +47,12 @@ class Limits:
         ]
         return "training until " + " or ".join(filter(None, limits))
 
-    def reached(self, progress: Progress, ranking: Ranking) -> Ending | None:
-        """The limit that has been reached, None to go on."""
+    def time_is_up(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def reached(self, progress: Progress, ranking: Ranking, *, late: bool = False) -> Ending | None:
+        """The limit that has been reached, None to go on; `late`: the time is up, for all processes of the run."""
         if self.max_steps is not None and progress.step >= self.max_steps:
             return Ending(f"training.max_steps = {self.max_steps} is reached", finished=True)
         if self.max_epochs is not None and progress.epoch > self.max_epochs:
@@ -56,9 +60,15 @@ class Limits:
         if self.patience is not None and ranking.without_best >= self.patience:
             reason = f"no better {ranking.metric} in {ranking.without_best} validations"
             return Ending(f"{reason} (training.patience = {self.patience})", finished=True)
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        if late:
             return Ending("the time limit is reached", finished=False)
         return None
+
+
+def stopped_by(number: int) -> Ending:
+    """What a signal asks for."""
+    name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    return Ending(f"stopped by {name}", finished=False, exit_code=128 + number, validates=False)
 
 
 @dataclass
@@ -66,13 +76,6 @@ class StopRequest:
     """Set by the first SIGTERM or Ctrl-C; the second Ctrl-C ends at once."""
 
     signal_number: int | None = field(default=None)
-
-    def ending(self) -> Ending | None:
-        """What the signal asks for, None without one."""
-        if self.signal_number is None:
-            return None
-        name = "Ctrl-C" if self.signal_number == signal.SIGINT else "SIGTERM"
-        return Ending(f"stopped by {name}", finished=False, exit_code=128 + self.signal_number, validates=False)
 
     def check(self) -> None:
         """Raise InterruptedValidationError when a signal has arrived."""

@@ -11,6 +11,7 @@ from nmt.errors import DataError
 from nmt.interop import run_layout
 from nmt.registry import METRICS
 from nmt.training.checkpoint import read_checkpoint
+from nmt.training.distributed import interleave
 from nmt.training.setup import build_translate
 from nmt.training.trainer import Trainer
 
@@ -23,18 +24,21 @@ def test_output(config: Config) -> Path:
 def score_test_text(config: Config, trainer: Trainer, text: ParallelText, *, tokenizer: Tokenizer) -> None:
     """Translate `text` into RUN/test.<target language> with the best checkpoint, and report its scores.
 
-    The trainer's model has that checkpoint's weights afterwards.
+    The trainer's model has that checkpoint's weights afterwards. Several processes share the lines.
     """
-    run, log, model = trainer.checkpoints.run, trainer.log, trainer.updater.model
+    run, log, model, world = trainer.checkpoints.run, trainer.log, trainer.updater.model, trainer.world
     output = test_output(config)
-    output.unlink(missing_ok=True)  # of an earlier end of this run
-    step = run_layout.best_step(run)
+    if world.is_main:
+        output.unlink(missing_ok=True)  # of an earlier end of this run
+    step = world.from_main(run_layout.best_step(run) if world.is_main else None)
     assert step is not None, "training has ended, so there is a checkpoint"
     model.load_state_dict(read_checkpoint(run_layout.step_dir(run, step)).weights)
     model.eval()
     device = trainer.updater.precision.device
     translate = build_translate(tokenizer, config.decoding, device=device)
-    translations = list(translate(model, text.source))
+    translations = interleave(world.gather(list(translate(model, text.source[world.rank :: world.size]))))
+    if not world.is_main:
+        return
     fields: dict[str, Any] = {"checkpoint": f"step-{step}", "signatures": {}}
     for name in config.evaluation.metrics:
         score = METRICS.get(name)().compute(translations, [text.target])

@@ -11,11 +11,12 @@ from typing import Any
 from nmt.errors import ConfigError
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.checkpoint import CheckpointStore, Loaded
+from nmt.training.distributed import World, check_same
 from nmt.training.logs import ProgressBar, RunLog, memory_mb
 from nmt.training.pace import Pace, duration
 from nmt.training.random_state import random_state, set_random_state
 from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
-from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest
+from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest, stopped_by
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Validation, Validator
 
@@ -31,7 +32,11 @@ class Frequencies:
 
 @dataclass(kw_only=True)
 class Trainer:
-    """A run: its parts, and what it knows about itself."""
+    """A run: its parts, and what it knows about itself.
+
+    Several processes that train together each have one and do the same; the log and the checkpoints of all but
+    rank 0 write nothing.
+    """
 
     updater: Updater
     batches: BatchStream
@@ -47,6 +52,11 @@ class Trainer:
     progress: Progress = field(default_factory=Progress)
     interval: Interval = field(default_factory=Interval)
 
+    @property
+    def world(self) -> World:
+        """The processes that train together."""
+        return self.updater.world
+
     def __post_init__(self) -> None:
         self._clock = Clock(self.progress)
         self._pace = Pace(step=self.progress.step)
@@ -54,7 +64,7 @@ class Trainer:
     def train(self) -> Ending:
         """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
         position = Position(self.progress.epoch, self.progress.batch)
-        bar = ProgressBar(total=self.expected_steps(), done=self.progress.step)
+        bar = ProgressBar(total=self.expected_steps(), done=self.progress.step, hidden=not self.world.is_main)
         self._clock.restart()
         self._pace = Pace(step=self.progress.step)
         with closing(bar), self.stop.listening(), self.batches.prefetched(position) as groups:
@@ -99,7 +109,7 @@ class Trainer:
         """Validate the inference weights; return whether they are the best so far."""
         assert self.validator is not None
         with self.updater.inference_weights() as model:
-            result = self.validator.validate(model, check=self.stop.check)
+            result = self.validator.validate(model, check=self._check_stop)
         score = result.scores[self.ranking.metric]
         new_best = self.ranking.add(self.progress.step, score, regular=regular)
         if regular:
@@ -109,7 +119,11 @@ class Trainer:
         return new_best
 
     def save(self) -> None:
-        """Write a checkpoint of this step, unless that was the last thing done."""
+        """Write a checkpoint of this step, unless that was the last thing done.
+
+        Raises:
+            RankError: the processes that train together have come to different weights.
+        """
         step = self.progress.step
         if self.progress.saved_step == step and self.progress.saved_validation == self.progress.validated_step:
             return
@@ -117,6 +131,7 @@ class Trainer:
         self._clock.seconds()
         with self.updater.inference_weights() as model:
             weights = dict(model.state_dict())
+        check_same(self.world, "weights", self.updater.fingerprint)
         path = self.checkpoints.save(step, weights=weights, state=self.state_dict(), ranking=self.ranking)
         self.record("checkpoint", {"path": path.name})
         self.log.say(f"saved {path}")
@@ -149,13 +164,11 @@ class Trainer:
         return notes
 
     def ending(self) -> Ending | None:
-        """Why training must end now, None to go on; a signal comes first."""
-        return self.stop.ending() or self.limits.reached(self.progress, self.ranking)
-
-    def is_finished(self) -> Ending | None:
-        """The goal that was reached with nothing left to do, None otherwise."""
-        ending = self.limits.reached(self.progress, self.ranking)
-        return ending if ending is not None and ending.finished and not self.unvalidated() else None
+        """Why training must end now, in all processes, None to go on; a signal to any of them comes first."""
+        signal_number, late = self.world.largest(self.stop.signal_number or 0, self.limits.time_is_up())
+        if signal_number:
+            return stopped_by(int(signal_number))
+        return self.limits.reached(self.progress, self.ranking, late=bool(late))
 
     def unvalidated(self) -> bool:
         """Whether there are weights that no validation has seen yet."""
@@ -185,18 +198,19 @@ class Trainer:
         """Report the updates since the last line, and start counting anew."""
         if not self.interval.updates:
             return
+        self.interval.waited, memory = self.world.largest(self.interval.waited, memory_mb())
         summary = self.interval.summary()
         left = self._pace.seconds_left(
             step=self.progress.step, last=self.expected_steps(), deadline=self.limits.deadline
         )
-        extra = {"eta_seconds": left, "memory_mb": memory_mb(), "skipped": self.progress.skipped}
+        extra = {"eta_seconds": left, "memory_mb": memory, "skipped": self.progress.skipped}
         self.record("train", {**summary, **extra})
         ends = "" if left is None else f"  {duration(left)} left"
         self.log.say(
             f"update {self.progress.step}  epoch {self.progress.epochs_done():.2f}  loss {summary['loss']:.4f}  "
             f"ppl {summary['perplexity']:.2f}  norm {summary['grad_norm']:.2f}  lr {summary['lr']:.2e}  "
             f"{summary['target_tokens_per_second']:,.0f} target tokens/s  padding {summary['padding']:.1%}  "
-            f"data wait {summary['data_wait']:.1%}  {extra['memory_mb']:,.0f} MB{ends}"
+            f"data wait {summary['data_wait']:.1%}  {memory:,.0f} MB{ends}"
         )
         self.interval.clear()
 
@@ -215,6 +229,14 @@ class Trainer:
         by_epochs = limits.max_epochs * self.batches.updates_per_epoch() if limits.max_epochs is not None else None
         known = [steps for steps in (limits.max_steps, by_epochs) if steps is not None]
         return min(known, default=None)
+
+    def _check_stop(self) -> None:
+        """Break a validation off when a signal has arrived here or at another process."""
+        if self.stop.signal_number is not None:
+            self.world.ask_to_stop()
+        self.stop.check()
+        if self.world.stop_is_asked():
+            raise InterruptedValidationError
 
     def _count(self, group: Group, update: Update) -> None:
         progress, interval = self.progress, self.interval

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from nmt.models.base import Normalization, Seq2Seq
 from nmt.training.batches import Group
+from nmt.training.distributed import World
 from nmt.training.ema import EMA
 from nmt.training.gradients import Accumulation, BadUpdateGuard, clip_
 from nmt.training.precision import Precision
+from nmt.training.random_state import seed_everything
 from nmt.training.schedules import Schedule
 
 
@@ -53,7 +55,9 @@ class Updater:
         precision: Precision,
         guard: BadUpdateGuard,
         ema: EMA | None = None,
+        world: World | None = None,
     ) -> None:
+        """`world`: the processes that share the batches of each update; by default this one has them all."""
         self.model = model
         self.optimizer = optimizer
         self.schedule = schedule
@@ -61,6 +65,7 @@ class Updater:
         self.precision = precision
         self.guard = guard
         self.ema = ema
+        self.world = World(precision.device) if world is None else world
         self.scaler = precision.grad_scaler()
         self._options = dict(optimizer.defaults)  # torch adds to them later
         self._parameters = [weight for weight in model.parameters() if weight.requires_grad]
@@ -72,9 +77,11 @@ class Updater:
             DivergedError: too many updates in a row were not finite.
         """
         self.model.train()
+        if group.seed is not None:
+            seed_everything(group.seed)
         lr = self._set_rate(step)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = float(self._backward(group))
+        loss = self.world.add_up(self._parameters, self._backward(group))
         self.scaler.unscale_(self.optimizer)
         norm = clip_(self._parameters, self.objective.clip_norm)
         can_rescale = self.scaler.is_enabled() and self.scaler.get_scale() > 1
@@ -93,14 +100,16 @@ class Updater:
         return lr
 
     def _backward(self, group: Group) -> Tensor:
-        """Add up the gradients of all batches; return the sum of all token losses."""
-        share = Accumulation([batch.target for batch in group.batches], normalization=self.objective.normalization)
+        """Add up the gradients of this process's batches; return the sum of their token losses."""
+        share = Accumulation.of_size(
+            batches=group.whole_batches, tokens=group.target_tokens, normalization=self.objective.normalization
+        )
         device = self.precision.device
         total = torch.zeros((), device=device, dtype=torch.float64)
-        for batch in group.batches:
+        for batch, sentences in zip(group.batches, group.sentences, strict=True):
             source = batch.source.to(device, non_blocking=True)
             target = batch.target.to(device, non_blocking=True)
-            weights = self.scaler.scale(share.weights(target))
+            weights = self.scaler.scale(share.weights(target, sentences=sentences))
             with self.precision.autocast():
                 loss, losses = self.model.weighted_loss(
                     source, target, weights=weights, label_smoothing=self.objective.label_smoothing
@@ -121,6 +130,10 @@ class Updater:
                     yield self.model
         finally:
             self.model.train()
+
+    def fingerprint(self) -> str:
+        """A line that is the same as long as the weights are, bit for bit."""
+        return " ".join(float(weight.detach().double().sum()).hex() for weight in self.model.parameters())
 
     def state_dict(self) -> dict[str, Any]:
         """All of this but the inference weights; with a moving average the trained weights as well."""

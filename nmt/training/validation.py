@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,12 +14,16 @@ from nmt.data import PAD, Corpus, collate
 from nmt.data.batching import Rows
 from nmt.evaluation import Metric
 from nmt.models.base import Seq2Seq
+from nmt.training.distributed import World, interleave
+from nmt.training.stopping import InterruptedValidationError
 
 LOSS_BATCH_TOKENS = 4096
 """Cells of a target batch in which the loss is computed."""
 
+BatchLoss = tuple[float, int]
+"""Sum of the losses of a batch's tokens, in nats, and how many they are."""
 Check = Callable[[], None]
-"""Called often; raises an exception to break off."""
+"""Called often; raises InterruptedValidationError to break off."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +61,50 @@ class Validator:
     max_sentences: int | None = None
     """Translate only the first so many lines."""
     samples: int = 0
+    world: World = field(default_factory=lambda: World(torch.device("cpu")))
+    """The processes that share the work."""
 
     def validate(self, model: Seq2Seq, *, check: Check) -> Validation:
-        """Measure `model`, which must be in evaluation mode."""
+        """Measure `model`, which must be in evaluation mode. All processes get the same result.
+
+        Raises:
+            InterruptedValidationError: in all processes when `check` raises it in one.
+        """
         started = time.monotonic()
-        scores = {"loss": corpus_loss(model, self.corpus, device=self.device, check=check)}
+        losses, hypotheses = self._shared(model, check=check)
+        scores = {"loss": mean_loss(losses)}
         signatures: dict[str, str] = {}
         samples: list[dict[str, str]] = []
-        if self.metrics:
-            hypotheses = self._translations(model, check=check)
+        if self.metrics and self.world.is_main:
             references = self.references[: len(hypotheses)]
             for metric in self.metrics:
                 result = metric.compute(hypotheses, [references])
                 scores[metric.name] = result.score
                 signatures[metric.name] = f"{result.name} {result.signature}"
             samples = self._samples(hypotheses)
-        return Validation(scores, signatures, samples, round(time.monotonic() - started, 3))
+        seconds = round(time.monotonic() - started, 3)
+        return Validation(*self.world.from_main((scores, signatures, samples, seconds)))
+
+    def _shared(self, model: Seq2Seq, *, check: Check) -> tuple[list[BatchLoss], list[str]]:
+        """Losses of the corpus's batches and translations of its lines, in order; each process does its part."""
+        rank, size = self.world.rank, self.world.size
+        mine = None
+        try:
+            batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[rank::size]
+            losses = batch_losses(model, self.corpus, batches, device=self.device, check=check)
+            mine = losses, self._translations(model, check=check) if self.metrics else []
+        except InterruptedValidationError:
+            pass  # the others must hear of it
+        parts = self.world.gather(mine)
+        whole = [part for part in parts if part is not None]
+        if len(whole) < size:
+            raise InterruptedValidationError
+        return interleave([losses for losses, _ in whole]), interleave([lines for _, lines in whole])
 
     def _translations(self, model: Seq2Seq, *, check: Check) -> list[str]:
         translations = []
-        for translation in self.translate(model, self.sources[: self.max_sentences]):
+        lines = self.sources[: self.max_sentences][self.world.rank :: self.world.size]
+        for translation in self.translate(model, lines):
             check()
             translations.append(translation)
         return translations
@@ -93,16 +121,22 @@ class Validator:
 
 
 @torch.no_grad()
-def corpus_loss(model: Seq2Seq, corpus: Corpus, *, device: torch.device, check: Check) -> float:
-    """Mean negative log-likelihood of a target token (end symbols counted), not smoothed, in nats."""
-    total, tokens = 0.0, 0
-    for rows in rows_by_length(corpus, cells=LOSS_BATCH_TOKENS):
+def batch_losses(
+    model: Seq2Seq, corpus: Corpus, batches: Iterable[Rows], *, device: torch.device, check: Check
+) -> list[BatchLoss]:
+    """Negative log-likelihood of each batch's target tokens (end symbols counted), not smoothed, and their number."""
+    found: list[BatchLoss] = []
+    for rows in batches:
         check()
         batch = collate(corpus, rows)
         losses = model.token_losses(batch.source.to(device), batch.target.to(device), label_smoothing=0.0)
-        total += float(losses.double().sum())
-        tokens += int((batch.target != PAD).sum())
-    return total / tokens
+        found.append((float(losses.double().sum()), int((batch.target != PAD).sum())))
+    return found
+
+
+def mean_loss(losses: Sequence[BatchLoss]) -> float:
+    """Mean over all tokens of all batches, which are added up in their order."""
+    return sum(total for total, _ in losses) / sum(tokens for _, tokens in losses)
 
 
 def rows_by_length(corpus: Corpus, *, cells: int) -> Iterator[Rows]:

@@ -47,3 +47,9 @@ def test_commands_set_it_before_torch_is_there() -> None:
     clean = {name: value for name, value in os.environ.items() if name not in WAITING}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=clean, check=True)
     assert done.stdout.split() == [WAITING["GOMP_SPINCOUNT"], "False"]
+
+
+def test_one_of_several_processes_says_what_is_lost_in_a_line_of_its_own() -> None:
+    settings = {"WORLD_SIZE": "2"}
+    prepare_environment(settings)
+    assert settings["TORCH_CPP_LOG_LEVEL"] == "ERROR"

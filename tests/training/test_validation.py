@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import PreparedData, collate, prepare
+from nmt.data import Corpus, PreparedData, collate, prepare
 from nmt.interop.model_dir import load_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
 from nmt.training.setup import build_updater, build_validator
 from nmt.training.stopping import InterruptedValidationError, StopRequest
-from nmt.training.validation import Validator, corpus_loss, rows_by_length
+from nmt.training.validation import Validator, batch_losses, mean_loss, rows_by_length
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 CPU = torch.device("cpu")
@@ -38,16 +38,19 @@ def nothing() -> None:
     """A check that never breaks off."""
 
 
-def test_loss_is_the_mean_over_tokens_not_over_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def corpus_loss(model: Seq2Seq, corpus: Corpus, *, cells: int = 4096) -> float:
+    return mean_loss(batch_losses(model, corpus, rows_by_length(corpus, cells=cells), device=CPU, check=nothing))
+
+
+def test_loss_is_the_mean_over_tokens_not_over_batches(folder: Path) -> None:
     config, data = prepared(folder)
     assert data.dev is not None
     model = build_updater(config, data.tokenizer, device=CPU).model.eval()
     batch = collate(data.dev, np.arange(len(data.dev)))
     losses = model.token_losses(batch.source, batch.target)
     expected = (losses.sum() / (batch.target != 0).sum()).item()
-    assert corpus_loss(model, data.dev, device=CPU, check=nothing) == pytest.approx(expected, rel=1e-6)
-    monkeypatch.setattr("nmt.training.validation.LOSS_BATCH_TOKENS", 10)
-    assert corpus_loss(model, data.dev, device=CPU, check=nothing) == pytest.approx(expected, rel=1e-6)
+    assert corpus_loss(model, data.dev) == pytest.approx(expected, rel=1e-6)
+    assert corpus_loss(model, data.dev, cells=10) == pytest.approx(expected, rel=1e-6)
 
 
 def test_loss_batches_hold_every_row_once_within_the_limit(folder: Path) -> None:

@@ -1,0 +1,66 @@
+"""Lines translated by several processes, each a part of them, and put together again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from nmt.errors import ConfigError, DataError
+from nmt.search import ScoredText, Translation, Translator
+from nmt.training.distributed import World, check_same, interleave
+
+BLOCK = 1 << 20
+
+
+def check_input(path: str | None, *, world: World) -> None:
+    """See that several processes have the same file to translate; a single one may translate anything.
+
+    Raises:
+        ConfigError: there is no file that all of them could read.
+        DataError: it is missing or cannot be read.
+        RankError: theirs differ.
+    """
+    if world.size == 1:
+        return
+    if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+        raise ConfigError("several processes translate a file that all of them read; give one with -i")
+    check_same(world, "text to translate", lambda: _digest(path))
+
+
+def translate_together(translator: Translator, lines: Sequence[str], *, world: World) -> list[Translation]:
+    """The translations of `lines`, in order, on rank 0; each process has the same lines and translates its part.
+
+    The other processes get none.
+    """
+    if world.size == 1:
+        return translator.translate_window(lines)
+    # Every n-th, so that no process has all the long ones where a text is sorted.
+    mine = translator.translate_window(lines[world.rank :: world.size])
+    parts = world.gather([_packed(translation) for translation in mine])
+    if not world.is_main:
+        return []
+    return [_unpacked(line, packed) for line, packed in zip(lines, interleave(parts), strict=True)]
+
+
+def _packed(translation: Translation) -> list[Any]:
+    texts = [[hypothesis.text, hypothesis.score] for hypothesis in translation.hypotheses]
+    return [texts, translation.source_tokens, translation.unknown]
+
+
+def _unpacked(line: str, packed: list[Any]) -> Translation:
+    texts, source_tokens, unknown = packed
+    hypotheses = [ScoredText(text, score) for text, score in texts]
+    return Translation(line, hypotheses, source_tokens=source_tokens, unknown=unknown)
+
+
+def _digest(path: str) -> str:
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(BLOCK):
+                found.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    return found.hexdigest()

@@ -1,0 +1,48 @@
+"""The key-value store in which the processes of a run leave word for each other."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from torch.distributed.distributed_c10d import PrefixStore, Store
+
+POLL = 0.05
+"""Seconds between two looks at what has arrived."""
+
+
+def fresh_part(store: Store, *, rank: int, size: int, timeout: float) -> Store:
+    """A part of `store` with nothing in it, the same for all ranks, who must all ask for it.
+
+    A launcher may keep its store when it restarts processes, and with it what those before have written: torch would
+    look for them where they no longer are. So each of the others says hello with a word nobody has used, and rank 0,
+    which may read a hello of the past first, answers each until all have come.
+
+    Raises:
+        RuntimeError: one has not come within `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    if rank != 0:
+        hello = uuid.uuid4().hex
+        store.set(f"nmt/hello/{rank}", hello)
+        while not store.check([f"nmt/welcome/{hello}"]):
+            _pause(deadline, "rank 0 has not answered")
+        name = store.get(f"nmt/welcome/{hello}").decode("ascii")
+        store.add(f"{name}/arrived", 1)
+        return PrefixStore(name, store)
+    name = f"nmt/{uuid.uuid4().hex}"
+    seen = [b""] * size
+    while (arrived := store.add(f"{name}/arrived", 0)) < size - 1:
+        for other in range(1, size):
+            key = f"nmt/hello/{other}"
+            if store.check([key]) and (word := store.get(key)) != seen[other]:
+                seen[other] = word
+                store.set(f"nmt/welcome/{word.decode('ascii')}", name)
+        _pause(deadline, f"{size - 1 - arrived} of {size} have not come")
+    return PrefixStore(name, store)
+
+
+def _pause(deadline: float, otherwise: str) -> None:
+    if time.monotonic() > deadline:
+        raise RuntimeError(f"{otherwise} in time")
+    time.sleep(POLL)

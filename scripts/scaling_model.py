@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""The tables of docs/scaling.md: what data-parallel training should cost on 8 to 1,024 GPUs, by arithmetic alone.
+
+    scripts/scaling_model.py [--config wmt14_lrn.yaml]
+
+Nothing here is measured. Where each figure below comes from, or that it is assumed, stands in docs/scaling.md.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from nmt.cli.common import execute, make_parser
+
+PEAK = 989e12
+"""Floating-point operations a second of an H100 SXM in bf16, without sparsity."""
+UTILISATION = 0.25
+"""Share of them that is used. Assumed."""
+FIXED = 10e-3
+"""Seconds that an update takes however few tokens it has: loops over time, kernel launches, optimizer. Assumed."""
+IMBALANCE = 0.05
+"""By how much the slowest share is slower than the mean. Assumed."""
+TOKENS = 12_000
+"""Target tokens of the published update, and of each GPU's share where updates grow with the GPUs."""
+NODE = 8
+BUS_NODE = 365e9
+"""Bus bandwidth of an all-reduce between the 8 GPUs of a node, bytes a second."""
+NETWORKS = {"8 x 400 Gb/s": 300e9, "1 x 100 Gb/s": 12.2e9}
+"""Bus bandwidth of an all-reduce between nodes, by what connects each to the others."""
+LATENCY = 46e-6
+"""Seconds of a small all-reduce between two nodes; assumed to grow by HOP with each doubling of the nodes."""
+HOP = 10e-6
+SIZES = (1, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Model:
+    """What counts of a model: its weights, and those that each source and each target token is multiplied with."""
+
+    parameters: int
+    source: int
+    target: int
+    bucket: int
+    """Bytes of gradients in one all-reduce."""
+
+    @property
+    def gradient_bytes(self) -> int:
+        """fp32, whatever the precision of the products."""
+        return 4 * self.parameters
+
+    def compute(self, tokens: float) -> float:
+        """Seconds of an update with so many target tokens, and as many source tokens, on one GPU."""
+        # A product costs two operations for each weight and token, its two gradients four.
+        return FIXED + tokens * 6 * (self.source + self.target) / (PEAK * UTILISATION)
+
+    def exchange(self, gpus: int, network: float) -> float:
+        """Seconds in which gradients are added up, after all are there."""
+        if gpus == 1:
+            return 0.0
+        nodes = -(-gpus // NODE)
+        bandwidth = BUS_NODE if nodes == 1 else min(BUS_NODE, network)
+        latency = LATENCY + HOP * max(0.0, math.log2(nodes / 2)) if nodes > 1 else LATENCY / 2
+        buckets = -(-self.gradient_bytes // self.bucket) + 2  # and the losses, and how to go on
+        return self.gradient_bytes * 2 * (gpus - 1) / gpus / bandwidth + buckets * latency
+
+    def update(self, tokens: float, gpus: int, network: float) -> float:
+        """Seconds of an update with so many target tokens for each GPU."""
+        return self.compute(tokens) * (1 + IMBALANCE * (gpus > 1)) + self.exchange(gpus, network)
+
+
+def of_configuration(name: str) -> Model:
+    """The model of a configuration, built without memory for its weights."""
+    import torch
+
+    from nmt.config import load_config
+    from nmt.models import build_model, parameters_by_part
+    from nmt.training.distributed.process_group import BUCKET_BYTES
+
+    config = load_config(name)
+    vocabulary = int(config.data.tokenizer_options["vocab_size"])
+    with torch.device("meta"):
+        model = build_model(config.model, vocabulary, vocabulary)
+    parts = parameters_by_part(model)
+    softmax = model.embeddings.softmax_table.numel()
+    others = parts["initial_states"] + parts["decoder"] + parts["readout"]
+    return Model(sum(parts.values()), source=parts["encoder"], target=others + softmax, bucket=BUCKET_BYTES)
+
+
+def report(model: Model) -> str:
+    """Markdown: the model in figures, then a table for updates that grow with the GPUs, and one for a fixed update."""
+    lines = [
+        f"{model.parameters:,} parameters, {model.gradient_bytes / 1e6:,.0f} MB of gradients; of the weights "
+        f"{model.source:,} are multiplied with each source token and {model.target:,} with each target token: "
+        f"{6 * (model.source + model.target) / 1e9:.2f} GFLOP for a pair of tokens, forward and backward.",
+        "",
+        f"{TOKENS:,} target tokens for each GPU (updates grow with the GPUs):",
+        "",
+        *_table(model, lambda gpus: TOKENS),
+        "",
+        f"{TOKENS:,} target tokens an update (shares shrink with the GPUs):",
+        "",
+        *_table(model, lambda gpus: TOKENS / gpus),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(model: Model, share: Callable[[int], float]) -> list[str]:
+    heads = ["GPUs", "tokens an update", "compute ms"]
+    heads += [f"{name}: {what}" for name in NETWORKS for what in ("exchange ms", "speed-up (efficiency)")]
+    lines = [f"| {' | '.join(heads)} |", "|-" * len(heads) + "|"]
+    alone = TOKENS / model.update(TOKENS, 1, 1)
+    for gpus in SIZES:
+        tokens = share(gpus)
+        cells = [f"{gpus:,}", f"{tokens * gpus:,.0f}", f"{1000 * model.compute(tokens):.1f}"]
+        for network in NETWORKS.values():
+            speedup = tokens * gpus / model.update(tokens, gpus, network) / alone
+            exchange = f"{1000 * model.exchange(gpus, network):.1f}"
+            cells += [exchange, f"{speedup:,.1f} ({speedup / gpus:.0%})"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    parser = make_parser("scripts/scaling_model.py", "Print what data-parallel training should cost, by arithmetic.")
+    parser.add_argument("--config", default="wmt14_lrn.yaml", metavar="FILE", help="default wmt14_lrn.yaml")
+
+    def run(arguments: object) -> int:
+        print(report(of_configuration(vars(arguments)["config"])), end="")
+        return 0
+
+    return execute(parser, run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

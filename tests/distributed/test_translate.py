@@ -1,0 +1,71 @@
+"""nmt-translate by several processes: every line once and in order, as one process translates them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import translate
+from tests.distributed.launch import Ranks
+from tests.distributed.work import translate_run
+from tests.tiny_run import make_run
+
+LINES = [
+    "a b",
+    "",
+    "long er a",
+    "unknown c",
+    "\u2028",
+    " ",
+    "d",
+    "a\x85b",
+    "c c c c c c c c",
+    "b",
+    "a d c b",
+    "<s>",
+    "d d",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_run(tmp_path / "run")
+    (tmp_path / "in").write_bytes("\r\n".join(LINES).encode())
+    return tmp_path
+
+
+def start(folder: Path, *arguments: str, size: int) -> Ranks:
+    return Ranks(size, translate_run, [str(folder / "run"), *arguments], folder=folder / "said")
+
+
+@pytest.mark.parametrize(("size", "form"), [(2, "jsonl"), (3, "text")])
+def test_same_lines_as_one_process_in_the_same_order(folder: Path, size: int, form: str) -> None:
+    """In windows of 3 lines a process, so that the last one has fewer lines than there are processes."""
+    common = ("-i", str(folder / "in"), "--format", form, "--n-best", "2")
+    assert translate.main([str(folder / "run"), *common, "-o", str(folder / "alone"), "--device", "cpu"]) == 0
+    ranks = start(folder, *common, "-o", str(folder / "together"), size=size)
+    assert ranks.wait() == [0] * size, ranks.said(0)
+    assert (folder / "together").read_bytes() == (folder / "alone").read_bytes()
+    loaded, summary = ranks.said(0)
+    assert loaded.endswith(f"on cpu, {size} processes, beam 3") and "13 lines in" in summary
+    assert not any(ranks.said(rank) for rank in range(1, size))
+
+
+def test_standard_input_cannot_be_shared(folder: Path) -> None:
+    ranks = start(folder, "-o", str(folder / "out"), size=2)
+    assert ranks.wait() == [2, 2]
+    assert "give one with -i" in ranks.said(0)[-1]
+    assert not (folder / "out").exists()
+
+
+def test_an_error_of_one_leaves_no_output(folder: Path) -> None:
+    """Rank 1 sees another file of that name."""
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/in").write_text("a\n")
+    tricks = {0: ("elsewhere", folder), 1: ("elsewhere", folder / "elsewhere")}
+    arguments = [str(folder / "run"), "-i", "in", "-o", str(folder / "out")]
+    ranks = Ranks(2, translate_run, arguments, tricks, folder=folder / "said")
+    assert ranks.wait() == [1, 1]
+    assert "not all processes have the same text to translate" in "".join(ranks.said(0) + ranks.said(1))
+    assert not (folder / "out").exists()
