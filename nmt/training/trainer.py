@@ -53,7 +53,8 @@ class Trainer:
 
     def train(self) -> Ending:
         """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
-        position = Position(self.progress.epoch, self.progress.batch)
+        progress = self.progress
+        position = Position(progress.epoch, progress.batch, progress.pool, progress.skip)
         bar = ProgressBar(total=self.expected_steps(), done=self.progress.step)
         self._clock.restart()
         self._pace = Pace(step=self.progress.step)
@@ -220,7 +221,7 @@ class Trainer:
         progress, interval = self.progress, self.interval
         if group.after.epoch > progress.epoch:
             self.updater.schedule.end_epoch(progress.epoch)
-        progress.epoch, progress.batch = group.after
+        progress.epoch, progress.batch, progress.pool, progress.skip = group.after
         progress.epoch_batches = group.epoch_batches
         progress.skipped += not update.applied
         interval.cells += group.cells
