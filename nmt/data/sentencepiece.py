@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
-import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import filterfalse, islice
 from pathlib import Path
-from typing import Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn
 
 import sentencepiece
 
-from nmt.data.text import open_bytes, read_lines
+from nmt.data.line_sample import sample_lines
+from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.workers import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.registry import TOKENIZERS
-
-T = TypeVar("T")
 
 _KEY = "data.tokenizer_options"
 _LONGEST = 1 << 15
@@ -241,34 +237,4 @@ def _training_lines(sides: Sequence[Sequence[Path]], *, sample_size: int | None,
         if sample_size is None:
             yield from (line for path in files for line in read_lines(path) if line)
         else:
-            yield from map(_text, _sample(_not_empty(files), sample_size, seed=seed))
-
-
-def _not_empty(files: Sequence[Path]) -> Iterator[bytes]:
-    """The lines that are not empty, as bytes with their line ends: most are passed over, and need no decoding."""
-    for path in files:
-        with open_bytes(path) as stream:
-            yield from filterfalse(frozenset((b"\n", b"\r\n")).__contains__, stream)
-
-
-def _text(line: bytes) -> str:
-    return line.decode().removesuffix("\n").removesuffix("\r") if line.endswith(b"\n") else line.decode()
-
-
-def _sample(lines: Iterable[T], size: int, *, seed: int) -> list[T]:
-    """A uniform sample of `size` lines in one pass that computes nothing for most of them.
-
-    Reservoir sampling by Li's algorithm L (Reservoir-sampling algorithms of time complexity
-    O(n(1 + log(N/n))), ACM TOMS 1994), which draws how many lines to pass over.
-    """
-    generator, remaining = random.Random(seed), iter(lines)
-    kept = list(islice(remaining, size))
-    largest = 1.0
-    while True:
-        largest *= (1.0 - generator.random()) ** (1.0 / size)
-        # A `largest` that is 1 after rounding would be passed over no line, as it should.
-        skipped = int(math.log(1.0 - generator.random()) / math.log1p(-largest)) if largest < 1.0 else 0
-        line = next(islice(remaining, skipped, None), None)
-        if line is None:
-            return kept
-        kept[generator.randrange(size)] = line
+            yield from sample_lines(files, sample_size, seed=seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -9,7 +10,6 @@ import shutil
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -63,7 +63,7 @@ class CorpusWriter:
         self._files = {name: _Written() for name in _FILES}
         self._parts = [Part(0, 0)] * parts
         self._restore()
-        self._stack = ExitStack()
+        self._stack = contextlib.ExitStack()
         self._streams = {name: self._stack.enter_context(_open(folder / name, self._files[name])) for name in _FILES}
         for name in SIDES:
             if not self._files[f"{name}.offsets"].size:
@@ -153,13 +153,13 @@ def _open(path: Path, written: _Written) -> Any:
 def _is_whole(path: Path, written: _Written) -> bool:
     """Whether a file begins with what was written."""
     left, found = written.size, 0
-    with path.open("rb") as stream:
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as stream:
         while left and (block := stream.read(min(left, 1 << 20))):
             left, found = left - len(block), zlib.crc32(block, found)
     return left == 0 and found == written.sum
 
 
-@contextmanager
+@contextlib.contextmanager
 def unfinished_folder(final: Path) -> Iterator[Path | None]:
     """The folder FINAL.partial to write into, which becomes `final` when the block ends well.
 
@@ -168,7 +168,7 @@ def unfinished_folder(final: Path) -> Iterator[Path | None]:
     """
     partial = final.with_name(f"{final.name}.partial")
     try:
-        with ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             _take_lock(partial, stack)
             if final.is_dir():
                 shutil.rmtree(partial, ignore_errors=True)
@@ -186,7 +186,7 @@ def unfinished_folder(final: Path) -> Iterator[Path | None]:
         raise DataError(f"{error.filename or partial}: cannot be written ({error.strerror})") from error
 
 
-def _take_lock(partial: Path, stack: ExitStack) -> None:
+def _take_lock(partial: Path, stack: contextlib.ExitStack) -> None:
     """Make the folder, if need be, and hold its lock until `stack` ends."""
     while True:
         partial.mkdir(parents=True, exist_ok=True)
