@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.cpus import usable_cores
 from nmt.data.blocks import Block, TextPosition, read_blocks, split_lines
 from nmt.data.corpus import id_dtype
 from nmt.data.progress import Advance, no_progress
@@ -139,7 +138,7 @@ def encode(
             report = writer.report
             advance(report.read)
             blocks = read_blocks(pairs, lines=BLOCK, start=writer.position)
-            for number, encoded in enumerate(_encoded(encoder, blocks, workers or available_cores()), start=1):
+            for number, encoded in enumerate(_encoded(encoder, blocks, workers or usable_cores()), start=1):
                 writer.append(encoded.source, encoded.target, part=encoded.part)
                 report = report + encoded.report
                 if number % MARK_EVERY == 0:
@@ -156,13 +155,6 @@ def _nothing_left(pairs: Sequence[FilePair], report: CorpusReport) -> str:
         f"no sentence pair is left of {files}: of {report.read} read, {report.empty} have an empty side "
         f"and {report.too_long} are longer than data.max_length"
     )
-
-
-def available_cores() -> int:
-    """Cores this process may run on."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _encoded(encoder: Callable[[Block], EncodedBlock], blocks: Iterator[Block], workers: int) -> Iterator[EncodedBlock]:
