@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -36,6 +37,7 @@ from nmt.config import load_config
 from nmt.cpus import usable_cores
 from nmt.data import Corpus, SentencePieceTokenizer
 from nmt.data.encoding import LengthRule, encode
+from nmt.data.line_sample import sample_lines
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.survey import survey_file
 from nmt.data.text import FilePair, read_lines
@@ -180,7 +182,11 @@ def measure_encoding(arguments: argparse.Namespace) -> list[str]:
             for path in files:
                 survey_file(path)
 
-        cases: dict[str, Callable[[], None]] = {"first look at the files": survey}
+        def sample() -> None:
+            for path in files:
+                deque(sample_lines([path], 1000, seed=1), maxlen=0)
+
+        cases: dict[str, Callable[[], None]] = {"first look at the files": survey, "sampling for subwords": sample}
         for count in sorted({1, usable_cores()}):
             cases[f"SentencePiece alone, threads: {count}"] = partial(alone, count)
             cases[f"files to encoded corpus, processes: {count}"] = partial(ours, count)
