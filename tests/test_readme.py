@@ -169,6 +169,14 @@ def test_the_first_configuration_trains(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "first.yaml"]
 
 
+def test_the_example_of_several_corpora_is_a_configuration(tmp_path: Path) -> None:
+    block = yaml.safe_load(the_block("yaml", "sampling_temperature"))
+    text = {"run_dir": "run", "training": {"max_epochs": 1}, **block}
+    (tmp_path / "several.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
+    data = load_config(tmp_path / "several.yaml").data
+    assert data.sampling_temperature == 5.0 and data.train is not None and len(data.train) == 2
+
+
 def test_the_report_of_mistakes_is_the_real_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

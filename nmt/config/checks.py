@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
-from nmt.config.schema import Config
+from nmt.config.schema import Config, DataConfig
 from nmt.registry import CELLS, METRICS, MODELS, OPTIMIZERS, SCHEDULES, TOKENIZERS, Registry
 
 DEFAULT_BATCH_TOKENS = 4096
@@ -69,7 +69,23 @@ def _data_problems(config: Config) -> list[Problem]:
     if data.generator != "none" and (data.train or data.dev or data.test):
         message = f"'{data.generator}' makes its own corpus: remove data.train, data.dev and data.test"
         problems.append(Problem("data.generator", message))
-    return problems
+    return problems + _sampling_problems(data)
+
+
+def _sampling_problems(data: DataConfig) -> list[Problem]:
+    weights, temperature = data.sampling_weights, data.sampling_temperature
+    given = [
+        key for key, is_given in {"weights": weights is not None, "temperature": temperature != 1}.items() if is_given
+    ]
+    prefixes = data.train if isinstance(data.train, list) else []
+    message = None
+    if len(given) == 2:
+        message = "give either sampling_weights or sampling_temperature, not both"
+    elif given and len(prefixes) < 2:
+        message = "needs a list of several prefixes in data.train"
+    elif weights is not None and len(weights) != len(prefixes):
+        message = f"{len(weights)} weights for the {len(prefixes)} prefixes of data.train; give one for each"
+    return [] if message is None else [Problem(f"data.sampling_{given[0]}", message)]
 
 
 def _training_problems(config: Config) -> list[Problem]:

@@ -84,6 +84,10 @@ class DataConfig:
     """`demo` writes the built-in English-German corpus into RUN/corpus instead of reading files."""
     train: Paths | None = fixed(None)
     """Prefix, or list of prefixes, of the training files."""
+    sampling_temperature: PositiveFloat = fixed(1.0)
+    """T: each of several prefixes has the share n^(1/T) / sum n^(1/T) of an epoch, n its pairs; 1 is each pair once."""
+    sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
+    """The shares of the prefixes in an epoch, in their order and in any unit; instead of a temperature."""
     dev: Paths | None = None
     """Prefix or prefixes of the validation files."""
     test: Paths | None = None
@@ -96,8 +100,8 @@ class DataConfig:
     """Longest source or target sentence in training, in tokens without the end symbol."""
     too_long: Literal["drop", "truncate"] = fixed("drop")
     """What happens to longer training pairs; either way they are counted and reported."""
-    pool_batches: Positive = fixed(64)
-    """Batches are cut from pools of about this many batches, sorted by length."""
+    pool_batches: Positive = fixed(256)
+    """Batches are cut from pools of about this many batches, sorted by length; more of them means less padding."""
     cache_dir: Text | None = None
     """Where encoded corpora are kept, keyed by content and settings; default RUN/cache."""
     workers: NotNegative = 0

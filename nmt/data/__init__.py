@@ -2,8 +2,6 @@
 
 from nmt.data.batching import (
     Batch,
-    BatchSampler,
-    EpochBatches,
     batch_lines,
     collate,
     pad,
@@ -12,6 +10,7 @@ from nmt.data.batching import (
 from nmt.data.corpus import Corpus
 from nmt.data.prepare import PreparedData, check_files, load_tokenizer, planned_sizes, prepare
 from nmt.data.report import CorpusReport
+from nmt.data.sampler import BatchSampler
 from nmt.data.sentencepiece import SentencePieceTokenizer
 from nmt.data.text import ParallelText, find_file, read_lines, read_parallel
 from nmt.data.tokenizer import Tokenizer
@@ -26,7 +25,6 @@ __all__ = [
     "BatchSampler",
     "Corpus",
     "CorpusReport",
-    "EpochBatches",
     "ParallelText",
     "PreparedData",
     "SentencePieceTokenizer",

@@ -1,4 +1,4 @@
-"""Encoded parallel text on disk: memory-mapped reading, and writing piece by piece."""
+"""Encoded parallel text on disk, mapped into memory; folders that appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -8,34 +8,28 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.report import CorpusReport
+from nmt.data.sampling import Part, Rows
+from nmt.data.vocabulary import PAD
 from nmt.errors import DataError
 
 Ids = NDArray[Any]
 """Token ids, uint16 or uint32."""
 
-_META = "corpus.json"
-_SIDES = ("source", "target")
+META = "corpus.json"
+SIDES = ("source", "target")
 
 
 def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
     """The smallest type that holds the ids of a vocabulary."""
     return np.dtype(np.uint16 if vocabulary_size < 2**16 else np.uint32)
-
-
-class EncodedSide(NamedTuple):
-    """Sentences of one language, one after the other."""
-
-    ids: Ids  # [sum of lengths]
-    lengths: NDArray[np.int32]  # [sentences], the end symbol counted
 
 
 class _Side:
@@ -50,19 +44,28 @@ class _Side:
     def row(self, i: int) -> Ids:
         return self.ids[self.offsets[i] : self.offsets[i + 1]]
 
+    def padded(self, rows: Rows) -> NDArray[np.int64]:
+        lengths = self.lengths[rows]
+        columns = np.arange(lengths.max(initial=0))
+        inside = columns < lengths[:, None]
+        padded = np.full(inside.shape, PAD, np.int64)
+        padded[inside] = self.ids[(self.offsets[rows][:, None] + columns)[inside]]
+        return padded
+
 
 class Corpus:
     """Encoded sentence pairs in a folder written by `CorpusWriter`.
 
     Nothing is read until it is asked for, so memory does not grow with the corpus. Every sentence
-    ends with EOS, and lengths count it.
+    ends with EOS, and lengths count it. `parts` says which pairs come from which prefix of text.
     """
 
     def __init__(self, folder: Path) -> None:
         try:
-            meta = json.loads((folder / _META).read_text(encoding="utf-8"))
-            self._sides = [_Side(folder, name, meta) for name in _SIDES]
+            meta = json.loads((folder / META).read_text(encoding="utf-8"))
+            self._sides = [_Side(folder, name, meta) for name in SIDES]
             self.report = CorpusReport.from_json(meta["report"])
+            self.parts = tuple(Part(*part) for part in meta["parts"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder}: not a complete encoded corpus ({error}); delete it to encode again") from error
         self.folder = folder
@@ -79,6 +82,14 @@ class Corpus:
     def target(self, i: int) -> Ids:
         """Target ids of pair `i`, EOS last; a view [T] of the file."""
         return self._sides[1].row(i)
+
+    def padded_source(self, rows: Rows) -> NDArray[np.int64]:
+        """Source ids of pairs `rows` [B], PAD at the right: [B, S]."""
+        return self._sides[0].padded(rows)
+
+    def padded_target(self, rows: Rows) -> NDArray[np.int64]:
+        """Target ids of pairs `rows` [B], PAD at the right: [B, T]."""
+        return self._sides[1].padded(rows)
 
     @property
     def source_lengths(self) -> NDArray[np.int32]:
@@ -99,51 +110,6 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> Ids:
         return np.empty(0, dtype)
     # A plain array over the map: slicing np.memmap itself costs several times as much.
     return np.asarray(np.memmap(path, dtype, mode="r", shape=(count,)))
-
-
-class CorpusWriter:
-    """Appends encoded pieces to the files of a folder; a context manager that closes them."""
-
-    def __init__(self, folder: Path, *, source_size: int, target_size: int) -> None:
-        self._folder = folder
-        self._dtypes = (id_dtype(source_size), id_dtype(target_size))
-        self._tokens = [0, 0]
-        self._pairs = 0
-        self._stack = ExitStack()
-        self._files = {
-            f"{name}.{part}": self._stack.enter_context((folder / f"{name}.{part}").open("wb"))
-            for name in _SIDES
-            for part in ("ids", "lengths", "offsets")
-        }
-        for name in _SIDES:
-            self._files[f"{name}.offsets"].write(np.zeros(1, np.int64).tobytes())
-
-    def __enter__(self) -> CorpusWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
-
-    def append(self, source: EncodedSide, target: EncodedSide) -> None:
-        """Add as many source as target sentences."""
-        for i, (name, side) in enumerate(zip(_SIDES, (source, target), strict=True)):
-            offsets = np.cumsum(side.lengths, dtype=np.int64) + self._tokens[i]
-            self._tokens[i] += len(side.ids)
-            for part, array in (
-                ("ids", side.ids.astype(self._dtypes[i], copy=False)),
-                ("lengths", side.lengths.astype(np.int32, copy=False)),
-                ("offsets", offsets),
-            ):
-                self._files[f"{name}.{part}"].write(array.tobytes())
-        self._pairs += len(source.lengths)
-
-    def finish(self, report: CorpusReport, *, key: str) -> None:
-        """Close the files and write what `Corpus` needs to open them."""
-        self._stack.close()
-        meta: dict[str, Any] = {"key": key, "pairs": self._pairs, "report": report.to_json()}
-        for name, tokens, dtype in zip(_SIDES, self._tokens, self._dtypes, strict=True):
-            meta |= {f"{name}_tokens": tokens, f"{name}_dtype": dtype.name}
-        (self._folder / _META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
 @contextmanager

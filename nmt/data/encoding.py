@@ -1,29 +1,32 @@
-"""From text files to an encoded corpus: chunks of lines, encoded by several processes in order."""
+"""From text files to an encoded corpus: blocks of lines, encoded by several processes in order."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, compress, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.cpus import usable_cores
-from nmt.data.corpus import CorpusWriter, EncodedSide, id_dtype, new_folder
+from nmt.data.blocks import Block, TextPosition, read_blocks, split_lines
+from nmt.data.corpus import id_dtype
+from nmt.data.progress import Advance, no_progress
 from nmt.data.report import CorpusReport
-from nmt.data.text import FilePair, is_empty, read_pairs
+from nmt.data.text import FilePair, is_empty
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, UNK
-from nmt.data.workers import obey_parent, process_context
+from nmt.data.workers import map_in_order
+from nmt.data.writer import CorpusWriter, EncodedSide, unfinished_folder
 from nmt.errors import DataError
 
-_CHUNK = 4096  # pairs; some hundred milliseconds of work, so that sending it costs little
+BLOCK = 4096
+"""Line pairs sent to a process at once; some hundred milliseconds of work, so that sending costs little."""
+MARK_EVERY = 64
+"""Blocks after which work is marked as done: what a killed process has to do again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,72 +41,74 @@ class LengthRule:
     """Leave out pairs with a side that is blank or has no tokens."""
 
 
-class Chunk(NamedTuple):
-    """Consecutive line pairs of one prefix; `first_line` counts from 1."""
-
-    pair: FilePair
-    first_line: int
-    lines: list[tuple[str, str]]
-
-
-class EncodedChunk(NamedTuple):
-    """The pairs of a chunk that are kept, and what became of the others."""
+class EncodedBlock(NamedTuple):
+    """The pairs of a block that are kept, and what became of the others."""
 
     source: EncodedSide
     target: EncodedSide
     report: CorpusReport
+    part: int
+    after: TextPosition
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes chunks; travels to the worker processes."""
+    """Encodes blocks of text; travels to the worker processes."""
 
     tokenizer: Tokenizer
     rule: LengthRule
 
-    def __call__(self, chunk: Chunk) -> EncodedChunk:
-        """Encode the pairs of a chunk, end symbols added, and apply the length rule."""
-        sources = self.tokenizer.encode_source([source for source, _ in chunk.lines])
-        targets = self.tokenizer.encode_target([target for _, target in chunk.lines])
-        kept: list[tuple[list[int], list[int]]] = []
-        counts = {"empty": 0, "too_long": 0, "truncated": 0}
-        empty_examples: list[str] = []
-        long_examples: list[str] = []
-        for i, pair in enumerate(zip(sources, targets, strict=True)):
-            empty = [j for j in (0, 1) if not pair[j] or is_empty(chunk.lines[i][j])]
-            if empty:
-                counts["empty"] += 1
-                empty_examples.append(f"{chunk.pair[empty[0]]}, line {chunk.first_line + i}")
-                if self.rule.skip_empty:
-                    continue
-            limit = self.rule.max_length
-            too_long = [j for j in (0, 1) if limit is not None and len(pair[j]) > limit]
-            if too_long:
-                counts["truncated" if self.rule.truncate else "too_long"] += 1
-                long_examples.append(f"{chunk.pair[too_long[0]]}, line {chunk.first_line + i}")
-                if not self.rule.truncate:
-                    continue
-            kept.append((pair[0][:limit], pair[1][:limit]))
-        source = _flatten([pair[0] for pair in kept], self.tokenizer.source_size)
-        target = _flatten([pair[1] for pair in kept], self.tokenizer.target_size)
+    def __call__(self, block: Block) -> EncodedBlock:
+        """Encode the pairs of a block, end symbols added, and apply the length rule."""
+        texts = [
+            split_lines(block.source, block.files.source, first_line=block.first_line),
+            split_lines(block.target, block.files.target, first_line=block.first_line),
+        ]
+        ids = [self.tokenizer.encode_source(texts[0]), self.tokenizer.encode_target(texts[1])]
+        lengths = np.array([list(map(len, side)) for side in ids])  # [2, pairs]
+        empty = (lengths == 0) | np.array([list(map(is_empty, side)) for side in texts])
+        kept = ~(empty.any(0) & self.rule.skip_empty)
+        limit = self.rule.max_length
+        too_long = (lengths > limit) & kept if limit is not None else np.zeros_like(empty)
+        if not self.rule.truncate:
+            kept &= ~too_long.any(0)
+        counts = {"empty": int(empty.any(0).sum()), "too_long": 0, "truncated": 0}
+        counts["truncated" if self.rule.truncate else "too_long"] = int(too_long.any(0).sum())
+        sizes = (self.tokenizer.source_size, self.tokenizer.target_size)
+        source, target = (
+            _flatten([sentence[:limit] for sentence in compress(side, kept)], size)
+            for side, size in zip(ids, sizes, strict=True)
+        )
         report = CorpusReport(
-            read=len(chunk.lines),
-            kept=len(kept),
-            source_tokens=len(source.ids) - len(kept),
-            target_tokens=len(target.ids) - len(kept),
+            read=len(kept),
+            kept=len(source.lengths),
+            source_tokens=len(source.ids) - len(source.lengths),
+            target_tokens=len(target.ids) - len(target.lengths),
             source_unknown=int((source.ids == UNK).sum()),
             target_unknown=int((target.ids == UNK).sum()),
-            empty_examples=tuple(empty_examples),
-            too_long_examples=tuple(long_examples),
+            empty_examples=_examples(block, empty),
+            too_long_examples=_examples(block, too_long),
             **counts,
         )
-        return EncodedChunk(source, target, CorpusReport() + report)
+        return EncodedBlock(source, target, CorpusReport() + report, block.part, block.after)
+
+
+def _examples(block: Block, found: NDArray[np.bool_]) -> tuple[str, ...]:
+    """File and line of each pair of a block with a side that `found` [2, pairs] marks."""
+    pairs = np.flatnonzero(found.any(0))
+    return tuple(f"{block.files[0 if found[0, i] else 1]}, line {block.first_line + i}" for i in pairs)
 
 
 def _flatten(sentences: Sequence[list[int]], vocabulary_size: int) -> EncodedSide:
-    lengths = np.fromiter((len(ids) + 1 for ids in sentences), np.int32, len(sentences))
-    ids = (i for sentence in sentences for i in (*sentence, EOS))
-    return EncodedSide(np.fromiter(ids, id_dtype(vocabulary_size), int(lengths.sum())), lengths)
+    """Sentences one after the other, an end symbol after each."""
+    lengths = np.fromiter(map(len, sentences), np.int32, len(sentences)) + np.int32(1)
+    ends = np.cumsum(lengths, dtype=np.int64) - 1
+    total = int(lengths.sum(dtype=np.int64))
+    ids: NDArray[Any] = np.full(total, EOS, id_dtype(vocabulary_size))
+    inside = np.ones(total, bool)
+    inside[ends] = False
+    ids[inside] = np.fromiter(chain.from_iterable(sentences), ids.dtype, total - len(sentences))
+    return EncodedSide(ids, lengths)
 
 
 def encode(
@@ -114,27 +119,34 @@ def encode(
     rule: LengthRule,
     key: str,
     workers: int = 0,
-    advance: Callable[[int], object] = lambda done: None,
+    advance: Advance = no_progress,
 ) -> None:
     """Write the encoded corpus of all `pairs` to `folder`, which appears only when complete.
 
     `workers` processes encode, one per core for 0, none besides this one for 1; the result does not
-    depend on their number. `key` is stored with the corpus. `advance` is told the pairs done since
-    its last call. Memory is that of a few chunks. Raises DataError for text that cannot be used
-    and when no pair is left.
+    depend on their number. `key` is stored with the corpus: what a process that was killed has
+    encoded under the same key is kept, and this one goes on from there. `advance` is told the pairs
+    done since its last call. Memory is that of a few blocks. Raises DataError for text that cannot
+    be used and when no pair is left.
     """
     encoder = Encoder(tokenizer, rule)
-    report = CorpusReport()
-    with new_folder(folder) as temporary:
+    with unfinished_folder(folder) as unfinished:
+        if unfinished is None:
+            return
         sizes = {"source_size": tokenizer.source_size, "target_size": tokenizer.target_size}
-        with CorpusWriter(temporary, **sizes) as writer:
-            for encoded in _map_in_order(encoder, _chunks(pairs), workers or usable_cores()):
-                writer.append(encoded.source, encoded.target)
+        with CorpusWriter(unfinished, **sizes, key=key, parts=len(pairs)) as writer:
+            report = writer.report
+            advance(report.read)
+            blocks = read_blocks(pairs, lines=BLOCK, start=writer.position)
+            for number, encoded in enumerate(_encoded(encoder, blocks, workers or usable_cores()), start=1):
+                writer.append(encoded.source, encoded.target, part=encoded.part)
                 report = report + encoded.report
+                if number % MARK_EVERY == 0:
+                    writer.mark(encoded.after, report)
                 advance(encoded.report.read)
             if report.kept == 0:
                 raise DataError(_nothing_left(pairs, report))
-            writer.finish(report, key=key)
+            writer.finish(report)
 
 
 def _nothing_left(pairs: Sequence[FilePair], report: CorpusReport) -> str:
@@ -145,34 +157,9 @@ def _nothing_left(pairs: Sequence[FilePair], report: CorpusReport) -> str:
     )
 
 
-def _chunks(pairs: Sequence[FilePair]) -> Iterator[Chunk]:
-    for pair in pairs:
-        lines = read_pairs(pair)
-        first = 1
-        while chunk := list(islice(lines, _CHUNK)):
-            yield Chunk(pair, first, chunk)
-            first += len(chunk)
-
-
-def _map_in_order(encoder: Encoder, chunks: Iterator[Chunk], workers: int) -> Iterator[EncodedChunk]:
-    """Like map(encoder, chunks), by `workers` processes and with a bounded number of chunks in memory."""
-    ahead = list(islice(chunks, 2))
-    if workers == 1 or len(ahead) < 2:
-        yield from map(encoder, ahead)
-        yield from map(encoder, chunks)
-        return
-    pool = ProcessPoolExecutor(workers, mp_context=process_context(), initializer=obey_parent, initargs=(os.getpid(),))
-    try:
-        waiting: deque[Future[EncodedChunk]] = deque(pool.submit(encoder, chunk) for chunk in ahead)
-        for chunk in chunks:
-            waiting.append(pool.submit(encoder, chunk))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise DataError(
-            "a process that encodes text was killed, perhaps for lack of memory; lower data.workers"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+def _encoded(encoder: Callable[[Block], EncodedBlock], blocks: Iterator[Block], workers: int) -> Iterator[EncodedBlock]:
+    """The encoded blocks in order, by as many processes as there is work for."""
+    first = list(islice(blocks, 2))
+    if workers == 1 or len(first) < 2:
+        return map(encoder, chain(first, blocks))
+    return map_in_order(encoder, chain(first, blocks), workers=workers)

@@ -6,26 +6,25 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from nmt.config import component_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.corpus import Corpus, new_folder
 from nmt.data.demo import write_corpus
 from nmt.data.encoding import LengthRule, encode
+from nmt.data.progress import progress as progress_shown
 from nmt.data.report import CorpusReport
-from nmt.data.text import FilePair, ParallelText, count_pairs, find_pairs, read_parallel
+from nmt.data.survey import Survey
+from nmt.data.text import FilePair, ParallelText, find_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.registry import TOKENIZERS
 
-_FORMAT = 1  # raise it when encoding or the files of a corpus change
+_FORMAT = 2  # raise it when encoding or the files of a corpus change
 _RECORD = "tokenizer.json"
 
 
@@ -55,8 +54,9 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     """Make or reuse tokenizer and encoded corpora of a run.
 
     Writes RUN/tokenizer, the cache (data.cache_dir, else RUN/cache) and, with a generator,
-    RUN/corpus; what is there and still fits is reused untouched. `progress` shows a bar on a
-    terminal. Raises DataError or ConfigError naming file, line or key.
+    RUN/corpus; what is there and still fits is reused untouched, and what a killed process left
+    unfinished is continued. `progress` shows on stderr what takes long. Raises DataError or
+    ConfigError naming file, line or key.
     """
     run_dir = Path(run_dir)
     data = generated(config.data, run_dir)
@@ -68,20 +68,23 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     dev_text = read_parallel(data.dev, *languages, key="data.dev") if data.dev else None
     test_text = read_parallel(data.test, *languages, key="data.test") if data.test else None
 
-    digest = cache(_digest)
-    tokenizer = _tokenizer(config, train_files, run_dir, digest=digest, progress=progress)
+    dev_files = find_pairs(data.dev, *languages, key="data.dev")
     folder = Path(data.cache_dir) if data.cache_dir else run_dir / "cache"
+    survey = _survey(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
+    pairs = survey.count_pairs(train_files)  # unequal, undecodable or empty files should show before the long work
+    tokenizer = _tokenizer(config, train_files, run_dir, survey=survey, shown=progress)
+    survey.save()
 
-    def corpus(name: str, files: Sequence[FilePair], rule: LengthRule) -> Corpus:
-        key = _corpus_key([digest(path) for pair in files for path in pair], tokenizer, rule)
+    def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int) -> Corpus:
+        key = _corpus_key([survey.digest(path) for pair in files for path in pair], tokenizer, rule)
         return _encoded(
             files, folder / f"{name}-{key[:16]}", tokenizer=tokenizer, rule=rule, key=key, workers=data.workers,
-            progress=progress,
+            pairs=pairs, shown=progress,
         )  # fmt: skip
 
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
-    train = corpus("train", train_files, rule)
-    dev = corpus("dev", find_pairs(data.dev, *languages, key="data.dev"), LengthRule()) if data.dev else None
+    train = corpus("train", train_files, rule, pairs=pairs)
+    dev = corpus("dev", dev_files, LengthRule(), pairs=survey.count_pairs(dev_files)) if data.dev else None
     return PreparedData(tokenizer=tokenizer, train=train, dev=dev, dev_text=dev_text, test_text=test_text)
 
 
@@ -130,9 +133,16 @@ def planned_sizes(config: Config) -> tuple[int, int] | None:
     return sizes
 
 
-def _tokenizer(
-    config: Config, files: Sequence[FilePair], run_dir: Path, *, digest: Callable[[Path], str], progress: bool
-) -> Tokenizer:
+def _survey(folder: Path, paths: Sequence[Path], *, shown: bool) -> Survey:
+    """The facts of all files; those that are not remembered are read now."""
+    survey = Survey(folder / "files.json")
+    with progress_shown("reading text", total=survey.unread_bytes(paths), unit="B", shown=shown) as advance:
+        for path in paths:
+            survey.facts(path, advance=advance)
+    return survey
+
+
+def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, survey: Survey, shown: bool) -> Tokenizer:
     """The tokenizer of the run: the saved one where it fits, else a new one."""
     kind = TOKENIZERS.get(config.data.tokenizer)
     options = component_options(kind, config.data.tokenizer_options, key="data.tokenizer_options")
@@ -141,7 +151,7 @@ def _tokenizer(
         "tokenizer": config.data.tokenizer,
         "options": asdict(options),
         "seed": config.seed,
-        "inputs": [digest(path) for path in kind.inputs(source, target, options=options)],
+        "inputs": [survey.digest(path) for path in kind.inputs(source, target, options=options)],
     }
     folder = run_dir / "tokenizer"
     if folder.is_dir():
@@ -155,8 +165,7 @@ def _tokenizer(
         if not (folder / _RECORD).is_file():
             raise DataError(f"{folder}: is in the way and was not made by nmt-train; move it or choose another run_dir")
         shutil.rmtree(folder)
-    count_pairs(files)  # unequal, undecodable or empty files should show before the long work
-    if progress:
+    if shown:
         print(f"making the {config.data.tokenizer} tokenizer", file=sys.stderr, flush=True)
     tokenizer: Tokenizer = kind.train(source, target, options=options, seed=config.seed)
     with new_folder(folder) as temporary:
@@ -180,7 +189,8 @@ def _encoded(
     rule: LengthRule,
     key: str,
     workers: int,
-    progress: bool,
+    pairs: int,
+    shown: bool,
 ) -> Corpus:
     """Open the corpus of a cache folder, or make it."""
     if folder.is_dir():
@@ -191,26 +201,12 @@ def _encoded(
         except DataError:
             print(f"{folder} is damaged and is made again", file=sys.stderr)
         shutil.rmtree(folder)
-    pairs = count_pairs(files)
-    name = folder.name.partition("-")[0]
-    hidden = None if progress else True  # None: shown on a terminal only
-    with tqdm(total=pairs, desc=f"encoding {name}", unit=" pairs", unit_scale=True, disable=hidden) as bar:
-        encode(files, folder, tokenizer=tokenizer, rule=rule, key=key, workers=workers, advance=bar.update)
+    name = f"encoding {folder.name.partition('-')[0]}"
+    with progress_shown(name, total=pairs, unit=" pairs", shown=shown) as advance:
+        encode(files, folder, tokenizer=tokenizer, rule=rule, key=key, workers=workers, advance=advance)
     return Corpus(folder)
 
 
 def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule) -> str:
     parts = [_FORMAT, list(digests), tokenizer.fingerprint(), asdict(rule)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    """SHA-256 of the bytes of a file."""
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    return digest.hexdigest()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
-import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
 import sentencepiece
 
+from nmt.data.line_sample import sample_lines
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
@@ -234,17 +234,7 @@ def _explain(error: RuntimeError, vocab_size: int) -> NoReturn:
 
 def _training_lines(sides: Sequence[Sequence[Path]], *, sample_size: int | None, seed: int) -> Iterator[str]:
     for files in sides:
-        lines = (line for path in files for line in read_lines(path) if line)
-        yield from lines if sample_size is None else _sample(lines, sample_size, seed=seed)
-
-
-def _sample(lines: Iterable[str], size: int, *, seed: int) -> list[str]:
-    """A uniform sample of `size` lines in one pass (reservoir sampling, Vitter's algorithm R)."""
-    generator = random.Random(seed)
-    kept: list[str] = []
-    for i, line in enumerate(lines):
-        if i < size:
-            kept.append(line)
-        elif (slot := generator.randrange(i + 1)) < size:
-            kept[slot] = line
-    return kept
+        if sample_size is None:
+            yield from (line for path in files for line in read_lines(path) if line)
+        else:
+            yield from sample_lines(files, sample_size, seed=seed)

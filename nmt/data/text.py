@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ def read_lines(source: str | os.PathLike[str] | IO[Any], *, name: str | None = N
     if isinstance(source, (str, os.PathLike)):
         name = name or os.fspath(source)
         try:
-            with _open_bytes(Path(source)) as stream:
+            with open_bytes(Path(source)) as stream:
                 yield from _lines(stream, name)
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{name}: {_reason(error)}") from error
@@ -53,9 +54,11 @@ def read_lines(source: str | os.PathLike[str] | IO[Any], *, name: str | None = N
         yield from _lines(getattr(source, "buffer", source), name)
 
 
-def _open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked if its name ends in .gz; lines are those that "\n" ends."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
+        # Buffered once more, because GzipFile itself takes several times as long for a line.
+        return io.BufferedReader(gzip.open(path, "rb"))
     return path.open("rb")
 
 
@@ -69,13 +72,16 @@ def _lines(stream: IO[Any], name: str) -> Iterator[str]:
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{name}, line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at position "
-                    f"{error.start + 1} of the line); convert the file to UTF-8"
-                ) from error
+                raise not_utf8(name, number, raw[error.start], error.start) from error
         if line.endswith("\n"):
             line = line[:-2] if line.endswith("\r\n") else line[:-1]
         yield line
+
+
+def not_utf8(name: object, line: int, byte: int, position: int) -> DataError:
+    """What is said of a byte at `position` (from 0) of a line that is no part of UTF-8."""
+    place = f"byte 0x{byte:02x} at position {position + 1} of the line"
+    return DataError(f"{name}, line {line}: not UTF-8 ({place}); convert the file to UTF-8")
 
 
 def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
@@ -145,18 +151,33 @@ def read_pairs(pair: FilePair) -> Iterator[tuple[str, str]]:
         if sides[0] == sides[1]:
             yield source, target
     if sides[0] != sides[1]:
-        raise DataError(
-            f"{pair.source} has {sides[0]} lines but {pair.target} has {sides[1]}; "
-            "the two sides of a corpus must have equally many"
-        )
+        raise unequal(pair, *sides)
+
+
+def unequal(pair: FilePair, source_lines: int, target_lines: int) -> DataError:
+    """What is said of two files that cannot belong together."""
+    return DataError(
+        f"{pair.source} has {source_lines} lines but {pair.target} has {target_lines}; "
+        "the two sides of a corpus must have equally many"
+    )
+
+
+def count_lines(path: Path) -> int:
+    """Lines of a file."""
+    return sum(1 for _ in read_lines(path))
 
 
 def count_pairs(pairs: Sequence[FilePair]) -> int:
     """Number of line pairs of all files; raises what `read_pairs` raises, and DataError for none at all."""
     count = sum(1 for pair in pairs for _ in read_pairs(pair))
     if count == 0:
-        raise DataError(f"the corpus is empty: no line in {', '.join(str(path) for pair in pairs for path in pair)}")
+        raise nothing_in(pairs)
     return count
+
+
+def nothing_in(pairs: Sequence[FilePair]) -> DataError:
+    """What is said of files without a line."""
+    return DataError(f"the corpus is empty: no line in {', '.join(str(path) for pair in pairs for path in pair)}")
 
 
 def read_parallel(

@@ -1,15 +1,18 @@
-"""Child processes that encode text and train tokenizers: how they start, and that they end with their parent."""
+"""Child processes that encode text and train tokenizers: they share out work and end with their parent."""
 
 from __future__ import annotations
 
 import ctypes
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
@@ -17,6 +20,7 @@ from typing import Any, TypeVar
 from nmt.errors import DataError, NmtError
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
@@ -79,3 +83,86 @@ def _call(sender: Connection, parent: int, function: Callable[..., Any], argumen
         sender.send((function(*arguments), None))
     except NmtError as error:
         sender.send((None, error))
+
+
+def map_in_order(function: Callable[[S], T], items: Iterable[S], *, workers: int) -> Iterator[T]:
+    """Like map(function, items), by `workers` child processes; two items for each are in memory.
+
+    The function goes to a child once; items and results must pickle. An NmtError is raised here
+    as there. Raises DataError when a child was killed.
+    """
+    with _servants(function, workers) as servants:
+        busy: deque[Connection] = deque()
+        for number, item in enumerate(items):
+            if len(busy) == 2 * workers:
+                yield _result(busy.popleft())
+            servant = servants[number % workers]  # in turn, so that results come in order
+            _send(servant, item)
+            busy.append(servant)
+        while busy:
+            yield _result(busy.popleft())
+
+
+@contextmanager
+def _servants(function: Callable[[Any], Any], count: int) -> Iterator[list[Connection]]:
+    """Connections to `count` children that answer each item with the function's result."""
+    context: Any = process_context()
+    connections, children = [], []
+    try:
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            child = context.Process(target=_serve, args=(theirs, os.getpid(), function), daemon=True)
+            child.start()
+            theirs.close()
+            connections.append(ours)
+            children.append(child)
+        yield connections
+    finally:
+        for child in children:
+            child.kill()
+            child.join()
+        for connection in connections:
+            connection.close()
+
+
+def _send(servant: Connection, item: Any) -> None:
+    try:
+        servant.send(item)
+    except (BrokenPipeError, ConnectionResetError):
+        raise _killed() from None
+
+
+def _result(servant: Connection) -> Any:
+    try:
+        result, error = servant.recv()
+    except (EOFError, ConnectionResetError):
+        raise _killed() from None
+    if error is not None:
+        raise error
+    return result
+
+
+def _killed() -> DataError:
+    return DataError("a process that encodes text was killed, perhaps for lack of memory; lower data.workers")
+
+
+def _serve(connection: Connection, parent: int, function: Callable[[Any], Any]) -> None:
+    obey_parent(parent)
+    waiting: queue.Queue[Any] = queue.Queue()
+    # Taken off the pipe at once: a parent that waits to send would not take our result.
+    threading.Thread(target=_receive, args=(connection, waiting), daemon=True).start()
+    while True:
+        answer: tuple[Any, NmtError | None]
+        try:
+            answer = (function(waiting.get()), None)
+        except NmtError as error:
+            answer = (None, error)
+        connection.send(answer)
+
+
+def _receive(connection: Connection, waiting: queue.Queue[Any]) -> None:
+    try:
+        while True:
+            waiting.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(0)

@@ -1,4 +1,4 @@
-"""The endless stream of training batches from any position on, collated ahead in a thread."""
+"""The endless stream of training batches from any position on, made ahead in a thread."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from nmt.data import Batch, BatchSampler, Corpus, collate
-from nmt.data.batching import Rows
+from nmt.data.sampling import Rows
 from nmt.training.distributed.share import Share
 
 
 class Position(NamedTuple):
-    """Where the stream stands: the epoch, from 1, and how many of its batches have been used."""
+    """Where the stream stands: the epoch, from 1, and how many of its batches have been used.
+
+    `pool` and `skip` say the same in a way that can be gone to without counting batches: so many
+    pools of the epoch have been used up, and so many batches of the next one.
+    """
 
     epoch: int
     batch: int
+    pool: int = 0
+    skip: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Group:
     whole_batches: int
     after: Position
     epoch_batches: int
-    """Batches of the epoch they belong to."""
+    """Batches of an epoch; an estimate where it has many pools."""
     target_tokens: int
     """Real target tokens, end symbols counted."""
     tokens: int
@@ -59,7 +66,7 @@ class BatchStream:
         sampler: BatchSampler,
         *,
         accumulate: int = 1,
-        ahead: int = 4,
+        ahead: int = 8,
         share: Share | None = None,
         seed: int = 1,
     ) -> None:
@@ -73,30 +80,36 @@ class BatchStream:
         self._ahead = ahead
         self._share = Share() if share is None else share
         self._seed = seed
-        self._first_updates: int | None = None
 
     def updates_per_epoch(self) -> int:
-        """Updates in the first epoch; later ones differ a little where batches are cut by tokens."""
-        if self._first_updates is None:
-            self._first_updates = -(-len(self._sampler.epoch(0)) // self._accumulate)
-        return self._first_updates
+        """Updates in the first epoch, estimated where it has many pools; later epochs differ a little."""
+        return -(-self._sampler.estimate.batches // self._accumulate)
 
     def padding_share(self) -> float:
-        """Share of the first epoch's batches that is padding, in 0..1."""
-        return self._sampler.padding_share(0)
+        """Share of the first epoch's batches that is padding, in 0..1; estimated where it has many pools."""
+        return self._sampler.estimate.padding_share
 
     def groups(self, position: Position) -> Iterator[Group]:
         """All updates from `position` on, made when they are asked for; without end."""
-        epoch, start = position
+        epoch, batch, pool, skip = position
         while True:
-            order = self._sampler.epoch(epoch - 1)
-            for first in range(start, len(order), self._accumulate):
-                end = min(first + self._accumulate, len(order))
-                after = Position(epoch, end) if end < len(order) else Position(epoch + 1, 0)
-                yield self._group(order[first:end], after, len(order))
-            epoch, start = epoch + 1, 0
+            order = self._order(epoch - 1, pool=pool, skip=skip)
+            while taken := list(islice(order, self._accumulate)):
+                batch += len(taken)
+                _, pool, skip = taken[-1]
+                after = Position(epoch, batch, pool, skip) if pool < self._sampler.pools else Position(epoch + 1, 0)
+                yield self._group([rows for rows, _, _ in taken], after)
+            epoch, batch, pool, skip = epoch + 1, 0, 0, 0
 
-    def _group(self, batches: Sequence[Rows], after: Position, epoch_batches: int) -> Group:
+    def _order(self, epoch: int, *, pool: int, skip: int) -> Iterator[tuple[Rows, int, int]]:
+        """The batches of an epoch from a position on, each with the `pool` and `skip` after it."""
+        for number in range(pool, self._sampler.pools):
+            batches = self._sampler.pool(epoch, number)
+            for used, rows in enumerate(batches[skip:], start=skip + 1):
+                yield rows, *((number, used) if used < len(batches) else (number + 1, 0))
+            skip = 0
+
+    def _group(self, batches: Sequence[Rows], after: Position) -> Group:
         lengths = [(self._corpus.source_lengths[rows], self._corpus.target_lengths[rows]) for rows in batches]
         parts = self._share.parts([source + target for source, target in lengths])
         target_tokens = sum(int(target.sum()) for _, target in lengths)
@@ -105,7 +118,7 @@ class BatchStream:
             sentences=tuple(len(batches[part.batch]) for part in parts),
             whole_batches=len(batches),
             after=after,
-            epoch_batches=epoch_batches,
+            epoch_batches=self._sampler.estimate.batches,
             target_tokens=target_tokens,
             tokens=target_tokens + sum(int(source.sum()) for source, _ in lengths),
             cells=sum(len(source) * int(source.max() + target.max()) for source, target in lengths),

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,12 @@ from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.data import Corpus, collate, planned_sizes, prepare
-from nmt.data.batching import Rows
+from nmt.data.sampling import Rows
 from nmt.errors import DataError
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
 from nmt.training.precision import choose_precision
-from nmt.training.setup import build_batches, build_network, build_sampler
+from nmt.training.setup import build_batches, build_network, build_sampler, describe_sampling
 
 SAMPLE_SENTENCES = 2
 """Sentences of the largest batch on which the memory of a whole one is measured."""
@@ -52,15 +53,15 @@ def dry_run(config: Config, *, device: torch.device) -> None:
         precision = choose_precision(config.training.precision, device=device)
         print(f"device: {device}; {precision}")
         print_parameters(model)
-        for line in data.report_lines():
+        for line in [*data.report_lines(), *describe_sampling(config, data.train)]:
             print(line)
         stream = build_batches(config, data.train)
-        batches = build_sampler(config, data.train).epoch(0)
+        sampler = build_sampler(config, data.train)
         print(
-            f"batches an epoch: {len(batches):,} for {stream.updates_per_epoch():,} updates, "
+            f"batches an epoch: {sampler.estimate} for {stream.updates_per_epoch():,} updates, "
             f"{stream.padding_share():.1%} padding"
         )
-        largest = largest_batch(data.train, batches[: min(len(batches), LOOKED_AT)])
+        largest = largest_batch(data.train, list(islice(sampler.epoch(0), LOOKED_AT)))
         with precision.autocast():
             activations = activation_bytes(model, data.train, largest, device=device)
         print_memory(model, activations=activations, ema=config.training.ema_decay > 0)

@@ -19,7 +19,7 @@ from nmt.training.checkpoint import Loaded, read_checkpoint
 from nmt.training.distributed import World, check_same
 from nmt.training.logs import RunLog, SilentLog
 from nmt.training.run_dir import LOCK, Change, check_resumable, locked, move_aside
-from nmt.training.setup import build_checkpoints, build_ranking, build_trainer
+from nmt.training.setup import build_checkpoints, build_ranking, build_trainer, describe_sampling
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
 from nmt.training.testing import score_test_text, test_output
@@ -142,7 +142,7 @@ def _begin(
     log.say(f"  vocabularies: source {updater.model.source_vocab_size:,}, target {updater.model.target_vocab_size:,}")
     parts = parameters_by_part(updater.model)
     log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parts.items()))
-    for line in data.report_lines():
+    for line in [*data.report_lines(), *describe_sampling(config, data.train)]:
         log.say(line)
     per_epoch = trainer.batches.updates_per_epoch()
     log.say(f"{trainer.limits}; {per_epoch:,} updates an epoch, {trainer.batches.padding_share():.1%} padding")

@@ -10,6 +10,8 @@ import torch
 from nmt.config import component_options, dump
 from nmt.config.schema import Config, DecodingConfig
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
+from nmt.data.sampling import sampling_shares
+from nmt.data.text import as_list
 from nmt.errors import ConfigError
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
@@ -88,14 +90,34 @@ def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device)
 
 
 def build_sampler(config: Config, corpus: Corpus) -> BatchSampler:
-    """The order of the training data."""
+    """The order of the training data; DataError for a corpus to sample from that has no pair."""
+    data = config.data
+    shares = None
+    if data.sampling_weights is not None or data.sampling_temperature != 1.0:
+        sizes = [part.pairs for part in corpus.parts]
+        shares = sampling_shares(
+            sizes, as_list(data.train), temperature=data.sampling_temperature, weights=data.sampling_weights
+        )
     return BatchSampler(
         corpus,
         batch_tokens=config.training.batch_tokens,
         batch_sentences=config.training.batch_sentences,
         pool_batches=config.data.pool_batches,
         seed=config.seed,
+        shares=shares,
     )
+
+
+def describe_sampling(config: Config, corpus: Corpus) -> list[str]:
+    """How much of an epoch comes from each corpus, for people; nothing where all are simply taken once."""
+    order = build_sampler(config, corpus).order
+    if order.shares is None:
+        return []
+    rows = zip(as_list(config.data.train), corpus.parts, order.shares, order.uses(), strict=True)
+    return [
+        f"train: {share:.1%} of an epoch from {prefix}: {part.pairs:,} pairs, each {uses:.3g} times on average"
+        for prefix, part, share, uses in rows
+    ]
 
 
 def build_batches(config: Config, corpus: Corpus, *, world: World | None = None) -> BatchStream:

@@ -8,22 +8,24 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 """Version of the training state; raised when older ones can no longer be read."""
 
 
 @dataclass
 class Progress:
-    """Counters of a run. `epoch` counts from 1; `batch` is the number of batches of that epoch already used."""
+    """Counters of a run. `epoch`, `batch`, `pool` and `skip` are its place in the data, see `Position`."""
 
     step: int = 0
     epoch: int = 1
     batch: int = 0
+    pool: int = 0
+    skip: int = 0
     seconds: float = 0.0
     """Time spent on the run up to the last save, over all its processes."""
     target_tokens: int = 0
     epoch_batches: int = 0
-    """Batches of the epoch that the last update belonged to."""
+    """Batches of an epoch, an estimate where it has many."""
     skipped: int = 0
     """Updates skipped because of a NaN or infinite value, in the whole run."""
     validated_step: int = 0
@@ -37,7 +39,7 @@ class Progress:
 
     def epochs_done(self) -> float:
         """Passes over the data so far, with the part of the current one."""
-        return self.epoch - 1 + (self.batch / self.epoch_batches if self.batch else 0)
+        return self.epoch - 1 + (min(1.0, self.batch / self.epoch_batches) if self.batch else 0)
 
     def state_dict(self) -> dict[str, Any]:
         """All counters by name."""

@@ -63,8 +63,9 @@ class Trainer:
 
     def train(self) -> Ending:
         """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
-        position = Position(self.progress.epoch, self.progress.batch)
-        bar = ProgressBar(total=self.expected_steps(), done=self.progress.step, hidden=not self.world.is_main)
+        progress = self.progress
+        position = Position(progress.epoch, progress.batch, progress.pool, progress.skip)
+        bar = ProgressBar(total=self.expected_steps(), done=progress.step, hidden=not self.world.is_main)
         self._clock.restart()
         self._pace = Pace(step=self.progress.step)
         with closing(bar), self.stop.listening(), self.batches.prefetched(position) as groups:
@@ -242,7 +243,7 @@ class Trainer:
         progress, interval = self.progress, self.interval
         if group.after.epoch > progress.epoch:
             self.updater.schedule.end_epoch(progress.epoch)
-        progress.epoch, progress.batch = group.after
+        progress.epoch, progress.batch, progress.pool, progress.skip = group.after
         progress.epoch_batches = group.epoch_batches
         progress.skipped += not update.applied
         interval.cells += group.cells

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nmt.data import PAD, Corpus, collate
-from nmt.data.batching import Rows
+from nmt.data.sampling import Rows
 from nmt.evaluation import Metric
 from nmt.models.base import Seq2Seq
 from nmt.training.distributed import World, interleave

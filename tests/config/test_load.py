@@ -99,6 +99,18 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
             "model.cell_options.gates: 'twn' is not allowed. Did you mean 'twin'?",
         ),
         ({"data": {"train": 3}}, "data.train: 3 is not text"),
+        ({"data": {"train": "x", "sampling_temperature": 5.0}}, "data.sampling_temperature: needs a list of several"),
+        ({"data": {"train": ["x"], "sampling_weights": [1.0]}}, "data.sampling_weights: needs a list of several"),
+        (
+            {"data": {"train": ["x", "y"], "sampling_weights": [1.0]}},
+            "data.sampling_weights: 1 weights for the 2 prefixes of data.train; give one for each",
+        ),
+        (
+            {"data": {"train": ["x", "y"], "sampling_weights": [1.0, 2.0], "sampling_temperature": 2.0}},
+            "data.sampling_weights: give either sampling_weights or sampling_temperature, not both",
+        ),
+        ({"data": {"sampling_weights": [1.0, 0.0]}}, "data.sampling_weights.1: 0.0 must be greater than 0"),
+        ({"data": {"sampling_temperature": 0.0}}, "data.sampling_temperature: 0.0 must be greater than 0"),
         ({"data": {"train": "x", "generator": "demo"}}, "data.generator: 'demo' makes its own corpus"),
         ({"data": {"train": "x", "target_language": "en"}}, "data.target_language: 'en' is also the source language"),
         (

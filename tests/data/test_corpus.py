@@ -12,10 +12,12 @@ import pytest
 
 from nmt.data import EOS, UNK, Corpus, CorpusReport, Vocabulary, WhitespaceTokenizer
 from nmt.data import encoding as encoding_module
-from nmt.data.corpus import CorpusWriter, EncodedSide, id_dtype, new_folder
+from nmt.data.blocks import Block, TextPosition
+from nmt.data.corpus import id_dtype, new_folder
 from nmt.data.encoding import Encoder, LengthRule, encode
 from nmt.data.text import FilePair
 from nmt.data.whitespace import WhitespaceOptions
+from nmt.data.writer import CorpusWriter, EncodedSide
 from nmt.errors import DataError
 
 WORDS = [f"w{i}" for i in range(50)]
@@ -110,7 +112,7 @@ def many(folder: Path, count: int, name: str = "t") -> FilePair:
 
 
 def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "_CHUNK", 64)
+    monkeypatch.setattr(encoding_module, "BLOCK", 64)
     files = [many(tmp_path, 900, "1"), many(tmp_path, 100, "2")]
     done: dict[int, list[int]] = {}
     for workers in (1, 2, 3):
@@ -126,7 +128,7 @@ def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: py
 
 
 def test_a_bad_line_far_inside_stops_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "_CHUNK", 16)
+    monkeypatch.setattr(encoding_module, "BLOCK", 16)
     files = many(tmp_path, 400)
     lines = files.target.read_bytes().split(b"\n")
     lines[299] += b"\xff"
@@ -144,14 +146,14 @@ class Killer(WhitespaceTokenizer):
 
 
 def test_a_killed_worker_is_one_line_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "_CHUNK", 16)
+    monkeypatch.setattr(encoding_module, "BLOCK", 16)
     killer = Killer(Vocabulary(WORDS), Vocabulary(WORDS), options=WhitespaceOptions())
     with pytest.raises(DataError, match="a process that encodes text was killed"):
         build(tmp_path, [many(tmp_path, 100)], workers=2, tokenizer=killer)
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "_CHUNK", 128)
+    monkeypatch.setattr(encoding_module, "BLOCK", 128)
     peaks = []
     for count in (1_000, 8_000):
         folder = tmp_path / str(count)
@@ -205,10 +207,10 @@ def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_writer_joins_pieces(tmp_path: Path) -> None:
     piece = EncodedSide(np.array([5, 2, 6, 7, 2], np.uint16), np.array([2, 3], np.int32))
     none = EncodedSide(np.zeros(0, np.uint16), np.zeros(0, np.int32))
-    with CorpusWriter(tmp_path, source_size=10, target_size=10) as writer:
+    with CorpusWriter(tmp_path, source_size=10, target_size=10, key="x") as writer:
         for each in (piece, none, piece):
             writer.append(each, each)
-        writer.finish(CorpusReport(read=4, kept=4), key="x")
+        writer.finish(CorpusReport(read=4, kept=4))
     corpus = Corpus(tmp_path)
     assert [corpus.source(i).tolist() for i in range(4)] == [[5, 2], [6, 7, 2], [5, 2], [6, 7, 2]]
 
@@ -229,8 +231,8 @@ def test_tokens_that_vanish_count_as_an_empty_side(tmp_path: Path) -> None:
 
     silent = Silent(Vocabulary(WORDS), Vocabulary(WORDS), options=WhitespaceOptions())
     files = pair(tmp_path, ["w0"], ["\u200b"])
-    chunk = encoding_module.Chunk(files, 1, [("w0", "\u200b")])
-    assert Encoder(silent, LengthRule(skip_empty=True))(chunk).report.empty == 1
+    block = Block(files, 0, 1, b"w0\n", "\u200b\n".encode(), TextPosition(0, 1))
+    assert Encoder(silent, LengthRule(skip_empty=True))(block).report.empty == 1
 
 
 def test_leftovers_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path: Path) -> None:

@@ -63,8 +63,11 @@ def test_everything_training_needs(config: Config) -> None:
     assert data.tokenizer.decode_source(data.train.source(70)) == sentences(100)[70][0]
     assert data.tokenizer.decode_target(data.train.target(99)) == sentences(100)[99][1]
     assert data.train.target(0)[-1] == EOS
-    batches = BatchSampler(data.train, batch_tokens=100, seed=config.seed).epoch(0)
-    assert collate(data.train, batches[0]).source.shape[0] == len(batches[0])
+    rows = next(BatchSampler(data.train, batch_tokens=100, seed=config.seed).epoch(0))
+    batch = collate(data.train, rows)
+    assert len(batch.source) == len(batch.target) == len(rows)
+    for i, row in enumerate(rows):
+        assert batch.source[i, : data.train.source_lengths[row]].tolist() == data.train.source(row).tolist()
 
 
 def test_validation_keeps_every_line_at_full_length(config: Config) -> None:
@@ -106,9 +109,9 @@ def test_the_key_follows_contents_not_names_or_times(config: Config, tmp_path: P
     moved = tmp_path / "moved"
     (tmp_path / "text").rename(moved)
     prefixes = {"train": [str(moved / "1"), str(moved / "2")], "dev": str(moved / "dev"), "test": None}
-    before = snapshot(config.run_dir)
+    before = snapshot(first.train.folder) | snapshot(Path(config.run_dir) / "tokenizer")
     assert run(change(config, **prefixes)).train.key == first.train.key
-    assert snapshot(config.run_dir) == before
+    assert snapshot(first.train.folder) | snapshot(Path(config.run_dir) / "tokenizer") == before
     write(moved / "1", [("other text here", "anderer Text"), *sentences(59, 1)])
     changed = run(change(config, **prefixes))
     assert changed.train.key != first.train.key

@@ -12,7 +12,7 @@ import pytest
 import sentencepiece
 
 from nmt.data import EOS, PAD, UNK, SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions, _sample
+from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError
 
 SMALL = SentencePieceOptions(vocab_size=340)
@@ -171,14 +171,6 @@ def test_normalization_is_a_choice(text: tuple[list[Path], list[Path]], joint: S
     assert joint.decode_source(joint.encode_source(["ﬁne ½"])[0]) == "fine 1⁄2"
     identity = SentencePieceTokenizer.train(*text, options=replace(SMALL, normalization="identity"), seed=1)
     assert identity.decode_source(identity.encode_source(["ﬁne ½"])[0]) == "ﬁne ½"
-
-
-def test_sample_is_seeded_uniform_and_bounded() -> None:
-    lines = [str(i) for i in range(100)]
-    assert _sample(lines, 200, seed=1) == lines
-    assert _sample(lines, 10, seed=1) == _sample(lines, 10, seed=1) != _sample(lines, 10, seed=2)
-    hits = sum("99" in _sample(lines, 10, seed=seed) for seed in range(1000))
-    assert 60 < hits < 140  # expected 100, standard deviation 9.5
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.workers import in_child
+from nmt.data.workers import in_child, map_in_order
 from nmt.errors import ConfigError, DataError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -90,3 +90,31 @@ def test_ctrl_c_ends_the_wait_for_a_child() -> None:
     with pytest.raises(KeyboardInterrupt):
         in_child(wait_for_long)
     assert time.monotonic() - started < 20
+
+
+def slow_square(number: int) -> int:
+    time.sleep(0.02 * (number % 3))
+    if number == 50:
+        raise ConfigError("fifty")
+    if number == 60:
+        os._exit(3)
+    return number * number
+
+
+def test_work_is_shared_out_and_comes_back_in_order() -> None:
+    for workers in (1, 3):
+        assert list(map_in_order(slow_square, range(20), workers=workers)) == [i * i for i in range(20)]
+    assert list(map_in_order(slow_square, [], workers=2)) == []
+    with pytest.raises(ConfigError, match="^fifty$"):
+        list(map_in_order(slow_square, range(40, 60), workers=2))
+    with pytest.raises(DataError, match="was killed, perhaps for lack of memory; lower data.workers"):
+        list(map_in_order(slow_square, range(55, 80), workers=2))
+
+
+def large(number: int) -> bytes:
+    return bytes(1 << 20)
+
+
+def test_large_items_and_results_do_not_block_each_other() -> None:
+    items = (bytes(1 << 20) for _ in range(12))
+    assert sum(map(len, map_in_order(large, items, workers=2))) == 12 << 20  # type: ignore[arg-type]

@@ -64,6 +64,12 @@ def test_too_long_and_deep_attention_change_the_weights(folder: Path) -> None:
     assert weights_after_two_updates(config, "model.deep_attention=true") != before
 
 
+@pytest.mark.parametrize("change", ["data.sampling_temperature=5.0", "data.sampling_weights=[1.0, 1.0]"])
+def test_sampling_changes_the_weights(folder: Path, change: str) -> None:
+    config = write_config(folder, data={"train": [str(folder / "train"), str(folder / "dev")]})
+    assert weights_after_two_updates(config, change) != weights_after_two_updates(config)
+
+
 def test_batch_tokens_take_the_place_of_sentences(folder: Path) -> None:
     config = load_config(write_config(folder, training={"batch_sentences": None, "batch_tokens": 30}))
     data = prepare(config, folder / "run", progress=False)

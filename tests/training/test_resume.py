@@ -39,6 +39,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "ema": {"training": {"ema_decay": 0.9, "optimizer": "adam_tf"}},
     "score": {"training": {"schedule": "score", "schedule_options": {"patience": 1}, "validate_every": 3}},
     "bf16": {"training": {"precision": "bf16"}, "model": {"cell": "lstm"}},
+    # 8 pairs of dev several times in an epoch, in the middle of which the run is stopped
+    "sampled": {"data": {"train": ["train", "dev"], "sampling_weights": [1.0, 2.0]}, "training": {"accumulate": 3}},
     "by epoch": {"training": {"validate_every": None, "batch_sentences": 24, "schedule": "epoch", "keep_last": 9}},
 }
 
@@ -46,6 +48,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_resumed_run_equals_the_undisturbed_one(folder: Path, monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
     """Stopped in the middle of an epoch, between two log lines and two validations."""
+    monkeypatch.chdir(folder)
     config = write_config(folder, **VARIANTS[variant])
     straight, resumed = folder / "straight", folder / "resumed"
     assert nmt_train(config, "--set", f"run_dir={straight}") == 0

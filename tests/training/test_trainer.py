@@ -80,7 +80,9 @@ def test_stream_is_the_same_from_any_position_and_with_a_thread(folder: Path) ->
         return [(group.after, [batch.rows.tolist() for batch in group.batches]) for group in islice(groups, count)]
 
     straight = taken(stream.groups(Position(1, 0)), 9)
-    assert [after for after, _ in straight][:5] == [(1, 4), (1, 8), (1, 12), (2, 0), (2, 4)]
+    # Pools of 4 batches
+    places = [(1, 4, 1, 0), (1, 8, 2, 0), (1, 12, 3, 0), (2, 0, 0, 0), (2, 4, 1, 0)]
+    assert [after for after, _ in straight][:5] == places
     rows = [row for _, batches in straight[:4] for batch in batches for row in batch]
     assert sorted(rows) == list(range(len(data.train))), "an epoch is every pair once"
     assert rows != [row for _, batches in straight[4:8] for batch in batches for row in batch]
@@ -188,6 +190,31 @@ def test_training_ends_after_max_epochs(folder: Path) -> None:
     assert nmt_train(config) == 0
     assert [event["step"] for event in events(folder / "run", kinds=("validation",))] == [3, 6], "once an epoch"
     assert [event["step"] for event in events(folder / "run", kinds=("checkpoint",))] == [3, 6], "with each validation"
+
+
+def test_corpora_are_sampled_as_configured_and_that_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """128 pairs an epoch in batches of 8, of which 32 are the 8 pairs of dev, 4 times each."""
+    monkeypatch.chdir(folder)
+    data = {"train": ["train", "dev"], "sampling_weights": [3.0, 1.0]}
+    config, found = prepared(folder, data=data)
+    groups = islice(build_batches(config, found.train).groups(Position(1, 0)), 16)
+    rows = [row for group in groups for batch in group.batches for row in batch.rows]
+    assert len(rows) == 128 and sorted(row for row in rows if row >= 120) == sorted([*range(120, 128)] * 4)
+    assert nmt_train(write_config(folder, data=data, training={"max_steps": 1})) == 0
+    said = capsys.readouterr().err
+    assert "train: 75.0% of an epoch from train: 120 pairs, each 0.8 times on average" in said
+    assert "train: 25.0% of an epoch from dev: 8 pairs, each 4 times on average" in said
+    assert "16 updates an epoch" in said
+
+
+def test_a_corpus_to_sample_from_must_have_pairs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for language in ("en", "de"):
+        (folder / f"blank.{language}").write_text(" \n" * 3)
+    data = {"train": [str(folder / "train"), str(folder / "blank")], "sampling_temperature": 5.0}
+    assert nmt_train(write_config(folder, data=data)) == 1
+    assert f"data.train: no pair of {folder / 'blank'} was kept" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_patience_ends_training(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,173 @@
+"""What has to be known of text files before work begins: digest and number of lines, remembered from run to run."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import hashlib
+import io
+import json
+import os
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt.data.progress import Advance, no_progress
+from nmt.data.text import LONGEST_LINE, FilePair, nothing_in, read_lines, unequal
+from nmt.errors import DataError
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a file held when it was read from end to end."""
+
+    digest: str
+    """SHA-256 of its bytes, packed if they are."""
+    lines: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+
+class Survey:
+    """Facts of files, each read once: as long as size, times and inode stay, it counts as the same.
+
+    So the start of a run does not depend on the amount of text. The times of change that a file
+    system keeps (ctime) cannot be set back, so that text cannot be exchanged unnoticed.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """`file`: where the facts are remembered, by `save`."""
+        self._file = file
+        self._remembered = _read(file)
+        self._facts: dict[Path, FileFacts] = {}
+
+    def unread_bytes(self, paths: Sequence[Path]) -> int:
+        """Bytes of those files that would have to be read."""
+        return sum(_size(path) for path in set(paths) if self._known(path) is None)
+
+    def facts(self, path: Path, *, advance: Advance = no_progress) -> FileFacts:
+        """The facts of a file; DataError for one that is not UTF-8 text throughout."""
+        found = self._known(path) or survey_file(path, advance=advance)
+        self._facts[path] = found
+        return found
+
+    def digest(self, path: Path) -> str:
+        """SHA-256 of a file's bytes."""
+        return self.facts(path).digest
+
+    def count_pairs(self, pairs: Sequence[FilePair]) -> int:
+        """Line pairs of all files; DataError where the two sides differ, and for none at all."""
+        count = 0
+        for pair in pairs:
+            source, target = self.facts(pair.source).lines, self.facts(pair.target).lines
+            if source != target:
+                raise unequal(pair, source, target)
+            count += source
+        if count == 0:
+            raise nothing_in(pairs)
+        return count
+
+    def save(self) -> None:
+        """Remember what was found; a file that would stay as it is, is not written."""
+        known = {**self._remembered, **{_name(path): asdict(facts) for path, facts in self._facts.items()}}
+        if known == self._remembered:
+            return
+        temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
+            temporary.replace(self._file)
+        except OSError as error:
+            raise DataError(f"{self._file}: cannot be written ({error.strerror})") from error
+
+    def _known(self, path: Path) -> FileFacts | None:
+        if path in self._facts:
+            return self._facts[path]
+        try:
+            facts = FileFacts(**self._remembered[_name(path)])
+        except (KeyError, TypeError):
+            return None
+        return facts if _times(facts) == _times(path) else None
+
+
+def survey_file(path: Path, *, advance: Advance = no_progress) -> FileFacts:
+    """Read a file from end to end; DataError naming file and line for what is not UTF-8 text."""
+    before = _times(path)
+    try:
+        digest, lines = _read_through(path, advance)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, OverflowError):
+        deque(read_lines(path), maxlen=0)  # which names the line
+        raise DataError(f"{path}: changed while it was read") from None
+    if before is None or _times(path) != before:
+        raise DataError(f"{path}: changed while it was read")
+    return FileFacts(digest, lines, *before)
+
+
+class _Digesting(io.FileIO):
+    """A file whose bytes go through a digest as they are read, once and in order."""
+
+    def __init__(self, path: Path, advance: Advance) -> None:
+        super().__init__(path, "rb")
+        self.digest = hashlib.sha256()
+        self._advance = advance
+
+    def readinto(self, buffer: Any) -> int:
+        count = super().readinto(buffer) or 0
+        self.digest.update(memoryview(buffer)[:count])
+        self._advance(count)
+        return count
+
+
+def _read_through(path: Path, advance: Callable[[int], object]) -> tuple[str, int]:
+    """Digest and number of lines; OverflowError for a line that is too long to be one."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    lines = unfinished = 0
+    with _Digesting(path, advance) as raw:
+        stream: Any = io.BufferedReader(raw, _BLOCK)
+        if path.suffix == ".gz":
+            stream = gzip.GzipFile(fileobj=stream)
+        while block := stream.read(_BLOCK):
+            decoder.decode(block)
+            ended = block.count(b"\n")
+            longest = unfinished + (block.find(b"\n") if ended else len(block))
+            if longest > LONGEST_LINE:
+                raise OverflowError
+            unfinished = len(block) - block.rfind(b"\n") - 1 if ended else longest
+            lines += ended
+        decoder.decode(b"", final=True)
+        return raw.digest.hexdigest(), lines + (unfinished > 0)
+
+
+def _times(file: Path | FileFacts) -> tuple[int, int, int, int] | None:
+    """Size, time of change of content and of the file itself, inode; None if it is not there."""
+    if isinstance(file, FileFacts):
+        return file.size, file.mtime_ns, file.ctime_ns, file.inode
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def _size(path: Path) -> int:
+    found = _times(path)
+    return 0 if found is None else found[0]
+
+
+def _name(path: Path) -> str:
+    return str(path.absolute())
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Measure what a large corpus costs: encoding beside SentencePiece's own, anonymous memory, start, waiting, padding.
+
+    scripts/generate_corpus.py data/big --pairs 5000000
+    scripts/bench_data.py prepare data/big --work runs/bench_data --kill-at 0.5   # memory by phase
+    scripts/bench_data.py resume --work runs/bench_data                          # start-up, waiting, padding
+    scripts/bench_data.py encode data/big --work runs/bench_data                 # lines/s
+
+Each prints Markdown; the last two time, and need a quiet machine. The model is tiny, so that the data is what
+counts. `resume` first drops the encoded corpus from the system's file cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import sentencepiece
+import yaml
+from bench_data_watch import PHASES, done_corpora, forget, marked_pairs, train_events, watch
+
+from nmt.cli.argument_types import natural, not_negative, positive
+from nmt.cli.common import execute, make_parser
+from nmt.config import load_config
+from nmt.cpus import usable_cores
+from nmt.data import Corpus, SentencePieceTokenizer
+from nmt.data.encoding import LengthRule, encode
+from nmt.data.line_sample import sample_lines
+from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data.survey import survey_file
+from nmt.data.text import FilePair, read_lines
+from nmt.errors import DataError
+from nmt.training.batches import BatchStream, Position
+from nmt.training.setup import build_batches
+
+LANGUAGES = ("en", "de")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The three parts and their options."""
+    parser = make_parser("scripts/bench_data.py", "Measure what a large corpus costs.")
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
+    prepare = parts.add_parser("prepare", help="from text to the first updates: memory and seconds by phase")
+    prepare.add_argument("prefix", metavar="PREFIX", help="PREFIX.en and PREFIX.de")
+    prepare.add_argument("--workers", type=natural, default=1, metavar="N", help="as data.workers; default 1")
+    prepare.add_argument("--updates", type=positive, default=20, metavar="N", help="default 20")
+    prepare.add_argument("--vocabulary", type=positive, default=8000, metavar="N", help="default 8000")
+    prepare.add_argument("--kill-at", type=not_negative, metavar="SHARE", help="SIGKILL there, then start again")
+    resume = parts.add_parser("resume", help="start-up time, share of time waited for data, padding")
+    resume.add_argument("--updates", type=positive, default=60, metavar="N", help="default 60")
+    resume.add_argument(
+        "--batches", type=positive, default=3000, metavar="N", help="made without a model; default 3000"
+    )
+    speed = parts.add_parser("encode", help="lines/s beside SentencePiece's own batch encoding")
+    speed.add_argument("prefix", metavar="PREFIX")
+    speed.add_argument(
+        "--pairs", type=positive, default=100_000, metavar="N", help="from the beginning; default 100000"
+    )
+    speed.add_argument("--repeats", type=positive, default=3, metavar="N", help="in turn; default 3")
+    for part in (prepare, resume, speed):
+        part.add_argument("--work", default="runs/bench_data", metavar="DIR", help="default runs/bench_data")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do one part."""
+    parts = {"prepare": prepare, "resume": resume, "encode": measure_encoding}
+    print("\n".join(parts[arguments.part](arguments)))
+    return 0
+
+
+def prepare(arguments: argparse.Namespace) -> list[str]:
+    """Encode and begin to train, perhaps killed once on the way; Markdown of memory and seconds by phase."""
+    config, run_dir = _write_config(arguments)
+    with Path(f"{arguments.prefix}.{LANGUAGES[0]}").open("rb") as source:
+        pairs = sum(1 for _ in source)
+    lines = _header("process", *(f"{phase} {unit}" for phase in PHASES for unit in ("s", "MiB")))
+    if arguments.kill_at is not None:
+        seen = watch(config, run_dir, overrides=[], kill=lambda: marked_pairs(run_dir) >= arguments.kill_at * pairs)
+        lines.append(_row(f"killed at {marked_pairs(run_dir):,} pairs", *_phases(seen.seconds, seen.peak)))
+    seen = watch(config, run_dir, overrides=[])
+    lines.append(_row(f"{pairs:,} pairs", *_phases(seen.seconds, seen.peak)))
+    return [*lines, "", *_sizes(arguments.prefix, run_dir, pairs)]
+
+
+def _phases(seconds: dict[str, float], peak: dict[str, float]) -> list[str]:
+    cells = [(f"{seconds[phase]:.1f}", f"{peak[phase]:.0f}") if phase in peak else ("", "") for phase in PHASES]
+    return [cell for pair in cells for cell in pair]
+
+
+def _sizes(prefix: str, run_dir: Path, pairs: int) -> list[str]:
+    folder = next(done_corpora(run_dir))
+    corpus = Corpus(folder)
+    text = sum(Path(f"{prefix}.{language}").stat().st_size for language in LANGUAGES)
+    encoded = sum(path.stat().st_size for path in folder.iterdir())
+    report = corpus.report
+    tokens = (report.source_tokens + report.target_tokens) / len(corpus)
+    return [
+        f"{len(corpus):,} of {pairs:,} pairs kept, {tokens:.1f} subwords a pair, "
+        f"{text / pairs:.0f} bytes of text and {encoded / len(corpus):.0f} encoded bytes a pair"
+    ]
+
+
+def resume(arguments: argparse.Namespace) -> list[str]:
+    """Go on training after `prepare`; Markdown of what a resumed run waits for."""
+    work = Path(arguments.work)
+    config, run_dir = work / "config.yaml", work / "run"
+    log = run_dir / "log.jsonl"
+    if not log.is_file():
+        raise DataError(f"{log}: not there; run the part `prepare` first")
+    corpus = Corpus(next(done_corpora(run_dir)))
+    for path in corpus.folder.iterdir():
+        forget(path)
+    done = train_events(log)[-1]["step"]
+    seen = watch(config, run_dir, overrides=[f"training.max_steps={done + arguments.updates}"])
+    events = [event for event in train_events(log) if event["step"] > done]
+    times = [after["seconds"] - before["seconds"] for before, after in zip(events, events[1:], strict=False)]
+    waited = sum(event["data_wait"] * took for event, took in zip(events[1:], times, strict=True))
+    padding = statistics.mean(event["padding"] for event in events)
+    rate = statistics.median(event["target_tokens_per_second"] for event in events[1:])
+    stream = build_batches(load_config(config), corpus)
+    batches, longest = _stream_rate(stream, arguments.batches)
+    found = {
+        "pairs": f"{len(corpus):,}",
+        "start-up s": f"{seen.began_after:.1f}",
+        "first update s": f"{seen.first_update_after:.1f}",
+        "waited for data": f"{waited / sum(times):.2%}",
+        "target tokens/s": f"{rate:,.0f}",
+        "padding": f"{padding:.2%}",
+        "padding of an epoch": f"{stream.padding_share():.2%}",
+        "MiB": f"{seen.peak['training']:.0f}",
+        "batches/s made": f"{batches:,.0f}",
+        "longest ms": f"{longest * 1000:.0f}",
+    }
+    return [*_header(*found), _row(*found.values())]
+
+
+def _stream_rate(stream: BatchStream, count: int) -> tuple[float, float]:
+    """Batches a second that are made when nobody trains, and the most seconds that one of them took."""
+    groups = stream.groups(Position(epoch=2, batch=0))
+    next(groups)
+    took = []
+    for _ in range(count):
+        started = time.perf_counter()
+        next(groups)
+        took.append(time.perf_counter() - started)
+    return count / sum(took), max(took)
+
+
+def measure_encoding(arguments: argparse.Namespace) -> list[str]:
+    """Encode the same pairs by SentencePiece alone and by this package, in turn; Markdown of lines/s."""
+    tokenizer = SentencePieceTokenizer.load(Path(arguments.work) / "run" / "tokenizer", options=SentencePieceOptions())
+    model = Path(arguments.work) / "run" / "tokenizer" / "joint.model"
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    with tempfile.TemporaryDirectory(dir=arguments.work) as name:
+        folder = Path(name)
+        whole = [f"{arguments.prefix}.{language}" for language in LANGUAGES]
+        files = FilePair(*(_beginning(path, folder, arguments.pairs) for path in whole))
+        text = [list(read_lines(path)) for path in files]
+
+        def alone(threads: int) -> None:
+            for side in text:
+                processor.encode(side, out_type=int, num_threads=threads)
+
+        def ours(workers: int) -> None:
+            target = Path(tempfile.mkdtemp(dir=folder)) / "corpus"
+            encode([files], target, tokenizer=tokenizer, rule=LengthRule(max_length=100), key="", workers=workers)
+
+        def survey() -> None:
+            for path in files:
+                survey_file(path)
+
+        def sample() -> None:
+            for path in files:
+                deque(sample_lines([path], 1000, seed=1), maxlen=0)
+
+        cases: dict[str, Callable[[], None]] = {"first look at the files": survey, "sampling for subwords": sample}
+        for count in sorted({1, usable_cores()}):
+            cases[f"SentencePiece alone, threads: {count}"] = partial(alone, count)
+            cases[f"files to encoded corpus, processes: {count}"] = partial(ours, count)
+        rates: dict[str, list[float]] = {name: [] for name in cases}
+        for _ in range(arguments.repeats):
+            for name, case in cases.items():
+                started = time.perf_counter()
+                case()
+                rates[name].append(2 * arguments.pairs / (time.perf_counter() - started))
+    return [
+        *_header("case", "lines/s", "lowest", "highest"),
+        *(
+            _row(name, f"{statistics.median(found):,.0f}", f"{min(found):,.0f}", f"{max(found):,.0f}")
+            for name, found in rates.items()
+        ),
+    ]
+
+
+def _beginning(path: str, folder: Path, lines: int) -> Path:
+    """A file with the first lines of another."""
+    copy = folder / Path(path).name
+    with Path(path).open("rb") as whole, copy.open("wb") as part:
+        part.writelines(islice(whole, lines))
+    return copy
+
+
+def _write_config(arguments: argparse.Namespace) -> tuple[Path, Path]:
+    work = Path(arguments.work)
+    work.mkdir(parents=True, exist_ok=True)
+    config: dict[str, Any] = {
+        "run_dir": str(work / "run"),
+        "model": {"cell": "lrn", "hidden_size": 64, "embedding_size": 64},
+        "data": {
+            "train": arguments.prefix,
+            "workers": arguments.workers,
+            "tokenizer_options": {"vocab_size": arguments.vocabulary},
+        },
+        "training": {"max_steps": arguments.updates, "batch_tokens": 4096, "log_every": 1},
+        "evaluation": {"metrics": []},
+    }
+    path = work / "config.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return path, work / "run"
+
+
+def _header(*names: str) -> list[str]:
+    return [_row(*names), "|-" + "|-:" * (len(names) - 1) + "|"]
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse and run."""
+    return execute(build_parser(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
