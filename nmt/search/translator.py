@@ -97,7 +97,9 @@ class Translator:
         self._model = self.precision.converted(model)
         self._window = window
         # A beam of one is a search of its own (see greedy_search); who asks for it wants the fast one.
-        self._search = SEARCHES.get("beam") if decoding.beam_size > 1 else partial(SEARCHES.get("greedy"), scores=scores)
+        self._search = (
+            SEARCHES.get("beam") if decoding.beam_size > 1 else partial(SEARCHES.get("greedy"), scores=scores)
+        )
         self._shortlist = None if decoding.shortlist is None else load_shortlist(decoding.shortlist, tokenizer)
 
     def translate(self, lines: Iterable[str]) -> Iterator[str]:

@@ -60,4 +60,3 @@ def choose_precision(requested: PrecisionName, *, device: torch.device) -> Preci
         return Precision("fp32", f"auto: this {device_noun(device)} has no bf16 arithmetic", device)
     note = "" if hardware else f"; this {device_noun(device)} only emulates bf16, fp32 may be faster"
     return Precision("bf16", f"as configured{note}", device)
-

@@ -26,7 +26,7 @@ class Int8Matrix(Tensor):
     address fails. For inference only.
     """
 
-    values: Tensor
+    values: Tensor  # type: ignore[assignment]
     """int8 [M', K'], both widths padded with zeros to a multiple of 8"""
     scales: Tensor
     """fp32 [M]"""
@@ -35,7 +35,7 @@ class Int8Matrix(Tensor):
     def __new__(cls, values: Tensor, scales: Tensor, *, width: int) -> Int8Matrix:
         """`width` is K."""
         shape = (len(scales), width)
-        self: Int8Matrix = Tensor._make_wrapper_subclass(cls, shape, dtype=scales.dtype, device=scales.device)  # type: ignore[attr-defined]
+        self: Int8Matrix = Tensor._make_wrapper_subclass(cls, shape, dtype=scales.dtype, device=scales.device)
         self.values, self.scales = values, scales
         return self
 
@@ -50,10 +50,10 @@ class Int8Matrix(Tensor):
             return func(*plain, **(kwargs or {}))
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         raise NotImplementedError(f"{func} on an Int8Matrix")
 
-    def index_select(self, dim: int, index: Tensor) -> Int8Matrix:  # type: ignore[override]
+    def index_select(self, dim: int, index: Tensor) -> Int8Matrix:
         """Some of its rows; `dim` must be 0."""
         if dim != 0:
             raise ValueError(f"an Int8Matrix selects rows, not dimension {dim}")
@@ -65,7 +65,7 @@ class Int8Matrix(Tensor):
         rows, width = self.shape
         return self.values[:rows, :width] * self.scales.unsqueeze(1)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"Int8Matrix{list(self.shape)}"
 
 
