@@ -196,14 +196,10 @@ class Seq2Seq(nn.Module):
         return self.embeddings.logits(features), state
 
     def features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
-        """As `step`, but what the output layer reads [N, E] instead of the logits; see `logits`."""
+        """As `step`, but what the output layer reads [N, E] instead of the logits."""
         x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
         pieces, states = self.decoder.step(self.dropout(x), state.memories, state.states)
         return self.readout(*pieces), state._replace(states=states)
-
-    def logits(self, features: Tensor, state: DecodingState, sentences: slice) -> Tensor:
-        """Logits [n, V] from the features [n, E] of the rows of these sentences, to whom they are alike."""
-        return self.embeddings.logits(features)
 
     def _decode(self, source: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         """What the readout takes [B, T, ...], for each target word given those before it."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeVar
 
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.registry import SEARCHES
-from nmt.search.blocks import logits_by_block
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
@@ -49,10 +47,6 @@ class Beam(NamedTuple):
         """The beam of some of its sentences [B']."""
         return Beam(*(field.index_select(0, rows) for field in self))
 
-    def part(self, sentences: slice) -> Beam:
-        """The beam of consecutive ones of its sentences; nothing is copied."""
-        return Beam(*(field[sentences] for field in self))
-
 
 class Candidates(NamedTuple):
     """The 2K best continuations of each sentence, best first."""
@@ -61,11 +55,6 @@ class Candidates(NamedTuple):
     ids: Tensor  # [B, 2K, t + 1]
     beams: Tensor  # [B, 2K]: which alive hypothesis each one continues
     finished: Tensor  # [B, 2K]: true if it ends with this token
-
-
-def joined(parts: Iterable[Candidates]) -> Candidates:
-    """The candidates of all sentences from those of their parts."""
-    return Candidates(*(torch.cat(fields) for fields in zip(*parts, strict=True)))
 
 
 @SEARCHES.register("beam")
@@ -94,7 +83,7 @@ def beam_search(
     reach their own L earlier are cut there, and PAD may be generated. It is there for comparison.
 
     Args:
-        model: what `nmt.search.protocol` asks for; must be in evaluation mode.
+        model: anything with `start` and `step`; must be in evaluation mode.
         source: ids [B, S], each row ending with EOS and filled with PAD.
         beam_size: K >= 1.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha, EOS counted.
@@ -124,11 +113,8 @@ def beam_search(
                 if not len(rows):
                     break
                 beam, state = beam.select(rows), state.keep(rows)
-        features, state = model.features(last_tokens(beam, joint=joint), state)
-        candidates = joined(
-            best_candidates(logits, beam.part(sentences), t, pad_allowed=joint)
-            for sentences, logits in logits_by_block(model, features, state, sentences=len(beam.sentences))
-        )
+        logits, state = model.step(last_tokens(beam, joint=joint), state)
+        candidates = best_candidates(logits, beam, t, pad_allowed=joint)
         beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, length_penalty))
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
     return results

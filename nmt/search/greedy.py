@@ -12,7 +12,6 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.registry import SEARCHES
-from nmt.search.blocks import logits_by_block
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
@@ -39,11 +38,6 @@ class Path(NamedTuple):
         """Some of the sentences."""
         return Path(*(field.index_select(0, rows) for field in self))
 
-    def extended(self, tokens: Tensor, log_probs: Tensor) -> Path:
-        """With one more token each [B]."""
-        ids = torch.cat([self.ids, tokens.unsqueeze(1)], dim=1)
-        return self._replace(ids=ids, log_probs=self.log_probs + log_probs)
-
 
 @SEARCHES.register("greedy")
 @torch.inference_mode()
@@ -65,7 +59,7 @@ def greedy_search(
     ended leave the batch; the padding symbol is never chosen.
 
     Args:
-        model: what `nmt.search.protocol` asks for; must be in evaluation mode.
+        model: anything with `start` and `step`.
         source: ids [B, S], each row ending with EOS and filled with PAD.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha.
         max_length_offset: tokens that a translation may have more than its source (with EOS).
@@ -92,9 +86,8 @@ def greedy_search(
                 if not len(rows):
                     return results
                 path, state = path.select(rows), state.keep(rows)
-        features, state = model.features(path.ids[:, -1] if t else None, state)
-        blocks = logits_by_block(model, features, state, sentences=len(path.ids))
-        path = path.extended(*(torch.cat(parts) for parts in zip(*(_best(x, t, scores=scores) for _, x in blocks), strict=True)))
+        logits, state = model.step(path.ids[:, -1] if t else None, state)
+        path = _extended(path, log_probabilities(logits) if scores else logits, t)
     raise AssertionError("every sentence has a limit")
 
 
@@ -109,14 +102,14 @@ def _empty_path(source: Tensor, *, max_length_offset: int, scores: bool) -> Path
     )
 
 
-def _best(logits: Tensor, t: int, *, scores: bool) -> tuple[Tensor, Tensor]:
-    """The best tokens [B] and their log-probabilities (without `scores` their logits) [B] from logits [B, V]."""
-    values = log_probabilities(logits) if scores else logits
+def _extended(path: Path, values: Tensor, t: int) -> Path:
+    """Add the token of the largest of `values` [B, V]: log-probabilities, or logits without scores."""
     values[:, PAD] = -math.inf
     if t == 0:
         values[:, EOS] -= FIRST_EOS_PENALTY
-    tokens = first_maximum(values)
-    return tokens, values.gather(1, tokens.unsqueeze(1)).squeeze(1)
+    tokens = first_maximum(values).unsqueeze(1)
+    best = values.gather(1, tokens).squeeze(1)
+    return path._replace(ids=torch.cat([path.ids, tokens], dim=1), log_probs=path.log_probs + best)
 
 
 def _collect(results: list[list[Hypothesis]], path: Path, alpha: float) -> None:

@@ -1,4 +1,4 @@
-"""What a search needs of a model. Any model that has it can be searched."""
+"""What a search needs of a model: a start and a step. Any model that has both can be searched."""
 
 from __future__ import annotations
 
@@ -23,25 +23,13 @@ class SearchState(Protocol):
 
 
 class SearchModel(Protocol[S]):
-    """A conditional distribution over the next token, in two parts: of all rows, then of some sentences at a time.
-
-    So the logits, far more than anything else in a step, never exist all at once.
-    """
-
-    @property
-    def target_vocab_size(self) -> int:
-        """V, how many logits there are."""
+    """A conditional distribution over the next token."""
 
     def start(self, source: Tensor) -> S:
         """State before the first token of `source` [B, S], with one row for each sentence."""
 
-    def features(self, tokens: Tensor | None, state: S) -> tuple[Tensor, S]:
-        """What the logits are made of [N, E], after feeding `tokens` [N]; None feeds the zero vector, as before the
-        first token."""
-
-    def logits(self, features: Tensor, state: S, sentences: slice) -> Tensor:
-        """Logits [n, V] of the n rows of some of the sentences, from the `features` of these rows and the state that
-        came with them.
+    def step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, S]:
+        """Logits [N, V] after feeding `tokens` [N]; None feeds the zero vector, as before the first token.
 
         The search may overwrite the logits.
         """

@@ -33,7 +33,7 @@ class RestrictedState(NamedTuple):
 
 
 class RestrictedModel:
-    """What a search asks of `model` for one batch, in places of `words.ids` instead of ids.
+    """Start and step of `model` for one batch, in places of `words.ids` instead of ids.
 
     The output layer is computed over the union of the sentences' lists; what is not in a sentence's
     own list has probability 0 there, so what a sentence gets does not depend on its companions.
@@ -45,27 +45,18 @@ class RestrictedModel:
         self._words = words
         self._output = output.select(words.ids)
 
-    @property
-    def target_vocab_size(self) -> int:
-        """U"""
-        return len(self._words.ids)
-
     def start(self, source: Tensor) -> RestrictedState:
         """State before the first token of the batch's sentences [B, S]."""
         return RestrictedState(self._model.start(source), self._words.forbidden)
 
-    def features(self, tokens: Tensor | None, state: RestrictedState) -> tuple[Tensor, RestrictedState]:
-        """What the output layer reads after feeding `tokens` [N], which are places as well; None is the zero vector."""
-        features, inner = self._model.features(None if tokens is None else self._words.ids[tokens], state.inner)
-        return features, state._replace(inner=inner)
-
-    def logits(self, features: Tensor, state: RestrictedState, sentences: slice) -> Tensor:
-        """Logits [n, U] of the rows of these sentences."""
+    def step(self, tokens: Tensor | None, state: RestrictedState) -> tuple[Tensor, RestrictedState]:
+        """Logits [N, U] after feeding `tokens` [N], places as well; None is the zero vector."""
+        ids = None if tokens is None else self._words.ids[tokens]
+        features, inner = self._model.features(ids, state.inner)
         logits = self._output(features)
-        forbidden = state.forbidden[sentences]
-        by_sentence = logits.view(len(forbidden), -1, logits.shape[1])
-        by_sentence.masked_fill_(forbidden.unsqueeze(1), -math.inf)
-        return logits
+        by_sentence = logits.view(len(state.forbidden), -1, logits.shape[1])
+        by_sentence.masked_fill_(state.forbidden.unsqueeze(1), -math.inf)
+        return logits, state._replace(inner=inner)
 
     def with_ids(self, results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search found in places, in ids."""

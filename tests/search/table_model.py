@@ -1,6 +1,6 @@
 """A model without a network: logits are rows of a table, chosen by source and history.
 
-It has the interface of a real model, its features being the logits, so that searches are tested by themselves, and a
+It has the start/step interface of a real model, so that searches are tested by themselves, and a
 plain `next_logits(source, history)` that oracles use.
 """
 
@@ -50,14 +50,7 @@ class TableModel:
         key = (source * places * 7919).sum(dim=1) % self.entries
         return TableState(key, torch.zeros_like(key))
 
-    @property
-    def target_vocab_size(self) -> int:
-        return self.vocabulary
-
-    def logits(self, features: Tensor, state: TableState, sentences: slice) -> Tensor:
-        return features.clone()
-
-    def features(self, tokens: Tensor | None, state: TableState) -> tuple[Tensor, TableState]:
+    def step(self, tokens: Tensor | None, state: TableState) -> tuple[Tensor, TableState]:
         self.steps += len(state.history)
         fed = torch.full_like(state.history, self.vocabulary) if tokens is None else tokens
         history = (state.history * 31 + fed + 1) % self.entries
@@ -70,7 +63,7 @@ class TableModel:
         """Logits [V] after feeding `history`, which begins with None (the zero vector)."""
         state = self.start(torch.tensor([source]))
         for token in history:
-            logits, state = self.features(None if token is None else torch.tensor([token]), state)
+            logits, state = self.step(None if token is None else torch.tensor([token]), state)
         return logits[0]
 
 

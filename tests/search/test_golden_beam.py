@@ -55,15 +55,9 @@ class WithoutPad:
     def start(self, source: Tensor) -> DecodingState:
         return self.model.start(source)
 
-    @property
-    def target_vocab_size(self) -> int:
-        return self.model.target_vocab_size
-
-    def features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
-        return self.model.features(tokens, state)
-
-    def logits(self, features: Tensor, state: DecodingState, sentences: slice) -> Tensor:
-        return self.model.logits(features, state, sentences).index_fill(1, torch.tensor([0]), -torch.inf)
+    def step(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
+        logits, state = self.model.step(tokens, state)
+        return logits.index_fill(1, torch.tensor([0]), -torch.inf), state
 
 
 @pytest.mark.parametrize("name", BEAMS[::3] or ["beam_"])
