@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from nmt.search.top import log_probabilities, top
+from nmt.ops.best.reference import log_probabilities, top
 
 
 @pytest.mark.parametrize("levels", [2, 5, 1000])
