@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, not_negative, positive, positive_or_auto
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.environment import keep_more_kernels
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Totals:
 
 def translate(arguments: argparse.Namespace) -> int:
     """Load, read, translate and write, window by window."""
+    keep_more_kernels()
     # Late, so that --help and mistakes in the options do not wait for torch.
     from nmt.cli.formats import FORMATS
     from nmt.cli.lines import input_windows
@@ -109,7 +111,9 @@ def translate(arguments: argparse.Namespace) -> int:
     from nmt.interop.model_dir import load_model
     from nmt.search import Translator
     from nmt.search.translator import WINDOW
+    from nmt.training.allocator import keep_large_blocks
 
+    keep_large_blocks()
     path = None if arguments.input in (None, STDIN) else arguments.input
     write = FORMATS[arguments.format]
     totals = Totals()
@@ -118,7 +122,7 @@ def translate(arguments: argparse.Namespace) -> int:
             arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
         )
         decoding = overridden(loaded.config.decoding, arguments)
-        translator = Translator(loaded.model, loaded.tokenizer, decoding)
+        translator = Translator(loaded.model, loaded.tokenizer, decoding, scores=arguments.format != "text")
         _log(f"{loaded.path} on {next(loaded.model.parameters()).device}, beam {decoding.beam_size}")
         start = time.perf_counter()
         with input_windows(path, size=WINDOW) as windows:
