@@ -1,4 +1,4 @@
-"""A peer for benchmarks: JoeyNMT, installed in an environment of its own, trained for some updates."""
+"""A peer for benchmarks: JoeyNMT, installed in an environment of its own, trained for some updates or translating."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shutil
 import statistics
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ USERS_ENVIRONMENT = dict(os.environ)
 """Without what nmt.cli adds, whose import comes later: a peer runs as its users run it."""
 LOG_EVERY = 5
 _RATE = re.compile(r"Tokens per Sec: +([\d,]+)")
+_GENERATION = re.compile(r"Generation took ([\d.]+)")
 _PARAMETERS = re.compile(r"Total params: +([\d,]+)")
 
 
@@ -53,6 +54,32 @@ def run_joeynmt(
         "peak_mb": usage.ru_maxrss / 1024,
         "parameters": int(parameters[1].replace(",", "")) if parameters else None,
     }
+
+
+def translate_joeynmt(
+    python: str, config: Path, checkpoint: Path, *, beam: int, lines: Sequence[str], work: Path, **environment: str
+) -> tuple[float, list[str]]:
+    """Seconds that JoeyNMT says it took, loading excluded, and the translations of `lines`.
+
+    `environment` is added to the user's. Raises DataError with its last line where it fails.
+    """
+    content = yaml.safe_load(config.read_text(encoding="utf-8"))
+    content["testing"] |= {"beam_size": beam, "load_model": str(checkpoint.resolve())}
+    file = work / "joeynmt.decode.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    done = subprocess.run(
+        [python, "-m", "joeynmt", "translate", str(file)],
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        env={**USERS_ENVIRONMENT, **environment},
+        check=False,
+    )
+    took = _GENERATION.search(done.stderr) or _GENERATION.search(done.stdout)
+    found = done.stdout.splitlines()
+    if done.returncode != 0 or took is None or len(found) != len(lines):
+        raise DataError(f"JoeyNMT did not translate: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return float(took[1]), found
 
 
 def peer_version(python: str) -> str:

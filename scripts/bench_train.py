@@ -12,10 +12,8 @@ installed JoeyNMT and its configuration.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import shlex
 import statistics
 import subprocess
 import sys
@@ -28,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import yaml
-from bench_peer import USERS_ENVIRONMENT, peer_version, run_joeynmt
+from bench_facts import facts
+from bench_peer import USERS_ENVIRONMENT, run_joeynmt
 from bench_train_case import PARTS
 
 from nmt.cli.argument_types import natural, positive
@@ -98,12 +97,13 @@ def run(arguments: argparse.Namespace) -> int:
             results.setdefault(name, []).append(result)
             rate = result["target_tokens_per_second"]
             print(f"{number + 1}/{arguments.repeats} {name}: {rate:,.0f} target tokens/s", file=sys.stderr, flush=True)
-    text = report(results, facts(arguments))
+    stated = facts("bench_train.py", threads=arguments.threads, peer=arguments.peer)
+    text = report(results, stated)
     if output is None:
         print(text, end="")
         return 0
     output.write_text(text, encoding="utf-8")
-    record = {"facts": facts(arguments), "results": results}
+    record = {"facts": stated, "results": results}
     output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 
@@ -167,39 +167,6 @@ def _peer(arguments: argparse.Namespace, work: Path) -> Result:
     python, config = arguments.peer
     environment = {**USERS_ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)}
     return run_joeynmt(python, Path(config), work=work, updates=arguments.peer_updates, environment=environment)
-
-
-def facts(arguments: argparse.Namespace) -> dict[str, str]:
-    """What has to stand beside every figure."""
-    import torch
-
-    from nmt.training.precision import bf16_hardware
-
-    hardware = f"{cpu_name()}, {available_cores()} cores, {bf16_hardware(torch.device('cpu')) or 'no bf16 arithmetic'}"
-    found = {
-        "date": datetime.date.today().isoformat(),
-        "hardware": hardware,
-        "versions": f"Python {sys.version.split()[0]}, PyTorch {torch.__version__}",
-        "threads": str(arguments.threads),
-        "command": shlex.join(["scripts/bench_train.py", *_public(sys.argv[1:])]),
-    }
-    return found | ({"peer": peer_version(arguments.peer[0])} if arguments.peer else {})
-
-
-def _public(words: Sequence[str]) -> list[str]:
-    """The command line without the folders of this machine."""
-    return [Path(word).name if Path(word).is_absolute() else word for word in words]
-
-
-def cpu_name() -> str:
-    """The processor as Linux names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown processor"
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
-    )
 
 
 def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:

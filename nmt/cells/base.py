@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from nmt.cells.state import CellState, HiddenState, select_state
-from nmt.ops.native.unit import Unit
+from nmt.ops.dispatch import use_native
+from nmt.ops.native.step import native_step
+from nmt.ops.native.unit import KERNELS, Unit
 from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
 
 S = TypeVar("S", bound=CellState)
@@ -80,6 +82,13 @@ class Cell(nn.Module, Generic[S]):
     def step(self, projected: Tensor, state: S) -> S:
         """One time step of N rows, from projected [N, kH]."""
         raise NotImplementedError
+
+    def search_step(self, projected: Tensor, state: S) -> S:
+        """As `step`, by the unit's C kernel where there is one and no gradient is wanted."""
+        unit = None if torch.is_grad_enabled() else self.unit()
+        if unit is None or unit.name not in KERNELS or not use_native(projected):
+            return self.step(projected, state)
+        return cast("S", self.State(*native_step(unit, projected, tuple(state))))
 
     def output(self, state: S) -> Tensor:
         """What the unit puts out in this state [N, H]."""

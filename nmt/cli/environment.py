@@ -13,6 +13,9 @@ from nmt.cpus import available_cores, usable_cores
 # hold all products of one step of a loop over time, which would be compiled anew in each step.
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
+# A search comes back to the same few hundred shapes, batch after batch, and needs no more memory than they do.
+SEARCH_CACHE = "512"
+
 # Threads wait for each other thousands of times in an update, mostly for microseconds. Put to sleep at once they lose
 # much of the speed; spinning without end they take the cores of whatever else runs (docs/benchmarks/memory.md).
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
@@ -28,3 +31,10 @@ def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> N
         environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if usable_cores() < available_cores():  # OpenMP knows which cores a process may use, but not how much of them
         environment.setdefault("OMP_NUM_THREADS", str(usable_cores()))
+
+
+def keep_more_kernels(environment: MutableMapping[str, str] = os.environ) -> None:
+    """For commands that search and do not train, before they import torch: larger kernel caches, unless user-set."""
+    for name, value in CACHES.items():
+        if environment.get(name) == value:
+            environment[name] = SEARCH_CACHE

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, not_negative, positive, positive_or_auto
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.environment import keep_more_kernels
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Totals:
 
 def translate(arguments: argparse.Namespace) -> int:
     """Load the model, and translate alone or with the other processes that torchrun has started."""
+    keep_more_kernels()
     # Late, so that --help and mistakes in the options do not wait for torch.
     from nmt.training.distributed import connected
 
@@ -120,7 +122,9 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     from nmt.interop.model_dir import load_model
     from nmt.search import Translator
     from nmt.search.translator import WINDOW
+    from nmt.training.allocator import keep_large_blocks
 
+    keep_large_blocks()
     path = None if arguments.input in (None, STDIN) else arguments.input
     check_input(path, world=world)
     write = FORMATS[arguments.format]
@@ -130,7 +134,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             arguments.model, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
         )
         decoding = overridden(loaded.config.decoding, arguments)
-        translator = Translator(loaded.model, loaded.tokenizer, decoding)
+        translator = Translator(loaded.model, loaded.tokenizer, decoding, scores=arguments.format != "text")
         if world.is_main:
             _log(f"{loaded.path} on {_place(world)}, beam {decoding.beam_size}")
         start = time.perf_counter()

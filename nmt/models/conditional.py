@@ -104,10 +104,10 @@ class AttentionRNN(nn.Module):
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
-        between = self.lower.step(self.lower.project(x), state)
+        between = self.lower.search_step(self.lower.project(x), state)
         query = self.lower.output(between).unflatten(0, (memory.keys.size(0), -1))  # [B, K, H]
         context = self.attention.attend(query, memory)[0].flatten(0, 1)  # [N, M]
-        state = self.higher.step(self.higher.project(context), between)
+        state = self.higher.search_step(self.higher.project(context), between)
         return AttentionStep(self.higher.output(state), context, state)
 
 
@@ -149,6 +149,6 @@ class OneToOneRNN(nn.Module):
 
     def step(self, x: Tensor, memory: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Output [N, H] and state after x [N, D] and its memory vector [N, M]."""
-        between = self.lower.step(self.lower.project(x), state)
-        state = self.higher.step(self.higher.project(memory), between)
+        between = self.lower.search_step(self.lower.project(x), state)
+        state = self.higher.search_step(self.higher.project(memory), between)
         return self.higher.output(state), state

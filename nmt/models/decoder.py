@@ -124,7 +124,7 @@ class ConcatenatingLayer(DecoderLayer):
         return LayerOutput(outputs, context, last)
 
     def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
-        state = self.cell.step(self.cell.project(torch.cat([x, context], -1)), state)
+        state = self.cell.search_step(self.cell.project(torch.cat([x, context], -1)), state)
         return LayerOutput(self.cell.output(state), context, state)
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
+from nmt.ops.best import best_words
 from nmt.registry import SEARCHES
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
-from nmt.search.top import log_probabilities, top
 
 S = TypeVar("S", bound=SearchState)
 Stopping = Literal["sentence", "batch"]
@@ -104,7 +104,7 @@ def beam_search(
     beam = empty_beam(source, beam_size=beam_size, max_length_offset=max_length_offset)
     state = model.start(source)
     for t in itertools.count():
-        done = are_done(beam, t, alpha=length_penalty, joint=joint) & beam.active
+        done = are_done(beam, t, alpha=length_penalty, joint=joint, n_best=n_best) & beam.active
         if bool(done.any()):
             collect(results, beam.select(done.nonzero().squeeze(1)), t, alpha=length_penalty, n_best=n_best)
             beam = beam._replace(active=beam.active & ~done)
@@ -133,12 +133,18 @@ def empty_beam(source: Tensor, *, beam_size: int, max_length_offset: int) -> Bea
     return Beam(sentences, active, limits, log_probs, ids, finished_scores=dead, finished_ids=ids)
 
 
-def are_done(beam: Beam, t: int, *, alpha: float, joint: bool) -> Tensor:
-    """Which sentences need no further step after t [B]; with `joint` all of them or none."""
+def are_done(beam: Beam, t: int, *, alpha: float, joint: bool, n_best: int | None = None) -> Tensor:
+    """Which sentences need no further step after t [B]; with `joint` all of them or none.
+
+    Zero's rule looks at the worst finished hypothesis. Where only the n best are wanted, the n-th settles it no later,
+    and these n come out the same.
+    """
     best_possible = beam.log_probs[:, 0] / ((5.0 + beam.limits.double()) / 6.0) ** alpha
     filled = beam.finished_scores > -math.inf
     worst = beam.finished_scores.masked_fill(~filled, math.inf).amin(dim=1)
     settled = filled[:, 0] & (worst > best_possible)
+    if n_best is not None and not joint:
+        settled |= beam.finished_scores[:, min(n_best, beam.finished_scores.shape[1]) - 1] > best_possible
     at_limit = t >= beam.limits
     if joint:
         return (settled.all() | at_limit.all()).expand_as(settled)
@@ -164,16 +170,20 @@ def best_candidates(logits: Tensor, beam: Beam, t: int, *, pad_allowed: bool) ->
     equal ones the smaller beam, then the smaller id comes first. All have the same length, so
     they rank by log-probability.
     """
-    size, beam_size, _ = beam.ids.shape
-    log_probs = log_probabilities(logits)
-    if t == 0:
-        log_probs[:, EOS] -= FIRST_EOS_PENALTY
-    if not pad_allowed:
-        log_probs[:, PAD] = -math.inf
-    vocabulary = log_probs.shape[1]
-    if t == 0:  # the only row serves all beams
-        log_probs = log_probs.view(size, 1, vocabulary).expand(-1, beam_size, -1)
-    best, places = top(log_probs.reshape(size, -1), 2 * beam_size, before=beam.log_probs)
+    beam_size, vocabulary = beam.ids.shape[1], logits.shape[1]
+    before = beam.log_probs
+    if t == 0 and vocabulary >= 2 * beam_size:
+        before = before[:, :1]  # of the only alive hypothesis
+    elif t == 0:  # its row serves all beams
+        logits = logits.repeat_interleave(beam_size, 0)
+    best, places = best_words(
+        logits,
+        2 * beam_size,
+        before=before,
+        banned=None if pad_allowed else PAD,
+        penalised=EOS if t == 0 else None,
+        penalty=FIRST_EOS_PENALTY,
+    )
     beams, tokens = places // vocabulary, places % vocabulary
     ids = torch.cat([gather_ids(beam.ids, beams), tokens.unsqueeze(2)], dim=2)
     finished = (tokens == EOS) | (t >= beam.limits).unsqueeze(1)

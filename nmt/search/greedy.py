@@ -11,11 +11,11 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
+from nmt.ops.best import best_words
 from nmt.registry import SEARCHES
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
-from nmt.search.top import first_maximum, log_probabilities
 
 S = TypeVar("S", bound=SearchState)
 
@@ -37,6 +37,10 @@ class Path(NamedTuple):
     def select(self, rows: Tensor) -> Path:
         """Some of the sentences."""
         return Path(*(field.index_select(0, rows) for field in self))
+
+    def extended(self, tokens: Tensor, log_probs: Tensor) -> Path:
+        """With one more token each, both [B, 1]."""
+        return self._replace(ids=torch.cat([self.ids, tokens], dim=1), log_probs=self.log_probs + log_probs.squeeze(1))
 
 
 @SEARCHES.register("greedy")
@@ -87,7 +91,10 @@ def greedy_search(
                     return results
                 path, state = path.select(rows), state.keep(rows)
         logits, state = model.step(path.ids[:, -1] if t else None, state)
-        path = _extended(path, log_probabilities(logits) if scores else logits, t)
+        values, tokens = best_words(
+            logits, 1, normalize=scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY
+        )
+        path = path.extended(tokens, values)
     raise AssertionError("every sentence has a limit")
 
 
@@ -100,16 +107,6 @@ def _empty_path(source: Tensor, *, max_length_offset: int, scores: bool) -> Path
         ids=source.new_empty(len(sentences), 0),
         log_probs=torch.full(sentences.shape, 0.0 if scores else math.nan, device=source.device),
     )
-
-
-def _extended(path: Path, values: Tensor, t: int) -> Path:
-    """Add the token of the largest of `values` [B, V]: log-probabilities, or logits without scores."""
-    values[:, PAD] = -math.inf
-    if t == 0:
-        values[:, EOS] -= FIRST_EOS_PENALTY
-    tokens = first_maximum(values).unsqueeze(1)
-    best = values.gather(1, tokens).squeeze(1)
-    return path._replace(ids=torch.cat([path.ids, tokens], dim=1), log_probs=path.log_probs + best)
 
 
 def _collect(results: list[list[Hypothesis]], path: Path, alpha: float) -> None:

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.ops.dispatch import use_native
+from nmt.ops.int8.native import linear_native
 from nmt.ops.int8.product import MULTIPLE, int8_product
 
 LARGEST: Final = 127
@@ -94,7 +96,11 @@ def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 def int8_linear(input: Tensor, weight: Int8Matrix, bias: Tensor | None = None) -> Tensor:
     """`F.linear` of input [..., K] with an Int8Matrix [M, K]: fp32 [..., M]."""
     outputs, width = weight.shape
-    x, scales = quantize_rows(input.reshape(-1, width))
+    rows = input.detach().reshape(-1, width)
+    if use_native(rows):
+        result = linear_native(rows, weight.values, weight.scales, bias, least=_SMALLEST_SCALE)
+        return result.view(*input.shape[:-1], outputs)
+    x, scales = quantize_rows(rows)
     padded = weight.values.shape[1] - width
     x = F.pad(x, (0, padded)) if padded else x
     result = scales.new_empty(len(x), outputs)

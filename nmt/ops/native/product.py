@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.ops.int8 import Int8Matrix
 from nmt.ops.native import kernel
 
 
@@ -16,14 +18,14 @@ class Product:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, *, length: int, batch: int, dtype: torch.dtype) -> None:
-        self.weight = weight.detach().to(dtype)
+        self.weight = weight if isinstance(weight, Int8Matrix) else weight.detach().to(dtype)
         self.bias = bias.detach().float().contiguous()
-        self._shape = (length, batch, weight.size(0))
+        self._shape, self._dtype = (length, batch, weight.size(0)), dtype
         self._gradients: Tensor | None = None
 
     def empty(self) -> Tensor:
         """Room for the products of all time steps [T, B, jH]."""
-        return torch.empty(self._shape, dtype=self.weight.dtype)
+        return torch.empty(self._shape, dtype=self._dtype)
 
     @property
     def gradients(self) -> Tensor:
@@ -34,7 +36,10 @@ class Product:
 
     def forward(self, inputs: Tensor, *, out: Tensor) -> None:
         """Multiply inputs [B, H]."""
-        torch.mm(inputs, self.weight.t(), out=out)
+        if isinstance(self.weight, Int8Matrix):
+            out.copy_(F.linear(inputs, self.weight))
+        else:
+            torch.mm(inputs, self.weight.t(), out=out)
 
     def backward(self, t: int, *, out: Tensor) -> None:
         """The gradient of the inputs of time step t, from that of their products."""

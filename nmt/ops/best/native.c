@@ -1,0 +1,75 @@
+/* The k best of P rows x [V] together: (x - lse(x)) + before of each row, or x + before without normalising; largest
+   first, of equal ones the one that comes first. The logits of a step are read while they are in the cache, and
+   nothing as large as they are is written.
+
+   logits [B, P, V], before [B, P] or none, values and places (p V + j) [B, k]. `banned` is an id that counts as
+   -infinity, but in the normalisation, `penalised` one from whose value `penalty` is taken; -1 for none. */
+
+#define BEST_BLOCK 128
+
+INLINE float NAME(best_maximum)(const T *restrict x, i64 n) {
+    float top = -INFINITY;
+#pragma omp simd reduction(max : top)
+    for (i64 j = 0; j < n; j++) {
+        float y = LOAD(x[j]);
+        top = y > top ? y : top;
+    }
+    return top;
+}
+
+/* A value that the k-th largest x that counts does not fall below: the k-th largest maximum of a block, two more
+   passed over because banned and penalised ids may be among them. `largest` has room for k + 2. */
+INLINE float NAME(best_bound)(const float *maxima, i64 blocks, i64 k, float *largest) {
+    if (blocks < k + 2) return -INFINITY;
+    for (i64 i = 0; i < blocks; i++) {
+        i64 at = i < k + 2 ? i : k + 1;
+        if (i >= k + 2 && !(maxima[i] > largest[at])) continue;
+        for (; at > 0 && maxima[i] > largest[at - 1]; at--) largest[at] = largest[at - 1];
+        largest[at] = maxima[i];
+    }
+    return largest[k + 1];
+}
+
+API void NAME(best)(const T *logits, const float *before, i64 B, i64 P, i64 V, i64 k, i64 normalize, i64 banned,
+                    i64 penalised, float penalty, float *values, i64 *places, i64 threads) {
+    i64 whole = V / BEST_BLOCK, blocks = (V + BEST_BLOCK - 1) / BEST_BLOCK;
+#pragma omp parallel for num_threads(threads) if (B * P * V >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        float *value = values + b * k, maxima[blocks], largest[k + 2];
+        i64 *place = places + b * k, found = 0;
+        for (i64 p = 0; p < P; p++) {
+            const T *restrict x = logits + (b * P + p) * V;
+            float shift = before ? before[b * P + p] : 0.0f, top = 0.0f, lse = 0.0f;
+            if (normalize && found == k && !(shift > value[k - 1])) continue; /* a log-probability is 0 at most */
+            for (i64 i = 0; i < whole; i++) maxima[i] = NAME(best_maximum)(x + i * BEST_BLOCK, BEST_BLOCK);
+            if (whole < blocks) maxima[whole] = NAME(best_maximum)(x + whole * BEST_BLOCK, V - whole * BEST_BLOCK);
+            if (normalize) {
+                float total = 0.0f;
+                top = maxima[0];
+                for (i64 i = 1; i < blocks; i++) top = maxima[i] > top ? maxima[i] : top;
+#pragma omp simd reduction(+ : total)
+                for (i64 j = 0; j < V; j++) total += fast_exp(LOAD(x[j]) - top);
+                lse = logf(total);
+            }
+            float bound = NAME(best_bound)(maxima, blocks, k, largest);
+            for (i64 i = 0; i < blocks; i++) {
+                if (maxima[i] < bound) continue;
+                if (found == k && !(((maxima[i] - top) - lse) + shift > value[k - 1])) continue;
+                i64 end = i < whole ? (i + 1) * BEST_BLOCK : V;
+                for (i64 j = i * BEST_BLOCK; j < end; j++) {
+                    if (LOAD(x[j]) < bound) continue;
+                    float y = (LOAD(x[j]) - top) - lse;
+                    if (j == penalised) y -= penalty;
+                    if (j == banned) y = -INFINITY;
+                    y += shift;
+                    if (found == k && !(y > value[k - 1])) continue;
+                    i64 at = found < k ? found++ : k - 1;
+                    for (; at > 0 && y > value[at - 1]; at--) value[at] = value[at - 1], place[at] = place[at - 1];
+                    value[at] = y, place[at] = p * V + j;
+                }
+            }
+        }
+    }
+}
+
+#undef BEST_BLOCK

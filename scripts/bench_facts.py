@@ -1,0 +1,46 @@
+"""What has to stand beside every figure of a benchmark: when, on what, with what, by which command."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench_peer import peer_version
+
+from nmt.cpus import available_cores
+
+
+def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str, str]:
+    """Name -> value; `peer` begins with the Python of the peer's environment."""
+    import torch
+
+    from nmt.ops.hardware import bf16_hardware
+
+    hardware = f"{cpu_name()}, {available_cores()} cores, {bf16_hardware(torch.device('cpu')) or 'no bf16 arithmetic'}"
+    found = {
+        "date": datetime.date.today().isoformat(),
+        "hardware": hardware,
+        "versions": f"Python {sys.version.split()[0]}, PyTorch {torch.__version__}",
+        "threads": str(threads),
+        "command": shlex.join([f"scripts/{script}", *_public(sys.argv[1:])]),
+    }
+    return found | ({"peer": peer_version(peer[0])} if peer else {})
+
+
+def cpu_name() -> str:
+    """The processor as Linux names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown processor"
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
+    )
+
+
+def _public(words: Sequence[str]) -> list[str]:
+    """The command line without the folders of this machine."""
+    return [Path(word).name if Path(word).is_absolute() else word for word in words]
