@@ -10,11 +10,9 @@ with the same updates and with updates as many times larger. Padding is never co
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import resource
-import shlex
 import statistics
 import subprocess
 import sys
@@ -27,7 +25,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_train import NO_VALIDATION, cpu_name, median
+from bench_facts import facts
+from bench_train import NO_VALIDATION, median
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
@@ -72,12 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
         name = f"{processes} process{'es' * (processes > 1)} x {threads} thread{'s' * (threads > 1)}"
         results.setdefault(name + f", updates {times} times as large" * (times > 1), []).append(result)
         print(f"{name}: {result['target_tokens_per_second']:,.0f} target tokens/s", file=sys.stderr, flush=True)
-    text = report(results, facts())
+    stated = facts("bench_distributed.py", threads=cores, peer=None)
+    text = report(results, stated)
     if output is None:
         print(text, end="")
         return 0
     output.write_text(text, encoding="utf-8")
-    record = {"facts": facts(), "results": results}
+    record = {"facts": stated, "results": results}
     output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 
@@ -146,19 +146,6 @@ def measure(arguments: argparse.Namespace) -> None:
         }
         if world.is_main:
             Path(arguments.measure).write_text(json.dumps(result), encoding="utf-8")
-
-
-def facts() -> dict[str, str]:
-    """What has to stand beside every figure."""
-    import torch
-
-    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:] if word != "--append"]
-    return {
-        "date": datetime.date.today().isoformat(),
-        "hardware": f"{cpu_name()}, {available_cores()} cores",
-        "versions": f"Python {sys.version.split()[0]}, PyTorch {torch.__version__}",
-        "command": shlex.join(["scripts/bench_distributed.py", *words]),
-    }
 
 
 def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
