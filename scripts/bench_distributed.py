@@ -152,10 +152,13 @@ def facts() -> dict[str, str]:
     """What has to stand beside every figure."""
     import torch
 
+    from nmt.training.precision import bf16_hardware
+
+    bf16 = bf16_hardware(torch.device("cpu")) or "no bf16 arithmetic"
     words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:] if word != "--append"]
     return {
         "date": datetime.date.today().isoformat(),
-        "hardware": f"{cpu_name()}, {available_cores()} cores",
+        "hardware": f"{cpu_name()}, {available_cores()} cores, {bf16}",
         "versions": f"Python {sys.version.split()[0]}, PyTorch {torch.__version__}",
         "command": shlex.join(["scripts/bench_distributed.py", *words]),
     }
