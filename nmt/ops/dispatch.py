@@ -33,6 +33,9 @@ TRITON_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
 TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "atr": "nmt.ops.atr.triton:atr_triton",
+        "attention": "nmt.ops.attention.triton:attention_triton",
+        "attention_memory_gradients": "nmt.ops.attention.triton:attention_memory_gradients_triton",
+        "attention_query_gradient": "nmt.ops.attention.triton:attention_query_gradient_triton",
         "lrn": "nmt.ops.lrn.triton:lrn_triton",
         "olrn": "nmt.ops.olrn.triton:olrn_triton",
         "sru": "nmt.ops.sru.triton:sru_triton",
