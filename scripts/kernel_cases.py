@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-UNITS: Final = ("lrn", "olrn", "sru", "atr", "attention")
+UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss")
 STORAGES: Final = ("bf16", "fp32")
 FORWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 4, 1), (64, 8, 1))
 BACKWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 3, 1), (64, 6, 1))
@@ -118,7 +118,48 @@ def memory_types(storage: str) -> dict[str, str]:
     return dict.fromkeys(names, f"*{storage}")
 
 
+def step_cases() -> Iterator[Case]:
+    """GRU, LSTM and ATR with layer norm: one row of all channels a program, at the sizes of the configurations."""
+    from nmt.ops.atr import step_kernels as atr
+    from nmt.ops.gru import kernels as gru
+    from nmt.ops.lstm import kernels as lstm
+    from nmt.ops.steps import row_launch
+
+    atr_options = {"COUPLED": False, "TANH_CANDIDATE": False, "TANH_STATE": False}
+    kernels: list[tuple[str, Any, dict[str, Any]]] = [
+        ("gru", gru.gru_gates_forward_kernel, {}),
+        ("gru", gru.gru_state_forward_kernel, {}),
+        ("gru", gru.gru_state_backward_kernel, {}),
+        ("gru", gru.gru_gates_backward_kernel, {}),
+        ("lstm", lstm.lstm_forward_kernel, {}),
+        ("lstm", lstm.lstm_backward_kernel, {}),
+        ("atr", atr.atr_step_forward_kernel, atr_options),
+        ("atr", atr.atr_step_backward_kernel, atr_options),
+    ]
+    names = ("p_u", "p_v", "p_reset", "p_narrow", "p_pending", "p_dv", "p_dreset", "p_du", "p_dq")
+    for (unit, kernel, options), storage in itertools.product(kernels, STORAGES):
+        for hidden, normalized in ((512, True), (512, False), (1024, True), (4096, True)):
+            launch = row_launch(hidden)
+            constants = options | {"NORMALIZED": normalized, "BLOCK": launch["BLOCK"]}
+            flags = {"MASKED", "PENDING", "ADDED"} & set(kernel.arg_names)
+            absent = set() if normalized else {"p_scale", "p_offset", "p_cscale", "p_coffset"} & set(kernel.arg_names)
+            constants |= dict.fromkeys(flags, True) | dict.fromkeys(absent)
+            form = f"H {hidden}, {launch['num_warps']} warps, layer norm" if normalized else f"H {hidden}"
+            yield Case(unit, kernel, storage, form, constants, dict.fromkeys(names, f"*{storage}"), launch["num_warps"])
+
+
+def loss_cases() -> Iterator[Case]:
+    """The loss: rows of a large and of a small vocabulary."""
+    from nmt.ops.linear_cross_entropy.triton import LONGEST_BLOCK, WARPS, loss_gradient_kernel
+
+    types = {"p_target": "*i64", "confidence": "fp32", "rest": "fp32", "constant": "fp32"}
+    for storage, block in itertools.product(STORAGES, (LONGEST_BLOCK, 1024)):
+        constants = {"GRADIENT": True, "BLOCK": block}
+        stored = types | {"p_logits": f"*{storage}"}
+        yield Case("loss", loss_gradient_kernel, storage, f"block {block}", constants, stored, WARPS)
+
+
 def all_cases() -> Iterator[Case]:
     """Every kernel in every form."""
-    for cases in (elementwise_cases, atr_cases, attention_cases):
+    for cases in (elementwise_cases, atr_cases, step_cases, attention_cases, loss_cases):
         yield from cases()

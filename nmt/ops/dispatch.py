@@ -36,7 +36,10 @@ TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
         "attention": "nmt.ops.attention.triton:attention_triton",
         "attention_memory_gradients": "nmt.ops.attention.triton:attention_memory_gradients_triton",
         "attention_query_gradient": "nmt.ops.attention.triton:attention_query_gradient_triton",
+        "gru": "nmt.ops.gru.triton:gru_triton",
+        "linear_cross_entropy": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
         "lrn": "nmt.ops.lrn.triton:lrn_triton",
+        "lstm": "nmt.ops.lstm.triton:lstm_triton",
         "olrn": "nmt.ops.olrn.triton:olrn_triton",
         "sru": "nmt.ops.sru.triton:sru_triton",
     }

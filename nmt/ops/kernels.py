@@ -2,6 +2,7 @@
 
 Imported only by kernels, because Triton exists only on Linux.
 """
+# ruff: noqa: N803 - inside kernels sizes are written as in their shapes
 
 from __future__ import annotations
 
@@ -98,3 +99,26 @@ def mask_strides(mask: Tensor | None) -> tuple[int, int]:
 def one_direction(state: Tensor | None) -> Tensor | None:
     """An initial state [B, H] as operators take it: fp32 [1, B, H]."""
     return None if state is None else state.float().unsqueeze(0)
+
+
+@triton.jit
+def load_row(p, o, H):  # type: ignore[no-untyped-def]
+    """H values from p on, fp32, zero at the places o beyond them."""
+    return tl.load(p + o, mask=o < H, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def store_row(p, x, o, H):  # type: ignore[no-untyped-def]
+    tl.store(p + o, x.to(p.dtype.element_ty), mask=o < H)
+
+
+@triton.jit
+def centred(x, mean, o, H):  # type: ignore[no-untyped-def]
+    """x - mean, zero beyond H as x is."""
+    return tl.where(o < H, x - mean, 0.0)
+
+
+@triton.jit
+def inverse_deviation(squares, width):  # type: ignore[no-untyped-def]
+    """Of `width` values from the sum of their squared distances to the mean, as `nmt.ops.layer_norm` has it."""
+    return 1.0 / tl.sqrt(squares / width + 1e-8)

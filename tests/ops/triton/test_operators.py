@@ -24,7 +24,7 @@ sru = pytest.importorskip("nmt.ops.sru.triton", reason="Triton is not installed"
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
 
-UNITS = ("atr", "lrn", "olrn", "sru")
+UNITS = ("atr", "gru", "lrn", "lstm", "olrn", "sru")
 BATCH, LENGTH, HIDDEN = 2, 3, 5
 
 
