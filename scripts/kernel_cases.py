@@ -95,18 +95,18 @@ def atr_cases() -> Iterator[Case]:
 def attention_cases() -> Iterator[Case]:
     """Attention: heads as wide as in the shipped configurations, sources of usual and of the greatest length."""
     from nmt.ops.attention import kernels
-    from nmt.ops.attention.triton import MEMORY_BLOCK_S, MEMORY_BLOCK_W, MEMORY_WARPS, MOST_SOURCE, block_rule
+    from nmt.ops.attention.launches import MEMORY_BLOCK_S, MEMORY_BLOCK_W, MEMORY_WARPS, MOST_SOURCE, block_rule
 
     sizes = [(32, 1024), (64, 2048), (128, 512), (256, 128), (MOST_SOURCE, 2048)]
     for storage, (source, width) in itertools.product(STORAGES, sizes):
         blocks = block_rule(source, width, width)
-        constants = {"BLOCK_S": blocks.source, "BLOCK_W": blocks.width, "BLOCK_V": blocks.value}
+        constants = {"FACTOR": 1, "BLOCK_S": blocks.source, "BLOCK_W": blocks.width, "BLOCK_V": blocks.value}
         for kernel in (kernels.attention_forward_kernel, kernels.attention_query_backward_kernel):
             absent = {"p_dweights": None} if "p_dweights" in kernel.arg_names else {}
             form = f"source {blocks.source}, {blocks.width} wide, {blocks.warps} warps"
             yield Case("attention", kernel, storage, form, constants | absent, memory_types(storage), blocks.warps)
     for storage in STORAGES:
-        constants = {"BLOCK_S": MEMORY_BLOCK_S, "BLOCK_W": MEMORY_BLOCK_W}
+        constants = {"FACTOR": 1, "BLOCK_S": MEMORY_BLOCK_S, "BLOCK_W": MEMORY_BLOCK_W}
         form = f"{MEMORY_BLOCK_S} x {MEMORY_BLOCK_W}, {MEMORY_WARPS} warps"
         kernel = kernels.attention_memory_backward_kernel
         yield Case("attention", kernel, storage, form, constants, memory_types(storage), MEMORY_WARPS)

@@ -34,8 +34,6 @@ TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "atr": "nmt.ops.atr.triton:atr_triton",
         "attention": "nmt.ops.attention.triton:attention_triton",
-        "attention_memory_gradients": "nmt.ops.attention.triton:attention_memory_gradients_triton",
-        "attention_query_gradient": "nmt.ops.attention.triton:attention_query_gradient_triton",
         "gru": "nmt.ops.gru.triton:gru_triton",
         "linear_cross_entropy": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
         "lrn": "nmt.ops.lrn.triton:lrn_triton",

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from nmt.models.attention import AdditiveAttention
-from nmt.ops.attention import additive_attention, attention_memory_gradients, attention_query_gradient
 
 HIDDEN, WIDTH, SOURCE = 5, 6, 4
 
@@ -80,34 +79,3 @@ def test_weights_are_fp32_and_contexts_low_precision_under_autocast() -> None:
     assert memory.keys.dtype == memory.values.dtype == context.dtype == torch.bfloat16
     assert weights.dtype == torch.float32
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 1, 1))
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-def test_the_gradients_of_a_loop_equal_those_of_autograd(heads: int) -> None:
-    torch.manual_seed(0)
-    batch, steps, width = 2, 3, 5
-    shapes = ((batch, heads, steps, width), (batch, heads, SOURCE, width), (batch, heads, SOURCE, width), (width,))
-    leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    query, keys, values, weight = leaves
-    penalty = torch.zeros(batch, 1, 1, SOURCE, dtype=torch.float64)
-    penalty[1, ..., 2:] = -1e8
-    bias = torch.zeros(1, dtype=torch.float64)
-    context, weights = additive_attention(query, keys, values=values, penalty=penalty, weight=weight, bias=bias)
-    d_context = torch.randn_like(context)
-    wanted = torch.autograd.grad(context, leaves, d_context)
-    with torch.no_grad():
-        apart = [
-            attention_query_gradient(
-                query[:, :, t : t + 1],
-                keys,
-                values=values,
-                weights=weights[:, :, t : t + 1],
-                weight=weight,
-                d_context=d_context[:, t : t + 1],
-            )
-            for t in range(steps)
-        ]
-        d_scores, d_query = (torch.cat(parts, 2) for parts in zip(*apart, strict=True))
-        given = {"values": values, "weights": weights, "weight": weight, "d_scores": d_scores, "d_context": d_context}
-        ours = (d_query, *attention_memory_gradients(query, keys, **given))
-    torch.testing.assert_close(ours, wanted, rtol=0, atol=1e-13)

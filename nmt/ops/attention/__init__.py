@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nmt.ops.attention.reference import (
-    attention_reference,
-    memory_gradients_reference,
-    query_gradient_reference,
-)
+from nmt.ops.attention.reference import attention_reference
 from nmt.ops.dispatch import choose
 
-__all__ = ["additive_attention", "attention_memory_gradients", "attention_query_gradient"]
+__all__ = ["additive_attention"]
 
 
 def additive_attention(
@@ -35,35 +31,3 @@ def additive_attention(
     """
     run = choose("attention", attention_reference, like=keys)
     return run(query, keys, values=values, penalty=penalty, weight=weight, bias=bias)
-
-
-def attention_query_gradient(
-    query: Tensor, keys: Tensor, *, values: Tensor, weights: Tensor, weight: Tensor, d_context: Tensor
-) -> tuple[Tensor, Tensor]:
-    """What a backward loop over time needs at each step, without autograd: the gradient of the queries.
-
-    Shapes as in `additive_attention`; `weights` [B, G, Q, S] are what it returned, `d_context` [B, Q, M] is the
-    gradient of the context. Returns the gradients of the scores e [B, G, Q, S], in the type of `weights`, and of
-    `query`, in its type.
-    """
-    run = choose("attention_query_gradient", query_gradient_reference, like=keys)
-    return run(query, keys, values=values, weights=weights, weight=weight, d_context=d_context)
-
-
-def attention_memory_gradients(
-    query: Tensor,
-    keys: Tensor,
-    *,
-    values: Tensor,
-    weights: Tensor,
-    weight: Tensor,
-    d_scores: Tensor,
-    d_context: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What is left for after that loop, for all its queries at once: the gradients of keys, values and weight.
-
-    `query` [B, G, T, M/G], `weights` and `d_scores` [B, G, T, S], `d_context` [B, T, M] of all T steps; any strides
-    but that of the last axis. The gradient of the weight is in the type of `d_scores`; that of the bias is zero.
-    """
-    run = choose("attention_memory_gradients", memory_gradients_reference, like=keys)
-    return run(query, keys, values=values, weights=weights, weight=weight, d_scores=d_scores, d_context=d_context)

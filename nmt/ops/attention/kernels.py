@@ -1,8 +1,9 @@
 """The Triton kernels of additive attention: nothing of the size queries x source x width is ever stored.
 
 Forward, and the gradients of the query, belong into a loop over target positions: a program has one query of one
-head and the whole source row. The gradients of keys and weight are sums over all queries: they are formed once,
-when the loop is over, by programs that keep their part of the keys in registers and run through the queries.
+head and the whole source row; FACTOR times the query is added to the keys. The gradients of keys and weight are
+sums over all queries: they are formed once, when the loop is over, by programs that keep their part of the keys in
+registers and run through the queries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def attention_forward_kernel(
     p_query, p_keys, p_values, p_penalty, p_weight, p_context, p_weights,
     sq_b, sq_g, sq_q, sk_b, sk_g, sk_s, sv_b, sv_g, sv_s, sp_b, sc_b, sc_q, sa_b, sa_g, sa_q,
     G, Q, S, W, V,
-    BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_V: tl.constexpr,
+    FACTOR: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     """query [B, G, Q, W], keys [B, G, S, W], values [B, G, S, V], penalty [B, S] -> context [B, Q, G * V] and
     weights [B, G, Q, S]; grid (B * G * Q), the queries of a sentence side by side so that they share the caches."""
@@ -36,7 +37,7 @@ def attention_forward_kernel(
     score = tl.load(p_penalty + i_b * sp_b + s, mask=real, other=float("-inf"))
     for w0 in tl.range(0, W, BLOCK_W, num_stages=3):
         w = w0 + tl.arange(0, BLOCK_W)
-        query = tl.load(p_query + w, mask=w < W, other=0.0).to(tl.float32)
+        query = FACTOR * tl.load(p_query + w, mask=w < W, other=0.0).to(tl.float32)
         weight = 2.0 * tl.load(p_weight + w, mask=w < W, other=0.0).to(tl.float32)
         within = real[:, None] & (w < W)[None, :]
         keys = tl.load(p_keys + s[:, None] * sk_s + w[None, :], mask=within, other=0.0).to(tl.float32)
@@ -59,7 +60,7 @@ def attention_query_backward_kernel(
     sq_b, sq_g, sq_q, sk_b, sk_g, sk_s, sv_b, sv_g, sv_s, sc_b, sc_q, sa_b, sa_g, sa_q, sd_b, sd_g, sd_q,
     sdq_b, sdq_g, sdq_q,
     G, Q, S, W, V,
-    BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_V: tl.constexpr,
+    FACTOR: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     """Gradients of scores [B, G, Q, S] and query; dweights, contiguous, may be None. Grid as forward."""
     i_q = tl.program_id(0) % Q
@@ -87,12 +88,12 @@ def attention_query_backward_kernel(
     tl.store(p_dscores + i_b * sd_b + i_g * sd_g + i_q * sd_q + s, d_scores, mask=real)
     for w0 in tl.range(0, W, BLOCK_W, num_stages=3):
         w = w0 + tl.arange(0, BLOCK_W)
-        query = tl.load(p_query + w, mask=w < W, other=0.0).to(tl.float32)
+        query = FACTOR * tl.load(p_query + w, mask=w < W, other=0.0).to(tl.float32)
         weight = 2.0 * tl.load(p_weight + w, mask=w < W, other=0.0).to(tl.float32)
         within = real[:, None] & (w < W)[None, :]
         keys = tl.load(p_keys + s[:, None] * sk_s + w[None, :], mask=within, other=0.0).to(tl.float32)
         hidden = sigmoid(keys + query[None, :])
-        d_query = tl.sum(d_scores[:, None] * (hidden * (1.0 - hidden)), 0) * weight
+        d_query = tl.sum(d_scores[:, None] * (hidden * (1.0 - hidden)), 0) * weight * FACTOR
         tl.store(p_dquery + w, d_query.to(p_dquery.dtype.element_ty), mask=w < W)
 
 
@@ -101,7 +102,7 @@ def attention_memory_backward_kernel(
     p_query, p_keys, p_weight, p_dscores, p_dkeys, p_dweight,
     sq_b, sq_g, sq_q, sk_b, sk_g, sk_s, sa_b, sa_g, sa_q,
     G, Q, S, W,
-    BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr,
+    FACTOR: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the keys, contiguous, and parts [B * G, blocks of S, W] of that of the weight, of all queries;
     dscores [B, G, Q, S]; grid (B * G, blocks of S, blocks of W)."""
@@ -117,7 +118,7 @@ def attention_memory_backward_kernel(
     d_keys = tl.zeros([BLOCK_S, BLOCK_W], tl.float32)
     d_weight = tl.zeros([BLOCK_S, BLOCK_W], tl.float32)
     for i_q in tl.range(0, Q, num_stages=4):
-        query = tl.load(p_query + i_q * sq_q + w, mask=w < W, other=0.0).to(tl.float32)
+        query = FACTOR * tl.load(p_query + i_q * sq_q + w, mask=w < W, other=0.0).to(tl.float32)
         d_scores = tl.load(p_dscores + i_q * sa_q + s, mask=s < S, other=0.0)
         hidden = sigmoid(keys + query[None, :])
         d_keys += d_scores[:, None] * (hidden * (1.0 - hidden))

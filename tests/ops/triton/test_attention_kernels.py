@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 
 from nmt.ops import dispatch
-from nmt.ops.attention.reference import (
-    attention_reference,
-    memory_gradients_reference,
-    query_gradient_reference,
-)
+from nmt.ops.attention.reference import attention_reference
 from tests.ops.triton.comparison import assert_equal, make_mask, randn
 
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
+launches = pytest.importorskip("nmt.ops.attention.launches", reason="Triton is not installed")
+steps = pytest.importorskip("nmt.ops.attention.steps", reason="Triton is not installed")
 
 BATCH = 2
 
@@ -63,9 +61,9 @@ def test_values_and_all_gradients(
 
 
 def test_a_row_wider_and_longer_than_a_tile(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "TILE", 16 * 32)
+    monkeypatch.setattr(launches, "TILE", 16 * 32)
     tensors = inputs(device, source=20, width=21)
-    assert attention.block_rule(20, 21, 21).width < 21
+    assert launches.block_rule(20, 21, 21).width < 21
     check(tensors, make_mask("padding", BATCH, 20, device))
 
 
@@ -90,30 +88,46 @@ def test_values_of_another_width_than_the_keys(device: torch.device) -> None:
     check([query, keys, randn(BATCH, 2, 5, 11, device=device, seed=9), weight], None)
 
 
-def test_a_loop_with_the_memory_gradients_after_it(device: torch.device) -> None:
-    steps = 3
-    query, keys, values, weight = inputs(device, heads=2, queries=steps, source=7, width=6)
-    context, weights = bound(attention.attention_triton, None)(query, keys, values, weight)
-    d_context = randn(*context.shape, device=device, seed=5)
-    apart = [
-        attention.attention_query_gradient_triton(
-            query[:, :, t : t + 1], keys, values=values, weights=weights[:, :, t : t + 1], weight=weight,
-            d_context=d_context[:, t : t + 1],
-        )
-        for t in range(steps)
-    ]  # fmt: skip
-    d_scores, d_query = (torch.cat(parts, 2) for parts in zip(*apart, strict=True))
-    wanted = query_gradient_reference(query, keys, values=values, weights=weights, weight=weight, d_context=d_context)
-    torch.testing.assert_close((d_scores, d_query), wanted)
-    given = {"values": values, "weights": weights, "weight": weight, "d_scores": d_scores, "d_context": d_context}
-    ours = attention.attention_memory_gradients_triton(query, keys, **given)
-    torch.testing.assert_close(ours, memory_gradients_reference(query, keys, **given))
+@pytest.mark.parametrize("beams", [1, 3])
+def test_steps_of_a_loop_write_what_the_operator_returns(beams: int, device: torch.device) -> None:
+    query, keys, values, weight = inputs(device, heads=2, queries=beams, source=7, width=6)
+    wanted = bound(attention.attention_triton, None)(2 * query, keys, values, weight)
+    loop = steps.AttentionSteps(keys, values, penalty=weight.new_zeros(BATCH, 7), weight=weight)
+    rows = query.transpose(1, 2).reshape(BATCH * beams, 12)
+    context, weights = torch.empty_like(rows), rows.new_empty(BATCH * beams, 2, 7)
+    loop.forward(rows, weights=weights, context=context)
+    assert torch.equal(context.view(BATCH, beams, 12), wanted[0])
+    assert torch.equal(weights.view(BATCH, beams, 2, 7).transpose(1, 2), wanted[1])
+
+
+def test_steps_of_a_loop_with_the_memory_gradients_after_it(device: torch.device) -> None:
+    length, heads, source, width = 3, 2, 7, 6
+    leaves = inputs(device, heads=heads, queries=length, source=source, width=width)
+    query, keys, values, weight = leaves
+    d_context = randn(BATCH, length, heads * width, device=device, seed=5)
+    exact = [leaf.double().requires_grad_() for leaf in leaves]
+    context, _ = bound(attention_reference, None)(2 * exact[0], *exact[1:])
+    wanted = torch.autograd.grad(context, exact, d_context.double())
+
+    loop = steps.AttentionSteps(keys, values, penalty=weight.new_zeros(BATCH, source), weight=weight)
+    rows = query.permute(2, 0, 1, 3).reshape(length, BATCH, heads * width)
+    contexts, d_queries = torch.empty_like(rows), torch.empty_like(rows)
+    weights = rows.new_empty(length, BATCH, heads, source)
+    d_scores, d_contexts = torch.empty_like(weights), d_context.transpose(0, 1)
+    for t in range(length):
+        loop.forward(rows[t], weights=weights[t], context=contexts[t])
+        given = {"weights": weights[t], "d_context": d_contexts[t]}
+        loop.query_gradient(rows[t], **given, d_scores=d_scores[t], d_query=d_queries[t])
+    last = loop.memory_gradients(rows, weights=weights, d_scores=d_scores, d_contexts=d_contexts)
+    d_query = d_queries.view(length, BATCH, heads, width).permute(1, 2, 0, 3)
+    for ours, right in zip((d_query, *last), wanted, strict=True):
+        torch.testing.assert_close(ours.double(), right, rtol=1e-5, atol=1e-5)
 
 
 def test_a_source_too_long_is_left_to_the_reference_and_that_is_said_once(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(attention, "MOST_SOURCE", 4)
+    monkeypatch.setattr(launches, "MOST_SOURCE", 4)
     dispatch._say_once.cache_clear()
     tensors = inputs(device)
     with caplog.at_level(logging.WARNING):
