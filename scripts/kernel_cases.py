@@ -122,6 +122,7 @@ def step_cases() -> Iterator[Case]:
     """GRU, LSTM and ATR with layer norm: one row of all channels a program, at the sizes of the configurations."""
     from nmt.ops.atr import step_kernels as atr
     from nmt.ops.gru import kernels as gru
+    from nmt.ops.loop import MOST_CHANNELS
     from nmt.ops.lstm import kernels as lstm
     from nmt.ops.steps import row_launch
 
@@ -138,7 +139,7 @@ def step_cases() -> Iterator[Case]:
     ]
     names = ("p_u", "p_v", "p_reset", "p_narrow", "p_pending", "p_dv", "p_dreset", "p_du", "p_dq")
     for (unit, kernel, options), storage in itertools.product(kernels, STORAGES):
-        for hidden, normalized in ((512, True), (512, False), (1024, True), (4096, True)):
+        for hidden, normalized in ((512, True), (512, False), (1024, True), (MOST_CHANNELS, True)):
             launch = row_launch(hidden)
             constants = options | {"NORMALIZED": normalized, "BLOCK": launch["BLOCK"]}
             flags = {"MASKED", "PENDING", "ADDED"} & set(kernel.arg_names)

@@ -29,7 +29,7 @@ UNITS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The one place that lists them: unit -> "module:class"."""
 
-MOST_CHANNELS: Final = 4096
+MOST_CHANNELS: Final = 2048
 """A program has a row of all channels in registers; more are left to the references."""
 
 

@@ -1,26 +1,16 @@
-"""Linear map and label-smoothed cross entropy in one, in Triton: logits exist for some rows at a time only.
-
-For each chunk of rows: one GEMM for the logits, one kernel that turns them, where they lie, into their gradient and
-gives the losses, and two GEMMs for the gradients of features and table. The weight of each token in the sum is known
-beforehand, so all of that happens in the forward pass, and the backward pass is a multiplication.
-"""
+"""The loss and its gradient in Triton: one kernel for a chunk of the logits, which it turns into their gradient."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, Protocol
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.cross_entropy.reference import smoothing_terms
-
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
-
-CHUNK_VALUES: Final = 2**26
-"""Logits in memory at a time: 2048 rows of 32768 words, 128 MB in bf16."""
 
 LONGEST_BLOCK: Final = 4096
 WARPS: Final = 8
@@ -67,101 +57,50 @@ def loss_gradient_kernel(
             tl.store(p_row + v, (gradient * weight).to(p_logits.dtype.element_ty), mask=v < V)
 
 
-def losses_and_gradient(
-    logits: Tensor, targets: Tensor, weights: Tensor, *, label_smoothing: float, gradient: bool = True
-) -> Tensor:
-    """Losses fp32 [N] of logits [N, V], which become the gradient of sum(weights * losses) if `gradient`.
+class Loss(Protocol):
+    """loss = lse(x) - confidence * x_target - rest * sum(x) + constant, for each row x of the logits."""
 
-    targets [N] are ids, weights [N]; values of a row of logits must lie side by side. The loss is that of
-    `nmt.ops.cross_entropy`.
-    """
-    rows, words = logits.shape
-    losses = logits.new_empty(rows, dtype=torch.float32)
-    if rows:
-        with torch.cuda.device_of(logits):
-            loss_gradient_kernel[(rows,)](
-                logits, targets.contiguous(), weights.contiguous(), losses, logits.stride(0), words,
-                *smoothing_terms(words, label_smoothing),
-                GRADIENT=gradient, BLOCK=min(LONGEST_BLOCK, triton.next_power_of_2(words)), num_warps=WARPS,
-            )  # fmt: skip
-    return losses
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def rest(self) -> float: ...
+    @property
+    def constant(self) -> float: ...
 
 
 @torch.library.custom_op(
-    "nmt::linear_cross_entropy",
-    mutates_args=(),
-    schema="(Tensor features, Tensor table, Tensor targets, Tensor weights, float label_smoothing, bool gradients)"
-    " -> (Tensor, Tensor, Tensor, Tensor)",
+    "nmt::loss_gradient",
+    mutates_args=("logits", "losses"),
+    schema="(Tensor(a!) logits, Tensor targets, Tensor? weights, Tensor(b!) losses, float confidence, float rest,"
+    " float constant) -> ()",
 )
-def linear_cross_entropy_op(
-    features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, label_smoothing: float, gradients: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """sum(weights * losses), losses fp32 [N], and the gradients of features and table, empty without `gradients`.
-
-    features [N, E] in the type of the products, table [V, E], which is rounded to that; its gradient has its own
-    type and is summed over the chunks in fp32.
-    """
-    losses = features.new_empty(len(features), dtype=torch.float32)
-    d_features, d_table = _gradient_room(features, table, gradients=gradients)
-    summed = torch.zeros_like(table, dtype=torch.float32) if gradients else d_table
-    words = table.to(features.dtype)
-    rows = max(1, CHUNK_VALUES // len(table))
-    with torch.autocast(features.device.type, enabled=False):
-        for start in range(0, len(features), rows):
-            part = slice(start, start + rows)
-            x = features[part]
-            logits = torch.mm(x, words.t())
-            losses[part] = losses_and_gradient(
-                logits, targets[part], weights[part], label_smoothing=label_smoothing, gradient=gradients
-            )
-            if gradients:
-                torch.mm(logits, words, out=d_features[part])
-                summed += torch.mm(logits.t(), x)
-    if gradients:
-        d_table.copy_(summed)
-    return (losses * weights).sum(), losses, d_features, d_table
-
-
-def _gradient_room(features: Tensor, table: Tensor, *, gradients: bool) -> tuple[Tensor, Tensor]:
-    shapes = (features.shape, table.shape) if gradients else ((0,), (0,))
-    return features.new_empty(shapes[0]), table.new_empty(shapes[1])
-
-
-@linear_cross_entropy_op.register_fake
-def _(
-    features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, label_smoothing: float, gradients: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    losses = features.new_empty(len(features), dtype=torch.float32)
-    return losses.new_empty(()), losses, *_gradient_room(features, table, gradients=gradients)
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*output[2:])
-
-
-def _backward(ctx: Any, d_sum: Tensor | None, *unused: Tensor | None) -> tuple[Tensor | None, ...]:
-    if d_sum is None:
-        return (None,) * 6
-    d_features, d_table = ctx.saved_tensors
-    return d_features * d_sum, d_table * d_sum, None, None, None, None
-
-
-linear_cross_entropy_op.register_autograd(_backward, setup_context=_setup_context)
+def loss_gradient_op(
+    logits: Tensor,
+    targets: Tensor,
+    weights: Tensor | None,
+    losses: Tensor,
+    confidence: float,
+    rest: float,
+    constant: float,
+) -> None:
+    """See `linear_cross_entropy_triton`."""
+    rows, words = logits.shape
+    if rows == 0:
+        return
+    with torch.cuda.device_of(logits):
+        loss_gradient_kernel[(rows,)](
+            logits, targets.contiguous(), None if weights is None else weights.contiguous(), losses,
+            logits.stride(0), words, confidence, rest, constant,
+            GRADIENT=weights is not None, BLOCK=min(LONGEST_BLOCK, triton.next_power_of_2(words)), num_warps=WARPS,
+        )  # fmt: skip
 
 
 def linear_cross_entropy_triton(
-    features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, *, label_smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """The differentiable sum(weights * losses), a scalar, and the losses [N], detached.
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
+) -> None:
+    """Write the losses fp32 [n], contiguous, of `logits` [n, V], whose rows are contiguous, for the ids `targets` [n].
 
-    losses are those of `nmt.ops.cross_entropy` for the logits features @ table^T; features [N, E], table [V, E],
-    targets [N]; weights [N], the weight of each token, get no gradient. Under autocast the products are computed in
-    its type.
+    With `weights` [n] the logits become the gradient of the weighted sum of the losses: weight * (softmax(x) - rest),
+    less weight * confidence at the target. Without, they are left alone. Computed in fp32.
     """
-    device = features.device.type
-    if torch.is_autocast_enabled(device):
-        features = features.to(torch.get_autocast_dtype(device))
-    gradients = torch.is_grad_enabled() and (features.requires_grad or table.requires_grad)
-    total, losses, _, _ = linear_cross_entropy_op(features, table, targets, weights, label_smoothing, gradients)
-    return total, losses.detach()
+    loss_gradient_op(logits, targets, weights, losses, loss.confidence, loss.rest, loss.constant)

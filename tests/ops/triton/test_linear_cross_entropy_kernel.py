@@ -1,32 +1,49 @@
-"""The fused linear map and loss against plain operations on all logits."""
+"""The kernel of the loss against plain operations on all logits."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from nmt.ops.cross_entropy import reference_cross_entropy
+from nmt.ops.cross_entropy.reference import smoothing_terms
 from tests.ops.triton.comparison import TOLERANCE, randn
 
 fused = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
 
 
-def inputs(device: torch.device, *, rows: int, words: int, width: int = 6) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """features, table, targets and weights; the first row is worth nothing."""
+class Loss(NamedTuple):
+    confidence: float
+    rest: float
+    constant: float
+
+
+def inputs(
+    device: torch.device, *, rows: int, words: int, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, Tensor]:
+    """logits, targets and weights; the first row is worth nothing."""
     targets = torch.randint(0, words, (rows,), generator=torch.Generator().manual_seed(2))
     weights = torch.rand(rows, generator=torch.Generator().manual_seed(3))
     weights[:1] = 0
-    features = randn(rows, width, device=device).requires_grad_()
-    return features, randn(words, width, device=device, seed=1).requires_grad_(), targets.to(device), weights.to(device)
+    return 3 * randn(rows, words, device=device, dtype=dtype), targets.to(device), weights.to(device)
 
 
-def plain(features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, smoothing: float) -> list[Tensor]:
-    """Sum, losses and the gradients of features and table, in fp64 from the written out definition."""
-    x, words = (tensor.detach().double().requires_grad_() for tensor in (features, table))
-    losses = reference_cross_entropy(x @ words.t(), targets, label_smoothing=smoothing)
-    total = (losses * weights.double()).sum()
-    return [total, losses, *torch.autograd.grad(total, (x, words))]
+def run(logits: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Losses, and what the logits have become."""
+    logits, losses = logits.clone(), logits.new_empty(len(logits), dtype=torch.float32)
+    loss = Loss(*smoothing_terms(logits.size(1), smoothing))
+    fused.linear_cross_entropy_triton(logits, targets, weights=weights, loss=loss, losses=losses)
+    return losses, logits
+
+
+def plain(logits: Tensor, targets: Tensor, weights: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Losses and the gradient of their weighted sum, in fp64 from the written out definition."""
+    x = logits.double().requires_grad_()
+    losses = reference_cross_entropy(x, targets, label_smoothing=smoothing)
+    return losses.detach(), torch.autograd.grad((losses * weights.double()).sum(), x)[0]
 
 
 def assert_near(ours: Tensor, right: Tensor, *, storage: torch.dtype = torch.float32) -> None:
@@ -36,60 +53,54 @@ def assert_near(ours: Tensor, right: Tensor, *, storage: torch.dtype = torch.flo
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(("rows", "words"), [(5, 11), (1, 2), (3, 100)])
-def test_values_and_gradients_equal_the_definition(
+def test_losses_and_gradient_equal_the_definition(
     rows: int, words: int, smoothing: float, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused, "CHUNK_VALUES", 2 * words)  # chunks of two rows
     monkeypatch.setattr(fused, "LONGEST_BLOCK", 32)  # several blocks in a row, the last of them not full
     tensors = inputs(device, rows=rows, words=words)
-    total, losses = fused.linear_cross_entropy_triton(*tensors, label_smoothing=smoothing)
-    assert not losses.requires_grad
-    gradients = torch.autograd.grad(3 * total, tensors[:2])
-    right = plain(*tensors, smoothing)
-    for ours, wanted, factor in zip((total, losses, *gradients), right, (1, 1, 3, 3), strict=True):
-        assert_near(ours, factor * wanted)
+    for ours, right in zip(run(*tensors, smoothing), plain(*tensors, smoothing), strict=True):
+        assert_near(ours, right)
 
 
 def test_large_logits_do_not_overflow(device: torch.device) -> None:
-    features, table, targets, weights = inputs(device, rows=3, words=9)
-    with torch.no_grad():
-        features *= 200
-    total, losses = fused.linear_cross_entropy_triton(features, table, targets, weights, label_smoothing=0.1)
-    right = plain(features, table, targets, weights, 0.1)
-    assert_near(losses, right[1])
-    assert_near(torch.autograd.grad(total, features)[0], right[2])
+    logits, targets, weights = inputs(device, rows=3, words=9)
+    logits *= 200
+    for ours, right in zip(run(logits, targets, weights, 0.1), plain(logits, targets, weights, 0.1), strict=True):
+        assert_near(ours, right)
 
 
-def test_autocast_multiplies_in_its_type_and_sums_in_fp32(device: torch.device) -> None:
-    tensors = inputs(device, rows=7, words=40, width=8)
-    with torch.autocast(device.type, torch.bfloat16):
-        total, losses = fused.linear_cross_entropy_triton(*tensors, label_smoothing=0.1)
-    gradients = torch.autograd.grad(total, tensors[:2])
-    assert {x.dtype for x in (total, losses, *gradients)} == {torch.float32}
-    for ours, wanted in zip((losses, *gradients), plain(*tensors, 0.1)[1:], strict=True):
-        assert_near(ours, wanted, storage=torch.bfloat16)
+def test_low_precision_logits_are_summed_in_fp32(device: torch.device) -> None:
+    tensors = inputs(device, rows=4, words=300, dtype=torch.bfloat16)
+    (losses, gradient), right = run(*tensors, 0.1), plain(*tensors, 0.1)
+    assert gradient.dtype == torch.bfloat16
+    assert_near(losses, right[0])
+    assert_near(gradient, right[1], storage=torch.bfloat16)
 
 
-def test_without_gradients_none_is_computed(device: torch.device) -> None:
-    features, table, targets, weights = inputs(device, rows=3, words=9)
-    with torch.no_grad():
-        total, losses = fused.linear_cross_entropy_triton(features, table, targets, weights, label_smoothing=0.1)
-    assert_near(losses, plain(features, table, targets, weights, 0.1)[1].detach())
-    logits = features.detach() @ table.detach().t()
-    before = logits.clone()
-    again = fused.losses_and_gradient(logits, targets, weights, label_smoothing=0.1, gradient=False)
-    torch.testing.assert_close(again, losses)
-    assert torch.equal(logits, before)
+def test_rows_with_room_between_them(device: torch.device) -> None:
+    logits, targets, weights = inputs(device, rows=3, words=9)
+    room = torch.zeros(3, 16, device=device)
+    room[:, :9] = logits
+    losses = logits.new_empty(3)
+    loss = Loss(*smoothing_terms(9, 0.1))
+    fused.linear_cross_entropy_triton(room[:, :9], targets, weights=weights, loss=loss, losses=losses)
+    assert_near(room[:, :9], plain(logits, targets, weights, 0.1)[1])
+    assert not room[:, 9:].any()
+
+
+def test_without_weights_the_logits_are_left_alone(device: torch.device) -> None:
+    logits, targets, weights = inputs(device, rows=3, words=9)
+    losses, after = run(logits, targets, None, 0.1)
+    assert_near(losses, plain(logits, targets, weights, 0.1)[0])
+    assert torch.equal(after, logits)
 
 
 def test_no_rows(device: torch.device) -> None:
-    features, table, targets, weights = inputs(device, rows=0, words=9)
-    total, losses = fused.linear_cross_entropy_triton(features, table, targets, weights, label_smoothing=0.1)
-    assert losses.shape == (0,)
-    assert total == 0
-    assert not torch.autograd.grad(total, table)[0].any()
+    assert run(*inputs(device, rows=0, words=9), 0.1)[0].shape == (0,)
 
 
 def test_the_operator_passes_the_checks_of_torch(device: torch.device) -> None:
-    tensors = inputs(device, rows=3, words=9)
-    torch.library.opcheck(fused.linear_cross_entropy_op, (*tensors, 0.1, True))
+    logits, targets, weights = inputs(device, rows=3, words=9)
+    torch.library.opcheck(
+        fused.loss_gradient_op, (logits, targets, weights, torch.zeros(3, device=device), 0.9, 0.1, 0.0)
+    )
