@@ -12,6 +12,7 @@ from nmt.cells.base import INIT_RANGE
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_
 from nmt.ops.atr import Activation, Gates, atr_cell, atr_sequence
+from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.recurrence import at_least_fp32, recurrent_product
 from nmt.registry import CELLS
 
@@ -57,6 +58,14 @@ class ATR(RecurrentUnit[HiddenState]):
         super().reset_parameters(init_range)
         if self.options.recurrent_init == "orthogonal":
             orthogonal_blocks_(self.recurrent_weight)
+
+    def unit(self) -> KernelUnit | None:
+        activation, gates = self.options.activation, self.options.gates
+        if self.layer_norm or activation == "output":
+            return None
+        return KernelUnit(
+            "atr", (self.recurrent_weight, self.recurrent_bias), {"activation": activation, "gates": gates}
+        )
 
     def step(self, projected: Tensor, state: HiddenState) -> HiddenState:
         q = recurrent_product(state.h, self.recurrent)

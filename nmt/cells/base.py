@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells.state import CellState, HiddenState, select_state
+from nmt.ops.native.unit import Unit
 from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
 
 S = TypeVar("S", bound=CellState)
@@ -105,6 +106,14 @@ class Cell(nn.Module, Generic[S]):
         if reverse:
             outputs.reverse()
         return torch.stack(outputs, 1), state
+
+    def unit(self) -> Unit | None:
+        """What kernels over several cells need of this one; None where they must call `step`."""
+        return None
+
+    def input_matrix(self) -> Tensor | None:
+        """The weight [kH, D] where `project` is a product with it and no more, else None."""
+        return None
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, layer_norm={self.layer_norm}, options={self.options}"

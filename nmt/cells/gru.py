@@ -12,6 +12,7 @@ from nmt.cells.base import INIT_RANGE
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_
 from nmt.ops.gru import gru_cell, gru_sequence
+from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.recurrence import Recurrent, at_least_fp32
 from nmt.registry import CELLS
 
@@ -65,6 +66,12 @@ class GRU(RecurrentUnit[HiddenState]):
     def candidate(self) -> Recurrent:
         """The parameters of the candidate's recurrent product as nmt.ops takes them."""
         return Recurrent(self.candidate_weight, self.candidate_bias, self.candidate_scale, self.candidate_offset)
+
+    def unit(self) -> KernelUnit | None:
+        if self.layer_norm:
+            return None
+        gates = self.recurrent_weight, self.recurrent_bias
+        return KernelUnit("gru", (*gates, self.candidate_weight, self.candidate_bias))
 
     def step(self, projected: Tensor, state: HiddenState) -> HiddenState:
         x_z, x_r, x_h = at_least_fp32(projected).chunk(3, -1)

@@ -10,6 +10,7 @@ from torch import Tensor
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import Unit
 from nmt.ops.lrn import lrn_cell, lrn_sequence
+from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.registry import CELLS
 
 
@@ -42,6 +43,9 @@ class LRN(Unit[HiddenState]):
     ) -> None:
         super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
         self.reset_parameters()
+
+    def unit(self) -> KernelUnit:
+        return KernelUnit("lrn", options={"tanh": self.options.tanh})
 
     def step(self, projected: Tensor, state: HiddenState) -> HiddenState:
         p, q, r = projected.chunk(3, -1)

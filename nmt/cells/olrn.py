@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import Unit
+from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.olrn import olrn_cell, olrn_sequence
 from nmt.registry import CELLS
 
@@ -43,6 +44,9 @@ class OLRN(Unit[HiddenState]):
     ) -> None:
         super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
         self.reset_parameters()
+
+    def unit(self) -> KernelUnit:
+        return KernelUnit("olrn", options={"tanh": self.options.tanh})
 
     def step(self, projected: Tensor, state: HiddenState) -> HiddenState:
         p, q, r, s = projected.chunk(4, -1)

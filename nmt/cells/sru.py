@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nmt.cells.base import NoOptions
 from nmt.cells.state import MemoryState
 from nmt.cells.unit import Unit
+from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.recurrence import at_least_fp32
 from nmt.ops.sru import sru_cell, sru_sequence
 from nmt.registry import CELLS
@@ -40,6 +41,9 @@ class SRU(Unit[MemoryState]):
         self.peephole_forget = nn.Parameter(torch.empty(hidden_size))
         self.peephole_reset = nn.Parameter(torch.empty(hidden_size))
         self.reset_parameters()
+
+    def unit(self) -> KernelUnit:
+        return KernelUnit("sru", (self.peephole_forget, self.peephole_reset))
 
     def step(self, projected: Tensor, state: MemoryState) -> MemoryState:
         x_r, x_f, x_c, x_h = at_least_fp32(projected).chunk(4, -1)

@@ -48,6 +48,9 @@ class Unit(Cell[S]):
         widths = [part * self.hidden_size for part in self.input_parts]
         return layer_norm_parts(products, self.input_scale, self.input_offset, widths=widths)
 
+    def input_matrix(self) -> Tensor | None:
+        return None if self.layer_norm else self.input_weight
+
 
 class RecurrentUnit(Unit[S]):
     """A unit that also multiplies its state: `recurrent_weight` [jH, H] with `recurrent_bias` [jH].

@@ -1,7 +1,5 @@
 """Commands: each parses its arguments, builds what it needs and calls it."""
 
-import os
+from nmt.cli.environment import prepare_environment
 
-# Spinning OpenMP threads take the cores of whatever else runs on the machine.
-# The setting is read when torch is first imported, so it stands here; a user's own value wins.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+prepare_environment()  # here, because libraries read it when torch is first imported; what the user has set wins

@@ -171,6 +171,9 @@ class DecodingConfig:
     batch_tokens: Positive | Literal["auto"] = "auto"
     """Source tokens in a batch, padding and beam counted; `auto` is 8192, fewer where the vocabulary is so large
     that the probabilities of a step would fill the memory."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Number format: `fp32`, `bf16`, or `int8` for the matrices of the decoder (the rest as `auto`). `auto` takes
+    bf16 where the hardware computes in it, else fp32."""
     shortlist: Text | None = None
     """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nmt.cpus import usable_cores
 from nmt.data.corpus import CorpusWriter, EncodedSide, id_dtype, new_folder
 from nmt.data.report import CorpusReport
 from nmt.data.text import FilePair, is_empty, read_pairs
@@ -128,7 +128,7 @@ def encode(
     with new_folder(folder) as temporary:
         sizes = {"source_size": tokenizer.source_size, "target_size": tokenizer.target_size}
         with CorpusWriter(temporary, **sizes) as writer:
-            for encoded in _map_in_order(encoder, _chunks(pairs), workers or available_cores()):
+            for encoded in _map_in_order(encoder, _chunks(pairs), workers or usable_cores()):
                 writer.append(encoded.source, encoded.target)
                 report = report + encoded.report
                 advance(encoded.report.read)
@@ -152,13 +152,6 @@ def _chunks(pairs: Sequence[FilePair]) -> Iterator[Chunk]:
         while chunk := list(islice(lines, _CHUNK)):
             yield Chunk(pair, first, chunk)
             first += len(chunk)
-
-
-def available_cores() -> int:
-    """Cores this process may run on."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _map_in_order(encoder: Encoder, chunks: Iterator[Chunk], workers: int) -> Iterator[EncodedChunk]:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from nmt.models.initialize import initialize
 from nmt.models.linear import Linear
 from nmt.ops.attention import additive_attention
+from nmt.ops.attention.native import attend_native
+from nmt.ops.dispatch import use_native
 from nmt.ops.recurrence import at_least_fp32
 
 PADDING_PENALTY = -1e8
@@ -70,9 +72,12 @@ class AdditiveAttention(nn.Module):
 
         In training Q is 1, in search the beam size: the beams of a sentence share its memory.
         """
-        split = self._split(2 * self.query(query).to(memory.keys.dtype))
+        projected = self.query(query)
+        if not torch.is_grad_enabled() and use_native(memory.keys):
+            keys, values, penalty = memory
+            return attend_native(projected, keys, values=values, penalty=penalty, weight=self.score_weight)
         return additive_attention(
-            split,
+            self._split(2 * projected.to(memory.keys.dtype)),
             memory.keys,
             values=memory.values,
             penalty=memory.penalty,

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from nmt.cells import reorder_state
 from nmt.errors import ConfigError
 from nmt.models.decoder import Decoder, Memories, States
+from nmt.models.dropout import Dropout
 from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Encoder
 from nmt.models.initialize import initialize
 from nmt.models.readout import InitialStates, Readout
-from nmt.ops.cross_entropy import cross_entropy
+from nmt.ops.linear_cross_entropy import linear_cross_entropy
 
 PAD = 0
 
@@ -75,6 +76,20 @@ def drop_padding_columns(ids: Tensor) -> Tensor:
     return ids if bool(used.all()) else ids[:, used]
 
 
+def loss_weights(target: Tensor, *, normalization: Normalization) -> Tensor:
+    """Weights [B, T] in fp64 with which the losses of the words of target [B, T] add up to the training loss.
+
+    `token`: mean over the target words of the batch. `sentence`: mean over sentences of each one's mean over its
+    words, as the original system has it. Raises ConfigError for another normalization.
+    """
+    words = (target != PAD).double()
+    if normalization == "token":
+        return words / words.sum().clamp(min=1)
+    if normalization == "sentence":
+        return words / words.sum(1, keepdim=True).clamp(min=1) / len(target)
+    raise ConfigError(f"normalization: '{normalization}' is not known. Allowed: sentence, token.")
+
+
 class Seq2Seq(nn.Module):
     """Everything the trainer, the search and the evaluation call; the parts make the architecture.
 
@@ -103,7 +118,7 @@ class Seq2Seq(nn.Module):
         self.initial_states = initial_states
         self.decoder = decoder
         self.readout = readout
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         initialize(self, init_range)
 
     @property
@@ -125,18 +140,31 @@ class Seq2Seq(nn.Module):
         """Logits [B, T', V] of each target word given those before it; T' without columns of padding alone."""
         return self.embeddings.logits(self.readout(*self._decode(source, drop_padding_columns(target))))
 
+    @torch.no_grad()
     def token_losses(self, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-        """Losses [B, T'] of the target words in nats, 0 at padding; see `nmt.ops.cross_entropy`.
+        """Losses [B, T'] of the target words in nats, 0 at padding, without a gradient; see `nmt.ops.cross_entropy`."""
+        weights = torch.ones(target.shape, device=target.device)
+        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing)[1]
 
-        Readout and softmax, the largest part of the work, run on the words only.
+    def weighted_loss(
+        self, source: Tensor, target: Tensor, *, weights: Tensor, label_smoothing: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of the target words times `weights` [B, T], a scalar to differentiate; `token_losses`.
+
+        Readout and softmax, the largest part of the work, run on the words only, and the logits are never all there.
         """
+        weights = weights[target != PAD]  # [N]
         target = drop_padding_columns(target)
         words = (target != PAD).flatten().nonzero().squeeze(1)  # [N]
         pieces = [piece.flatten(0, 1).index_select(0, words) for piece in self._decode(source, target)]
-        logits = self.embeddings.logits(self.readout(*pieces))  # [N, V]
-        gold = target.flatten().index_select(0, words)
-        losses = cross_entropy(logits, gold, label_smoothing=label_smoothing)
-        return losses.new_zeros(target.numel()).index_copy(0, words, losses).view(target.shape)
+        total, losses = linear_cross_entropy(
+            self.readout(*pieces),
+            self.embeddings.softmax_table,
+            targets=target.flatten().index_select(0, words),
+            weights=weights,
+            label_smoothing=label_smoothing,
+        )
+        return total, losses.new_zeros(target.numel()).index_copy(0, words, losses).view(target.shape)
 
     def loss(
         self,
@@ -146,21 +174,13 @@ class Seq2Seq(nn.Module):
         label_smoothing: float = 0.0,
         normalization: Normalization = "token",
     ) -> Tensor:
-        """Training loss, a scalar in nats.
-
-        `token`: mean over the target words of the batch. `sentence`: mean over sentences of each
-        one's mean over its words, as the original system has it.
-        """
-        if normalization not in ("token", "sentence"):
-            raise ConfigError(f"normalization: '{normalization}' is not known. Allowed: sentence, token.")
-        losses = self.token_losses(source, target, label_smoothing=label_smoothing)
-        if normalization == "token":
-            return losses.sum() / (target != PAD).sum().clamp(min=1)
-        return _sentence_means(losses, target).mean()
+        """Training loss, a scalar in nats; see `loss_weights`."""
+        weights = loss_weights(target, normalization=normalization)
+        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing)[0]
 
     def score(self, source: Tensor, target: Tensor) -> Tensor:
         """Mean negative log-probability [B] of the words of each target; lower is better."""
-        return _sentence_means(self.token_losses(source, target), target)
+        return self.token_losses(source, target).sum(1) / (target != PAD).sum(1).clamp(min=1)
 
     def start(self, source: Tensor) -> DecodingState:
         """The state before the first word, one row for each sentence of source [B, S]."""
@@ -187,7 +207,3 @@ class Seq2Seq(nn.Module):
         x = F.pad(self.embeddings.embed_target(target[:, :-1]), (0, 0, 1, 0))  # the first input is zero
         memories = self.decoder.prepare(memory, mask)
         return self.decoder.sequence(self.dropout(x), memories, initial, target != PAD)
-
-
-def _sentence_means(losses: Tensor, target: Tensor) -> Tensor:
-    return losses.sum(1) / (target != PAD).sum(1).clamp(min=1)

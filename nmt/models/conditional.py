@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell, select_state
 from nmt.models.attention import AdditiveAttention, AttentionMemory
+from nmt.ops.conditional import AttentionParameters, conditional_native, fused_units, one_to_one_native
+from nmt.ops.native.unit import Unit
 from nmt.ops.recurrence import live_rows, time_order
 
 
@@ -68,8 +70,12 @@ class AttentionRNN(nn.Module):
         lower, higher = self.lower, self.higher
         if state is None:
             state = lower.initial_state(x.size(0), like=x)
+        inputs = lower.project(x)
+        units = self._fused_units(inputs, memory)
+        if units is not None:
+            return self._fused(units, inputs, memory, state, mask)
         outputs, contexts, weights = [], [], []
-        for projected, live in zip(lower.project(x).unbind(1), live_rows(mask, length=x.size(1)), strict=True):
+        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=x.size(1)), strict=True):
             between = _masked(live, lower.step(projected, state), state)
             context, weight = self.attention.attend(lower.output(between).unsqueeze(1), memory)
             context = context.squeeze(1)
@@ -78,6 +84,23 @@ class AttentionRNN(nn.Module):
             contexts.append(context)
             weights.append(weight)
         return AttentionSequence(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), state)
+
+    def _fused_units(self, inputs: Tensor, memory: AttentionMemory) -> tuple[Unit, Unit] | None:
+        if self.higher.input_matrix() is None or self.attention.query.norms or inputs.dtype != memory.keys.dtype:
+            return None
+        return fused_units(self.lower.unit(), self.higher.unit(), like=inputs)
+
+    def _fused(
+        self, units: tuple[Unit, Unit], inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
+    ) -> AttentionSequence:
+        query, context_weight = self.attention.query, self.higher.input_matrix()
+        assert context_weight is not None and query.bias is not None
+        parameters = query.weights[0], query.bias, self.attention.score_weight, self.attention.score_bias
+        attention = AttentionParameters(*memory, *parameters)
+        result = conditional_native(
+            *(*units, inputs), context_weight=context_weight, attention=attention, state=tuple(state), mask=mask
+        )
+        return AttentionSequence(result.outputs, result.contexts, result.weights, type(state)(*result.last))
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
@@ -106,16 +129,23 @@ class OneToOneRNN(nn.Module):
         lower, higher = self.lower, self.higher
         if state is None:
             state = lower.initial_state(x.size(0), like=x)
-        inputs, context = lower.project(x).unbind(1), higher.project(memory).unbind(1)
+        projected, contexts = lower.project(x), higher.project(memory)
+        units = fused_units(lower.unit(), higher.unit(), like=projected)
+        if units is not None and projected.dtype == contexts.dtype:
+            outputs, last = one_to_one_native(
+                *(*units, projected), context=contexts, state=tuple(state), mask=mask, reverse=reverse
+            )
+            return outputs, type(state)(*last)
+        inputs, context = projected.unbind(1), contexts.unbind(1)
         live = live_rows(mask, length=len(inputs))
-        outputs = []
+        hidden = []
         for t in time_order(len(inputs), reverse=reverse):
             between = _masked(live[t], lower.step(inputs[t], state), state)
             state = _masked(live[t], higher.step(context[t], between), between)
-            outputs.append(higher.output(state))
+            hidden.append(higher.output(state))
         if reverse:
-            outputs.reverse()
-        return torch.stack(outputs, 1), state
+            hidden.reverse()
+        return torch.stack(hidden, 1), state
 
     def step(self, x: Tensor, memory: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Output [N, H] and state after x [N, D] and its memory vector [N, M]."""

@@ -48,6 +48,11 @@ class Embeddings(nn.Module):
         """[V_target, E]"""
         return self.target_table if self.softmax is None else self.softmax
 
+    def use_softmax_table(self, table: Tensor) -> None:
+        """Compare features with this table [V_target, E] from now on, whatever the embeddings share."""
+        self._parameters.pop("softmax", None)
+        self.softmax = table  # type: ignore[assignment]
+
     def embed_source(self, ids: Tensor) -> Tensor:
         """ids [...] -> [..., E]"""
         return F.embedding(ids, self.source) + self.bias

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.conditional import MakeCell, OneToOneRNN
+from nmt.models.dropout import Dropout
 from nmt.models.linear import LayerNorm, Linear
 
 
@@ -90,7 +91,7 @@ class ResidualLayer(nn.Module):
         super().__init__()
         self.branch = Linear([branch_size], size)
         self.norm = LayerNorm(size) if layer_norm else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """x [..., E], y [..., branch_size] -> [..., E]."""

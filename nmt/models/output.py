@@ -7,8 +7,6 @@ from typing import Protocol
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.models.attention import product_type
-
 
 class OutputLayer(Protocol):
     """From features to logits of V words."""
@@ -21,7 +19,7 @@ class OutputLayer(Protocol):
 
 
 class PlainOutput:
-    """Matrix product with the softmax table [V, E], in the type that autocast asks for."""
+    """Matrix product with the softmax table [V, E], which may be an Int8Matrix."""
 
     def __init__(self, table: Tensor) -> None:
         self._table = table
@@ -30,5 +28,4 @@ class PlainOutput:
         return F.linear(features, self._table)
 
     def select(self, words: Tensor) -> PlainOutput:
-        # Cast here: autocast remembers the cast of a parameter, but not of what is chosen from it.
-        return PlainOutput(self._table.index_select(0, words).to(product_type(self._table)))
+        return PlainOutput(self._table.index_select(0, words))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from nmt.models.dropout import Dropout
 from nmt.models.linear import Linear
 
 
@@ -41,7 +42,7 @@ class TanhReadout(Readout):
         super().__init__()
         self.joined = joined
         self.linear = Linear([sum(inputs)] if joined else inputs, size, normalize=layer_norm)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, *pieces: Tensor) -> Tensor:
         if self.joined:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
+from nmt.ops import native
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +45,18 @@ TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The one place that lists kernels: name of the operation -> "module:function", imported at its first use
 because Triton exists only on Linux. The function takes exactly the arguments of the reference."""
+
+NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "atr": "nmt.ops.atr.native:atr_native",
+        "gru": "nmt.ops.gru.native:gru_native",
+        "lrn": "nmt.ops.lrn.native:lrn_native",
+        "lstm": "nmt.ops.lstm.native:lstm_native",
+        "olrn": "nmt.ops.olrn.native:olrn_native",
+        "sru": "nmt.ops.sru.native:sru_native",
+    }
+)
+"""The same for the C kernels of a CPU, see `nmt.ops.native`."""
 
 PROVEN: Final[frozenset[str]] = frozenset()
 """Kernels that have passed `pytest -m gpu tests/ops` on a GPU. `auto` runs only these, `triton` all. None so far:
@@ -93,14 +106,21 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     Raises ConfigError if the user insists on Triton and there is no kernel for it on that device.
     """
     choice = _choice.get()
+    if operation in NATIVE_KERNELS and use_native(like):
+        return load_kernel(NATIVE_KERNELS[operation])
     if choice == "reference" or (choice == "auto" and operation not in PROVEN):
         return reference
     if operation in TRITON_KERNELS and like.is_cuda:
         problem = triton_problem() or _cannot_run(like)
-        return fall_back(operation, problem, reference=reference) if problem else load_kernel(operation)
+        return fall_back(operation, problem, reference=reference) if problem else load_kernel(TRITON_KERNELS[operation])
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' has no kernel for {operation} on {like.device.type}. Use auto.")
     return reference
+
+
+def use_native(like: Tensor) -> bool:
+    """Whether the C kernels compute on tensors such as `like`: on a CPU, where they could be compiled."""
+    return _choice.get() == "auto" and native.usable(like)
 
 
 def _cannot_run(like: Tensor) -> str | None:
@@ -111,9 +131,9 @@ def _cannot_run(like: Tensor) -> str | None:
     return None
 
 
-def load_kernel(operation: str) -> Any:
-    """Import the kernel listed for `operation`."""
-    module, _, function = TRITON_KERNELS[operation].partition(":")
+def load_kernel(path: str) -> Any:
+    """Import what a table of kernels lists as "module:function"."""
+    module, _, function = path.partition(":")
     return getattr(importlib.import_module(module), function)
 
 

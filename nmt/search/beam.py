@@ -16,6 +16,7 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.registry import SEARCHES
+from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
 from nmt.search.top import log_probabilities, top
@@ -25,10 +26,12 @@ Stopping = Literal["sentence", "batch"]
 
 
 class Beam(NamedTuple):
-    """All hypotheses of the sentences still searched; an empty slot has -inf."""
+    """All hypotheses of the sentences searched; an empty slot has -inf."""
 
     sentences: Tensor
     """Places of these sentences in the batch [B]."""
+    active: Tensor
+    """False for a sentence that is done and goes on only until the batch is cut [B]."""
     limits: Tensor
     """Longest translations in tokens [B]."""
     log_probs: Tensor
@@ -101,14 +104,15 @@ def beam_search(
     beam = empty_beam(source, beam_size=beam_size, max_length_offset=max_length_offset)
     state = model.start(source)
     for t in itertools.count():
-        done = are_done(beam, t, alpha=length_penalty, joint=joint)
+        done = are_done(beam, t, alpha=length_penalty, joint=joint) & beam.active
         if bool(done.any()):
             collect(results, beam.select(done.nonzero().squeeze(1)), t, alpha=length_penalty, n_best=n_best)
-        if bool(done.all()):
-            break
-        if bool(done.any()):
-            left = (~done).nonzero().squeeze(1)
-            beam, state = beam.select(left), state.keep(left)
+            beam = beam._replace(active=beam.active & ~done)
+            rows = rows_to_keep(beam.active)
+            if rows is not None:
+                if not len(rows):
+                    break
+                beam, state = beam.select(rows), state.keep(rows)
         logits, state = model.step(last_tokens(beam, joint=joint), state)
         candidates = best_candidates(logits, beam, t, pad_allowed=joint)
         beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, length_penalty))
@@ -124,8 +128,9 @@ def empty_beam(source: Tensor, *, beam_size: int, max_length_offset: int) -> Bea
     log_probs[:, 0] = 0.0
     ids = source.new_empty(size, beam_size, 0)
     sentences = torch.arange(size, device=source.device)
+    active = torch.ones_like(sentences, dtype=torch.bool)
     limits = (source != PAD).sum(dim=1) + max_length_offset
-    return Beam(sentences, limits, log_probs, ids, finished_scores=dead, finished_ids=ids)
+    return Beam(sentences, active, limits, log_probs, ids, finished_scores=dead, finished_ids=ids)
 
 
 def are_done(beam: Beam, t: int, *, alpha: float, joint: bool) -> Tensor:
@@ -166,11 +171,9 @@ def best_candidates(logits: Tensor, beam: Beam, t: int, *, pad_allowed: bool) ->
     if not pad_allowed:
         log_probs[:, PAD] = -math.inf
     vocabulary = log_probs.shape[1]
-    log_probs = log_probs.view(size, -1, vocabulary)
-    before = beam.log_probs.unsqueeze(2)
-    # The largest array of a step: added in place, but for the first step, whose only row serves all beams.
-    totals = log_probs.add_(before) if t else log_probs + before  # [B, K, V]
-    best, places = top(totals.flatten(1), 2 * beam_size)
+    if t == 0:  # the only row serves all beams
+        log_probs = log_probs.view(size, 1, vocabulary).expand(-1, beam_size, -1)
+    best, places = top(log_probs.reshape(size, -1), 2 * beam_size, before=beam.log_probs)
     beams, tokens = places // vocabulary, places % vocabulary
     ids = torch.cat([gather_ids(beam.ids, beams), tokens.unsqueeze(2)], dim=2)
     finished = (tokens == EOS) | (t >= beam.limits).unsqueeze(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,11 +12,31 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.registry import SEARCHES
+from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
-from nmt.search.top import log_probabilities
+from nmt.search.top import first_maximum, log_probabilities
 
 S = TypeVar("S", bound=SearchState)
+
+
+class Path(NamedTuple):
+    """The only hypothesis of each of the B sentences searched, of t tokens so far."""
+
+    sentences: Tensor
+    """Places of these sentences in the batch [B]."""
+    active: Tensor
+    """False for a sentence that has ended and goes on only until the batch is cut [B]."""
+    limits: Tensor
+    """Longest translations in tokens [B]."""
+    ids: Tensor
+    """[B, t]"""
+    log_probs: Tensor
+    """[B]; NaN where scores are not asked for"""
+
+    def select(self, rows: Tensor) -> Path:
+        """Some of the sentences."""
+        return Path(*(field.index_select(0, rows) for field in self))
 
 
 @SEARCHES.register("greedy")
@@ -29,6 +49,7 @@ def greedy_search(
     max_length_offset: int,
     beam_size: int = 1,
     n_best: int | None = None,
+    scores: bool = True,
 ) -> list[list[Hypothesis]]:
     """Follow the most probable token until the end symbol, for a batch of sentences.
 
@@ -43,42 +64,58 @@ def greedy_search(
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha.
         max_length_offset: tokens that a translation may have more than its source (with EOS).
         beam_size, n_best: here for the sake of a common signature; 1 or ConfigError.
+        scores: without them all scores are NaN, and the logits need not be normalised.
 
     Returns:
         For each sentence a list of one hypothesis.
     """
     if beam_size != 1 or n_best not in (None, 1):
         raise ConfigError(f"greedy search has one hypothesis, not beam_size {beam_size} and n_best {n_best}")
-    if not source.shape[0]:
-        return []
-    limits = (source != PAD).sum(dim=1) + max_length_offset
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
-    sentences = torch.arange(source.shape[0], device=source.device)
-    ids = source.new_empty(source.shape[0], 0)
-    scores = torch.zeros(source.shape[0], device=source.device)
+    if not results:
+        return results
+    path = _empty_path(source, max_length_offset=max_length_offset, scores=scores)
     state = model.start(source)
     for t in itertools.count():
-        done = t >= limits if t == 0 else (ids[:, -1] == EOS) | (t >= limits)
+        done = path.active & (t >= path.limits if t == 0 else (path.ids[:, -1] == EOS) | (t >= path.limits))
         if bool(done.any()):
-            _collect(results, sentences[done], ids[done], scores[done], length_penalty)
-            left = (~done).nonzero().squeeze(1)
-            if not len(left):
-                return results
-            sentences, limits, ids, scores = sentences[left], limits[left], ids[left], scores[left]
-            state = state.keep(left)
-        logits, state = model.step(ids[:, -1] if t else None, state)
-        log_probs = log_probabilities(logits)
-        log_probs[:, PAD] = -math.inf
-        if t == 0:
-            log_probs[:, EOS] -= FIRST_EOS_PENALTY
-        best, tokens = log_probs.max(dim=1)
-        ids = torch.cat([ids, tokens.unsqueeze(1)], dim=1)
-        scores = scores + best
-    return results
+            _collect(results, path.select(done.nonzero().squeeze(1)), length_penalty)
+            path = path._replace(active=path.active & ~done)
+            rows = rows_to_keep(path.active)
+            if rows is not None:
+                if not len(rows):
+                    return results
+                path, state = path.select(rows), state.keep(rows)
+        logits, state = model.step(path.ids[:, -1] if t else None, state)
+        path = _extended(path, log_probabilities(logits) if scores else logits, t)
+    raise AssertionError("every sentence has a limit")
 
 
-def _collect(results: list[list[Hypothesis]], sentences: Tensor, ids: Tensor, scores: Tensor, alpha: float) -> None:
+def _empty_path(source: Tensor, *, max_length_offset: int, scores: bool) -> Path:
+    sentences = torch.arange(source.shape[0], device=source.device)
+    return Path(
+        sentences,
+        active=torch.ones_like(sentences, dtype=torch.bool),
+        limits=(source != PAD).sum(dim=1) + max_length_offset,
+        ids=source.new_empty(len(sentences), 0),
+        log_probs=torch.full(sentences.shape, 0.0 if scores else math.nan, device=source.device),
+    )
+
+
+def _extended(path: Path, values: Tensor, t: int) -> Path:
+    """Add the token of the largest of `values` [B, V]: log-probabilities, or logits without scores."""
+    values[:, PAD] = -math.inf
+    if t == 0:
+        values[:, EOS] -= FIRST_EOS_PENALTY
+    tokens = first_maximum(values).unsqueeze(1)
+    best = values.gather(1, tokens).squeeze(1)
+    return path._replace(ids=torch.cat([path.ids, tokens], dim=1), log_probs=path.log_probs + best)
+
+
+def _collect(results: list[list[Hypothesis]], path: Path, alpha: float) -> None:
     """Write down the sentences that have ended."""
-    penalty = penalty_of(ids.shape[1], alpha)
-    for sentence, tokens, score in zip(sentences.tolist(), ids.tolist(), scores.tolist(), strict=True):
-        results[sentence] = [Hypothesis(ids=cut(tokens), score=score / penalty)]
+    penalty = penalty_of(path.ids.shape[1], alpha)
+    for sentence, tokens, total in zip(
+        path.sentences.tolist(), path.ids.tolist(), path.log_probs.tolist(), strict=True
+    ):
+        results[sentence] = [Hypothesis(ids=cut(tokens), score=total / penalty)]

@@ -29,4 +29,7 @@ class SearchModel(Protocol[S]):
         """State before the first token of `source` [B, S], with one row for each sentence."""
 
     def step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, S]:
-        """Logits [N, V] after feeding `tokens` [N]; None feeds the zero vector, as before the first token."""
+        """Logits [N, V] after feeding `tokens` [N]; None feeds the zero vector, as before the first token.
+
+        The search may overwrite the logits.
+        """

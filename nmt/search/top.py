@@ -5,46 +5,88 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_BLOCK = 128
+_BLOCK = 64
 
 
-def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The k largest values of each row of `scores` [B, N] and their places, both [B, k].
 
     Largest first; of equal values the one at the smaller place comes first, also where the cut
     falls among equals. That makes results independent of the batch and of the device.
+
+    `before` [B, P] says what is added to the P equal parts of each row, where there are such; only what
+    can be among the largest is added up.
     """
-    values, places = _largest(scores, min(k + 1, scores.shape[1]))
+    values, places = _largest(scores, before, min(k + 1, scores.shape[1]))
     if values.shape[1] > k:
         # One more than needed tells whether the cut falls among equals, which topk settles at will.
         tied = values[:, k] == values[:, k - 1]
         values, places = values[:, :k], places[:, :k]
         if bool(tied.any()):
             rows = tied.nonzero().squeeze(1)
-            places = places.index_copy(0, rows, _first_places(scores[rows], values[rows, -1:], k))
-            values = scores.gather(1, places)
+            totals = _totals(scores[rows], None if before is None else before[rows])
+            chosen = _first_places(totals, values[rows, -1:], k)
+            places = places.index_copy(0, rows, chosen)
+            values = values.index_copy(0, rows, totals.gather(1, chosen))
     places, order = places.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values, places.gather(1, order)
 
 
-def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """As scores.topk(k, dim=1), but four times as fast on long rows.
+def _largest(scores: Tensor, before: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
+    """As topk(k, dim=1) of the totals, but several times as fast on long rows.
 
     The k largest values lie in the k blocks with the largest maxima; a maximum costs far less than
     a topk. Of values equal to the k-th, it is open which are chosen, as in topk.
     """
-    size = scores.shape[1]
-    blocks = size // _BLOCK
-    if blocks < 2 * k:
-        return scores.topk(k, dim=1)
+    if before is None:
+        before = scores.new_zeros(len(scores), 1)
+    parts = before.shape[1]
+    width = scores.shape[1] // parts
+    blocks = width // _BLOCK
+    if parts * blocks < 2 * k:
+        return _totals(scores, before).topk(k, dim=1)
+    by_part = scores.view(-1, parts, width)
+    maxima = by_part[:, :, : blocks * _BLOCK].unflatten(2, (blocks, _BLOCK)).amax(dim=3)
+    best = maxima.add_(before.unsqueeze(2)).flatten(1).topk(k, dim=1).indices  # [B, k]
+    part = best.div(blocks, rounding_mode="floor")
+    first = best * _BLOCK + part * (width - blocks * _BLOCK)
     inside = torch.arange(_BLOCK, device=scores.device)
-    rest = torch.arange(blocks * _BLOCK, size, device=scores.device)
-    maxima = scores[:, : blocks * _BLOCK].view(-1, blocks, _BLOCK).amax(dim=2)
-    best = maxima.topk(k, dim=1).indices.unsqueeze(2)
-    places = torch.cat([(best * _BLOCK + inside).flatten(1), rest.expand(len(scores), -1)], dim=1)
-    values, order = scores.gather(1, places).topk(k, dim=1)
+    places = (first.unsqueeze(2) + inside).flatten(1)  # [B, k * _BLOCK]
+    totals = (scores.gather(1, places).view(*best.shape, _BLOCK) + before.gather(1, part).unsqueeze(2)).flatten(1)
+    if blocks * _BLOCK < width:  # what fills no block
+        rest = torch.arange(blocks * _BLOCK, width, device=scores.device)
+        rest = (torch.arange(parts, device=scores.device).unsqueeze(1) * width + rest).flatten()
+        left = (by_part[:, :, blocks * _BLOCK :] + before.unsqueeze(2)).flatten(1)
+        totals, places = torch.cat([totals, left], 1), torch.cat([places, rest.expand(len(scores), -1)], 1)
+    values, order = totals.topk(k, dim=1)
     return values, places.gather(1, order)
+
+
+def first_maximum(scores: Tensor) -> Tensor:
+    """The place [B] of the largest value of each row of `scores` [B, N], the first of equal ones.
+
+    As argmax(1), but on long rows a multiple as fast: only maxima of blocks are taken of all values.
+    """
+    blocks = scores.shape[1] // _BLOCK
+    if blocks < 4:
+        return scores.argmax(dim=1)
+    whole = blocks * _BLOCK
+    maxima = scores[:, :whole].unflatten(1, (blocks, _BLOCK)).amax(dim=2)
+    block = maxima.argmax(dim=1, keepdim=True)  # [B, 1]
+    inside = torch.arange(_BLOCK, device=scores.device)
+    best = block.squeeze(1) * _BLOCK + scores.gather(1, block * _BLOCK + inside).argmax(dim=1)
+    if whole == scores.shape[1]:
+        return best
+    value, rest = scores[:, whole:].max(dim=1)
+    return torch.where(value > maxima.gather(1, block).squeeze(1), rest + whole, best)
+
+
+def _totals(scores: Tensor, before: Tensor | None) -> Tensor:
+    """scores [B, N] with `before` [B, P] added to its P parts."""
+    if before is None:
+        return scores
+    return (scores.view(len(scores), before.shape[1], -1) + before.unsqueeze(2)).flatten(1)
 
 
 def _first_places(scores: Tensor, least: Tensor, k: int) -> Tensor:

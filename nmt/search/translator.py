@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from nmt.models.base import Seq2Seq
 from nmt.models.output import PlainOutput
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.precision import choose_search_precision
 from nmt.search.protocol import SearchModel
 from nmt.search.restricted import RestrictedModel
 from nmt.search.shortlist import load_shortlist
@@ -81,18 +83,23 @@ class Translator:
         *,
         device: torch.device | str | None = None,
         window: int = WINDOW,
+        scores: bool = True,
     ) -> None:
         """`device` is where the model is; by default its first parameter says so.
 
-        Raises DataError for a shortlist that is missing or not this model's.
+        The weights are taken over as they are now, in the number format `precision`. Without `scores` greedy
+        search is faster and gives NaN for them. Raises DataError for a shortlist that is missing or not this model's.
         """
-        self._model = model
         self._tokenizer = tokenizer
         self._decoding = decoding
         self._device = next(model.parameters()).device if device is None else torch.device(device)
+        self.precision = choose_search_precision(decoding.precision, device=self._device)
+        self._model = self.precision.converted(model)
         self._window = window
         # A beam of one is a search of its own (see greedy_search); who asks for it wants the fast one.
-        self._search = SEARCHES.get("beam" if decoding.beam_size > 1 else "greedy")
+        self._search = (
+            SEARCHES.get("beam") if decoding.beam_size > 1 else partial(SEARCHES.get("greedy"), scores=scores)
+        )
         self._shortlist = None if decoding.shortlist is None else load_shortlist(decoding.shortlist, tokenizer)
 
     def translate(self, lines: Iterable[str]) -> Iterator[str]:
@@ -124,7 +131,10 @@ class Translator:
         tokens, rows = batch_limits(self._decoding, vocabulary=self._model.target_vocab_size)
         lengths = [len(ids) for ids in sources]
         batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.beam_size, batch_rows=rows)
-        results = [self._search_batch(pad([sources[place] for place in batch]).to(self._device)) for batch in batches]
+        with self.precision.autocast():  # once for all batches: it keeps what it has cast until it is left
+            results = [
+                self._search_batch(pad([sources[place] for place in batch]).to(self._device)) for batch in batches
+            ]
         return restore_order(batches, results)
 
     @torch.inference_mode()

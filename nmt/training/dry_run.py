@@ -114,7 +114,7 @@ def activation_bytes(model: Seq2Seq, corpus: Corpus, rows: Rows, *, device: torc
     chosen = rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]]
     batch = collate(corpus, chosen)
     with SavedBytes(model).counting() as saved:
-        loss = model.token_losses(batch.source.to(device), batch.target.to(device), label_smoothing=0.1).sum()
+        loss = model.loss(batch.source.to(device), batch.target.to(device))
     del loss
     return saved.total * len(rows) // len(chosen)
 

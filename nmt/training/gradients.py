@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from nmt.errors import NmtError
-
-PAD = 0
-Normalization = Literal["token", "sentence"]
+from nmt.models.base import PAD, Normalization, loss_weights
 
 
 class DivergedError(NmtError):
@@ -24,12 +21,12 @@ class Accumulation:
 
     `token`: all token losses of all batches, divided by the number of all their tokens, whatever the sizes
     of the batches. `sentence` (Zero): the mean over batches of the mean over sentences of each one's mean.
-    Back-propagating `loss(...)` of each batch in turn adds up to the gradient of that loss.
+    Back-propagating the weighted loss of each batch in turn adds up to the gradient of that loss.
 
         update = Accumulation([batch.target for batch in batches], normalization="token")
         for batch in batches:
-            update.loss(model.token_losses(batch.source, batch.target), batch.target).backward()
-        update.value()
+            loss, _ = model.weighted_loss(batch.source, batch.target, weights=update.weights(batch.target))
+            loss.backward()
     """
 
     def __init__(self, targets: Sequence[Tensor], *, normalization: Normalization) -> None:
@@ -38,26 +35,12 @@ class Accumulation:
         self.batches = len(targets)
         self.sentences = sum(target.shape[0] for target in targets)
         self.tokens = sum(int((target != PAD).sum()) for target in targets)
-        self._total: Tensor | None = None
 
-    def loss(self, token_losses: Tensor, target: Tensor) -> Tensor:
-        """Share of one batch in the loss of the update.
-
-        token_losses: [B, T'], zero at padding; T' <= T, as models drop columns with only padding.
-        target: ids [B, T] of the batch.
-        """
+    def weights(self, target: Tensor) -> Tensor:
+        """What each token loss of one batch counts for in the loss of the update: [B, T], fp64, for ids [B, T]."""
         if self.normalization == "token":
-            share = token_losses.sum() / self.tokens
-        else:
-            lengths = (target != PAD).sum(dim=1)  # [B]
-            share = (token_losses.sum(dim=1) / lengths).mean() / self.batches
-        detached = share.detach()
-        self._total = detached if self._total is None else self._total + detached
-        return share
-
-    def value(self) -> float:
-        """The loss of the update, in nats: the sum of all shares so far (waits for the device)."""
-        return 0.0 if self._total is None else float(self._total)
+            return (target != PAD).double() / self.tokens
+        return loss_weights(target, normalization=self.normalization) / self.batches
 
 
 @torch.no_grad()

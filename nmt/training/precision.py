@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from nmt.errors import ConfigError
+from nmt.ops.hardware import bf16_hardware, device_noun
 
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
 
@@ -56,31 +57,6 @@ def choose_precision(requested: PrecisionName, *, device: torch.device) -> Preci
     if requested == "auto":
         if hardware:
             return Precision("bf16", f"auto: {hardware}", device)
-        return Precision("fp32", f"auto: this {_noun(device)} has no bf16 arithmetic", device)
-    note = "" if hardware else f"; this {_noun(device)} only emulates bf16, fp32 may be faster"
+        return Precision("fp32", f"auto: this {device_noun(device)} has no bf16 arithmetic", device)
+    note = "" if hardware else f"; this {device_noun(device)} only emulates bf16, fp32 may be faster"
     return Precision("bf16", f"as configured{note}", device)
-
-
-def bf16_hardware(device: torch.device) -> str:
-    """What lets `device` compute in bf16, in a few words; empty if nothing does or it cannot be told."""
-    if device.type == "cuda":
-        # Since Ampere (compute capability 8); torch's own test also says yes to emulation.
-        if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
-            return ""
-        return f"{torch.cuda.get_device_name(device)} computes in bf16" if torch.cuda.is_bf16_supported() else ""
-    if device.type == "cpu":
-        if _cpu_says("_is_amx_tile_supported"):
-            return "this CPU has AMX"
-        if _cpu_says("_is_avx512_bf16_supported"):
-            return "this CPU has avx512_bf16"
-    return ""
-
-
-def _cpu_says(name: str) -> bool:
-    """Ask one of torch's private CPU tests; False where this version of torch does not have it."""
-    test = getattr(torch.cpu, name, None)
-    return bool(test()) if callable(test) else False
-
-
-def _noun(device: torch.device) -> str:
-    return {"cpu": "CPU", "cuda": "GPU"}.get(device.type, device.type)

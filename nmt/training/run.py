@@ -9,6 +9,7 @@ import torch
 
 from nmt.config import dump, load_saved
 from nmt.config.schema import Config
+from nmt.cpus import available_cores
 from nmt.data import PreparedData, check_files, prepare
 from nmt.errors import DataError, NmtError
 from nmt.interop import run_layout
@@ -157,4 +158,5 @@ def _write_config(config: Config, run: Path) -> None:
 def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' * (threads > 1)} for {available_cores()} cores"

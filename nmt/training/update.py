@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.models.base import Seq2Seq
+from nmt.models.base import Normalization, Seq2Seq
 from nmt.training.batches import Group
 from nmt.training.ema import EMA
-from nmt.training.gradients import Accumulation, BadUpdateGuard, Normalization, clip_
+from nmt.training.gradients import Accumulation, BadUpdateGuard, clip_
 from nmt.training.precision import Precision
 from nmt.training.schedules import Schedule
 
@@ -94,16 +94,19 @@ class Updater:
 
     def _backward(self, group: Group) -> Tensor:
         """Add up the gradients of all batches; return the sum of all token losses."""
-        share_of = Accumulation([batch.target for batch in group.batches], normalization=self.objective.normalization)
+        share = Accumulation([batch.target for batch in group.batches], normalization=self.objective.normalization)
         device = self.precision.device
         total = torch.zeros((), device=device, dtype=torch.float64)
         for batch in group.batches:
             source = batch.source.to(device, non_blocking=True)
             target = batch.target.to(device, non_blocking=True)
+            weights = self.scaler.scale(share.weights(target))
             with self.precision.autocast():
-                losses = self.model.token_losses(source, target, label_smoothing=self.objective.label_smoothing)
-            total += losses.detach().sum()
-            self.scaler.scale(share_of.loss(losses, target)).backward()
+                loss, losses = self.model.weighted_loss(
+                    source, target, weights=weights, label_smoothing=self.objective.label_smoothing
+                )
+            total += losses.sum()
+            loss.backward()
         return total
 
     @contextmanager

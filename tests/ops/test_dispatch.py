@@ -31,9 +31,16 @@ def chosen(choice: str, operation: str = "lrn") -> str:
     return contextvars.copy_context().run(run)
 
 
-@pytest.mark.parametrize("choice", ["auto", "reference"])
-def test_the_reference_runs_on_a_cpu(choice: str) -> None:
-    assert chosen(choice) == "reference"
+@pytest.mark.parametrize(
+    ("choice", "usable", "runs"),
+    [("auto", True, "kernel"), ("auto", False, "reference"), ("reference", True, "reference")],
+)
+def test_a_cpu_runs_the_c_kernels_where_there_are_any(
+    choice: str, usable: bool, runs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "NATIVE_KERNELS", MappingProxyType({"lrn": f"{__name__}:kernel"}))
+    monkeypatch.setattr(dispatch.native, "usable", lambda like: usable)
+    assert chosen(choice) == runs
 
 
 def test_triton_without_kernels_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +56,6 @@ def test_triton_without_a_kernel_for_this_operation_or_device(monkeypatch: pytes
     for operation in ("lrn", "gru"):
         with pytest.raises(ConfigError, match=f"no kernel for {operation} on cpu"):
             chosen("triton", operation)
-    assert chosen("auto") == "reference"
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,8 @@ def test_finished_sentences_leave_the_batch() -> None:
     together, model.steps = model.steps, 0
     for row in source:
         beam_search(model, row.unsqueeze(0), **options)
-    assert together == model.steps
+    # Cut only to some sizes; by the sentences that fill up the last one, the batch is at most a quarter too large.
+    assert model.steps <= together <= 1.25 * model.steps
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -23,7 +23,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 def translator(loaded: LoadedModel, *, window: int = 1000, **changes: object) -> Translator:
-    decoding = dataclasses.replace(loaded.config.decoding, **changes)
+    decoding = dataclasses.replace(loaded.config.decoding, **{"precision": "fp32", **changes})
     return Translator(loaded.model, loaded.tokenizer, decoding, window=window)
 
 

@@ -1,0 +1,28 @@
+"""Settings that native libraries read from the environment once, so that they come before the import of torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+
+from nmt.cpus import available_cores, usable_cores
+
+# oneDNN compiles code for every shape of a matrix product and keeps 1,024 of them, and ideep, which stands between it
+# and torch, another 1,024. Batches of all lengths bring new shapes all the time, at about 0.27 MB each: the heap grew
+# past 2 GB. With 64 it stays where it is, and training is no slower (docs/benchmarks/memory.md). Far fewer would not
+# hold all products of one step of a loop over time, which would be compiled anew in each step.
+CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+
+# Threads wait for each other thousands of times in an update, mostly for microseconds. Put to sleep at once they lose
+# much of the speed; spinning without end they take the cores of whatever else runs (docs/benchmarks/memory.md).
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+
+
+def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set what the user has not: kernel caches, how threads wait, their number where a container limits CPU time."""
+    for name, value in CACHES.items():
+        environment.setdefault(name, value)
+    if not any(name in environment for name in WAITING):
+        environment.update(WAITING)
+    if usable_cores() < available_cores():  # OpenMP knows which cores a process may use, but not how much of them
+        environment.setdefault("OMP_NUM_THREADS", str(usable_cores()))

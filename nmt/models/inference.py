@@ -1,0 +1,48 @@
+"""A model as a search runs it: its matrices converted once, not at every step."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.base import Seq2Seq
+from nmt.ops.int8 import quantize
+
+
+def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) -> Seq2Seq:
+    """`model` with converted matrices; everything else it shares with the original. For inference only.
+
+    `bf16`: all matrices but the embeddings become bf16; run the copy under autocast to bf16, which casts
+    their inputs. `int8`: those of decoder, readout and softmax become Int8Matrix. A table that the softmax
+    shares with embeddings is converted for the softmax alone. Weights that are not fp32 stay as they are.
+    """
+    if not (bf16 or int8):
+        return model
+    quantized = {id(weight) for weight in _decoder_matrices(model)} if int8 else set()
+    tables = {id(table) for table in model.embeddings.parameters()}
+    # deepcopy takes from here what it would copy.
+    memo: dict[int, object] = {}
+    for parameter in model.parameters():
+        if id(parameter) in tables or parameter.dim() < 2:
+            memo[id(parameter)] = parameter
+        else:
+            memo[id(parameter)] = _converted(parameter, int8=id(parameter) in quantized, bf16=bf16)
+    copied = copy.deepcopy(model, memo)
+    copied.embeddings.use_softmax_table(_converted(model.embeddings.softmax_table, int8=int8, bf16=bf16))
+    return copied
+
+
+def _decoder_matrices(model: Seq2Seq) -> Iterator[nn.Parameter]:
+    for part in (model.decoder, model.readout):
+        yield from (parameter for parameter in part.parameters() if parameter.dim() == 2)
+
+
+def _converted(weight: Tensor, *, int8: bool, bf16: bool) -> Tensor:
+    if weight.dtype != torch.float32:
+        return weight
+    if int8:
+        return quantize(weight)
+    return nn.Parameter(weight.detach().to(torch.bfloat16), requires_grad=False) if bf16 else weight

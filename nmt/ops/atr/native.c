@@ -1,0 +1,85 @@
+/* ATR: q = u + b, i = sigmoid(p + q), f = sigmoid(p - q) or 1 - i, h = i p + f h', with a tanh on p or on h if asked.
+
+   One time step: rows of x (p) stand xb apart, those of u [B, H], the product of h' with the recurrent matrix, next to
+   each other; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
+
+#define ATR_STATE 1     /* tanh on the new state */
+#define ATR_CANDIDATE 2 /* tanh on the p that i gates */
+
+INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float *restrict bias, const float *h,
+                          float *new, T *narrow, i64 H, int activation, int coupled) {
+#pragma omp simd
+    for (i64 j = 0; j < H; j++) {
+        float p = LOAD(x[j]), q = LOAD(u[j]) + bias[j];
+        float i = sigmoid(p + q), f = coupled ? 1.0f - i : sigmoid(p - q);
+        float y = i * (activation == ATR_CANDIDATE ? fast_tanh(p) : p) + f * h[j];
+        if (activation == ATR_STATE) y = fast_tanh(y);
+        new[j] = y, narrow[j] = STORE(y);
+    }
+}
+
+/* A loop for each choice, so that none of them decides anything inside. */
+#define ATR_CHOOSE(row, ...)                                                                    \
+    switch (activation + 3 * (coupled != 0)) {                                                  \
+    case 0: NAME(row)(__VA_ARGS__, 0, 0); break;                                                \
+    case 1: NAME(row)(__VA_ARGS__, ATR_STATE, 0); break;                                        \
+    case 2: NAME(row)(__VA_ARGS__, ATR_CANDIDATE, 0); break;                                    \
+    case 3: NAME(row)(__VA_ARGS__, 0, 1); break;                                                \
+    case 4: NAME(row)(__VA_ARGS__, ATR_STATE, 1); break;                                        \
+    case 5: NAME(row)(__VA_ARGS__, ATR_CANDIDATE, 1); break;                                    \
+    }
+
+API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
+                           const float *before, float *after, T *out, i64 sb, i64 B, i64 H, i64 activation, i64 coupled,
+                           i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        const float *h = before + b * sb;
+        float *new = after + b * sb;
+        T *narrow = out + b * sb;
+        if (mask && !mask[b * mb]) {
+            for (i64 j = 0; j < H; j++) new[j] = h[j], narrow[j] = STORE(h[j]);
+            continue;
+        }
+        ATR_CHOOSE(atr_row, x + b * xb, u + b * H, bias, h, new, narrow, H)
+    }
+}
+
+INLINE void NAME(atr_gradient_row)(const T *restrict x, const T *restrict u, const float *restrict bias,
+                                   const float *restrict h, const float *restrict new, float *restrict d,
+                                   T *restrict dx, T *restrict du, i64 H, int activation, int coupled) {
+#pragma omp simd
+    for (i64 j = 0; j < H; j++) {
+        float p = LOAD(x[j]), q = LOAD(u[j]) + bias[j];
+        float i = sigmoid(p + q), f = coupled ? 1.0f - i : sigmoid(p - q);
+        float candidate = activation == ATR_CANDIDATE ? fast_tanh(p) : p;
+        float g = activation == ATR_STATE ? d[j] * (1.0f - new[j] * new[j]) : d[j];
+        float di = g * (coupled ? candidate - h[j] : candidate) * i * (1.0f - i);
+        float df = coupled ? 0.0f : g * h[j] * f * (1.0f - f);
+        float dc = activation == ATR_CANDIDATE ? g * i * (1.0f - candidate * candidate) : g * i;
+        dx[j] = STORE(dc + di + df), du[j] = STORE(di - df);
+        d[j] = g * f;
+    }
+}
+
+/* `dh` [B, H] fp32 comes in as the gradient of the new state and leaves as that of the old one, but for what goes
+   through u, whose gradient is written to du [B, H]; `dout`, if any, is added first. */
+API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
+                            const float *before, const float *after, i64 sb, const T *dout, i64 ob, float *dh, T *dx,
+                            i64 db, T *du, i64 B, i64 H, i64 activation, i64 coupled, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        float *restrict d = dh + b * H;
+        if (dout) {
+            const T *restrict add = dout + b * ob;
+#pragma omp simd
+            for (i64 j = 0; j < H; j++) d[j] += LOAD(add[j]);
+        }
+        if (mask && !mask[b * mb]) {
+            for (i64 j = 0; j < H; j++) dx[b * db + j] = du[b * H + j] = STORE(0.0f);
+            continue;
+        }
+        ATR_CHOOSE(atr_gradient_row, x + b * xb, u + b * H, bias, before + b * sb, after + b * sb, d, dx + b * db,
+                   du + b * H, H)
+    }
+}

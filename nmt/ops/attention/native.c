@@ -1,0 +1,128 @@
+/* Additive attention of N = B Q queries over S positions of B sentences, G heads of D = M / G values.
+
+   score_s = 2 sum_j w_j sigmoid(2 q_j + k_sj) + penalty_s, with k twice what the equation says (see the Python side);
+   weights = softmax(score); context = sum_s weights_s v_s.
+   keys and values [B, G, S, D], penalty [B, S]; query row n at n qn; weights and their gradients [N, G, S] fp32. */
+
+/* Positions at padding, which the softmax would make exactly zero, are not computed. */
+#define DEAD(penalty) ((penalty) < -1e7f)
+
+API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const T *values, const float *penalty,
+                                 const float *w, float *weights, i64 wn, T *context, i64 cn, i64 N, i64 Q, i64 G, i64 S,
+                                 i64 D, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (N * G * S * D >= PARALLEL_FROM)
+    for (i64 n = 0; n < N; n++)
+        for (i64 g = 0; g < G; g++) {
+            i64 b = n / Q;
+            const T *restrict q = query + n * qn + g * D;
+            const T *restrict k = keys + (b * G + g) * S * D, *restrict v = values + (b * G + g) * S * D;
+            const float *pen = penalty + b * S;
+            float *a = weights + n * wn + g * S;
+            i64 live = 0;
+            for (i64 s = 0; s < S; s++) live += !DEAD(pen[s]);
+            float top = -INFINITY, total = 0.0f, bad = 0.0f;
+            for (i64 s = 0; s < S; s++) {
+                if (live && DEAD(pen[s])) continue;
+                float score = 0.0f;
+#pragma omp simd reduction(+ : score)
+                for (i64 j = 0; j < D; j++) score += w[j] * sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
+                a[s] = 2.0f * score + pen[s];
+                top = a[s] > top ? a[s] : top;
+                bad += a[s] - a[s]; /* 0, or NaN where a score is NaN or infinite */
+            }
+            for (i64 s = 0; s < S; s++) {
+                a[s] = live && DEAD(pen[s]) ? 0.0f : fast_exp(a[s] - top) + bad;
+                total += a[s];
+            }
+            for (i64 s = 0; s < S; s++) a[s] /= total;
+            float sum[D];
+            for (i64 j = 0; j < D; j++) sum[j] = 0.0f;
+            for (i64 s = 0; s < S; s++) {
+                float share = a[s];
+                if (share == 0.0f) continue;
+#pragma omp simd
+                for (i64 j = 0; j < D; j++) sum[j] += share * LOAD(v[s * D + j]);
+            }
+            T *restrict c = context + n * cn + g * D;
+#pragma omp simd
+            for (i64 j = 0; j < D; j++) c[j] = STORE(sum[j]);
+        }
+}
+
+/* From the gradient of the contexts to those of the scores, which are kept for `attention_memory`, and of the query. */
+API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const T *values, const float *w,
+                               const float *weights, i64 wn, const T *dcontext, i64 cn, float *dscores, T *dquery,
+                               i64 dn, i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (N * G * S * D >= PARALLEL_FROM)
+    for (i64 n = 0; n < N; n++)
+        for (i64 g = 0; g < G; g++) {
+            i64 b = n / Q;
+            const T *restrict q = query + n * qn + g * D, *restrict dc = dcontext + n * cn + g * D;
+            const T *restrict k = keys + (b * G + g) * S * D, *restrict v = values + (b * G + g) * S * D;
+            const float *a = weights + n * wn + g * S;
+            float *de = dscores + n * wn + g * S;
+            float mean = 0.0f;
+            for (i64 s = 0; s < S; s++) {
+                float da = 0.0f;
+                if (a[s] != 0.0f)
+#pragma omp simd reduction(+ : da)
+                    for (i64 j = 0; j < D; j++) da += LOAD(dc[j]) * LOAD(v[s * D + j]);
+                de[s] = da;
+                mean += a[s] * da;
+            }
+            float sum[D];
+            for (i64 j = 0; j < D; j++) sum[j] = 0.0f;
+            for (i64 s = 0; s < S; s++) {
+                float d = a[s] * (de[s] - mean);
+                de[s] = d;
+                if (d == 0.0f) continue;
+#pragma omp simd
+                for (i64 j = 0; j < D; j++) {
+                    float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[s * D + j]));
+                    sum[j] += d * (y - y * y);
+                }
+            }
+            T *restrict dq = dquery + n * dn + g * D;
+#pragma omp simd
+            for (i64 j = 0; j < D; j++) dq[j] = STORE(4.0f * w[j] * sum[j]);
+        }
+}
+
+/* After all `steps` queries of each sentence: the gradients of keys, values and, for each sentence, of w [B, D].
+   Step t of sentence b stands at t qt + b qb (queries, and contexts with ct, cb) and t wt + b wb (weights). */
+API void NAME(attention_memory)(const T *query, i64 qb, i64 qt, const T *keys, const float *w, const float *weights,
+                                const float *dscores, i64 wb, i64 wt, const T *dcontext, i64 cb, i64 ct, T *dkeys,
+                                T *dvalues, float *dw, i64 B, i64 steps, i64 G, i64 S, i64 D, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * steps * G * S * D >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        float *restrict total = dw + b * D;
+        for (i64 j = 0; j < D; j++) total[j] = 0.0f;
+        for (i64 g = 0; g < G; g++)
+            for (i64 s = 0; s < S; s++) {
+                i64 at = ((b * G + g) * S + s) * D;
+                const T *restrict k = keys + at;
+                float sum[D], mix[D];
+                for (i64 j = 0; j < D; j++) sum[j] = mix[j] = 0.0f;
+                for (i64 t = 0; t < steps; t++) {
+                    const T *restrict q = query + b * qb + t * qt + g * D;
+                    const T *restrict dc = dcontext + b * cb + t * ct + g * D;
+                    i64 weight = b * wb + t * wt + g * S + s;
+                    float d = dscores[weight], a = weights[weight];
+                    if (a == 0.0f) continue;
+#pragma omp simd
+                    for (i64 j = 0; j < D; j++) {
+                        float y = sigmoid(2.0f * LOAD(q[j]) + LOAD(k[j]));
+                        sum[j] += d * (y - y * y);
+                        total[j] += d * y;
+                        mix[j] += a * LOAD(dc[j]);
+                    }
+                }
+                T *restrict dk = dkeys + at, *restrict dv = dvalues + at;
+#pragma omp simd
+                for (i64 j = 0; j < D; j++) dk[j] = STORE(2.0f * w[j] * sum[j]), dv[j] = STORE(mix[j]);
+            }
+        for (i64 j = 0; j < D; j++) total[j] *= 2.0f;
+    }
+}
+
+#undef DEAD

@@ -1,0 +1,77 @@
+"""Additive attention with its C kernels: one call for the queries of a step, one after the loop for the memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nmt.ops.native import kernel
+
+
+def attend_native(
+    query: Tensor, keys: Tensor, *, values: Tensor, penalty: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Context [B, Q, M] and weights [B, G, Q, S] of queries [B, Q, M], which are not doubled; without gradients.
+
+    The others as in `nmt.ops.attention`, but that the bias, which changes no softmax, is left out.
+    """
+    sentences, queries, _ = query.shape
+    attention = AttentionKernel(keys, values, penalty=penalty[:, 0, 0].float(), weight=weight.float())
+    rows = query.to(keys.dtype).flatten(0, 1)
+    context = torch.empty_like(rows)
+    weights = torch.empty(len(rows), attention.heads, attention.positions, dtype=torch.float32)
+    attention.forward(rows, weights=weights, context=context)
+    return context.unflatten(0, (sentences, queries)), weights.unflatten(0, (sentences, queries)).transpose(1, 2)
+
+
+class AttentionKernel:
+    """Attention over one memory of B sentences in G heads: keys and values [B, G, S, D], penalty [B, S] fp32.
+
+    The keys are doubled, see `nmt.ops.attention`; the queries are not. `weight` [D] fp32. Queries and contexts are
+    [N, G * D], N = B * Q rows, sentence-major; weights and the gradients of the scores [N, G, S] fp32.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, *, penalty: Tensor, weight: Tensor) -> None:
+        self.keys, self.values = keys.contiguous(), values.contiguous()
+        self.penalty, self.weight = penalty.contiguous(), weight.contiguous()
+        self.sentences, self.heads, self.positions, self.width = keys.shape
+        self.dtype = keys.dtype
+
+    def forward(self, query: Tensor, *, weights: Tensor, context: Tensor) -> None:
+        """Write the weights and the context of `query`."""
+        run = kernel("attention_forward", "pi pppp pi pi iiiii", self.dtype)
+        run(
+            *(query, query.stride(0), self.keys, self.values, self.penalty, self.weight),
+            *(weights, weights.stride(0), context, context.stride(0), *self._sizes(query)),
+        )
+
+    def query_gradient(
+        self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor
+    ) -> None:
+        """From d_context write d_query, and d_scores as `memory_gradients` wants them (strides of `weights`)."""
+        run = kernel("attention_query", "pi ppp pi pi p pi iiiii", self.dtype)
+        run(
+            *(query, query.stride(0), self.keys, self.values, self.weight, weights, weights.stride(0)),
+            *(d_context, d_context.stride(0), d_scores, d_query, d_query.stride(0), *self._sizes(query)),
+        )
+
+    def memory_gradients(
+        self, queries: Tensor, *, weights: Tensor, d_scores: Tensor, d_contexts: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of keys, values and `weight`, from all T steps of one query a sentence.
+
+        Time first: queries and d_contexts [T, B, G * D], weights and d_scores [T, B, G, S].
+        """
+        d_keys, d_values = torch.empty_like(self.keys), torch.empty_like(self.values)
+        d_weight = torch.empty(self.sentences, self.width, dtype=torch.float32)
+        run = kernel("attention_memory", "pii pp pp ii pii ppp iiiii", self.dtype)
+        run(
+            *(queries, queries.stride(1), queries.stride(0), self.keys, self.weight),
+            *(weights, d_scores, weights.stride(1), weights.stride(0)),
+            *(d_contexts, d_contexts.stride(1), d_contexts.stride(0), d_keys, d_values, d_weight),
+            *(self.sentences, queries.size(0), self.heads, self.positions, self.width),
+        )
+        return d_keys, d_values, d_weight.sum(0)
+
+    def _sizes(self, query: Tensor) -> tuple[int, ...]:
+        return query.size(0), query.size(0) // self.sentences, self.heads, self.positions, self.width

@@ -1,0 +1,102 @@
+/* GRU, the reset gate before the product: z, r = sigmoid(x_zr + u + b), g = tanh(x_h + v + d), h = z h' + (1 - z) g.
+
+   One time step: rows of x (x_z, x_r, x_h) stand xb apart; u [B, 2H] and v [B, H] are the products of h' and of r h'
+   with the recurrent matrices; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
+
+/* r h', what the matrix of the candidate is multiplied with; 0 in rows whose mask is 0. */
+API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
+                         const float *before, i64 sb, T *reset, i64 B, i64 H, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        const T *restrict xr = x + b * xb + H, *restrict ur = u + b * 2 * H + H;
+        const float *restrict br = bias + H, *restrict h = before + b * sb;
+        T *restrict rh = reset + b * H;
+        if (mask && !mask[b * mb]) {
+            for (i64 j = 0; j < H; j++) rh[j] = STORE(0.0f);
+            continue;
+        }
+#pragma omp simd
+        for (i64 j = 0; j < H; j++) rh[j] = STORE(sigmoid(LOAD(xr[j]) + LOAD(ur[j]) + br[j]) * h[j]);
+    }
+}
+
+API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, const T *v, const float *candidate_bias,
+                           const uint8_t *mask, i64 mb, const float *before, float *after, T *out, i64 sb, i64 B, i64 H,
+                           i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        const T *restrict xz = x + b * xb, *restrict xh = xz + 2 * H, *restrict uz = u + b * 2 * H;
+        const T *restrict vh = v + b * H;
+        const float *h = before + b * sb;
+        float *new = after + b * sb;
+        T *narrow = out + b * sb;
+        if (mask && !mask[b * mb]) {
+            for (i64 j = 0; j < H; j++) new[j] = h[j], narrow[j] = STORE(h[j]);
+            continue;
+        }
+#pragma omp simd
+        for (i64 j = 0; j < H; j++) {
+            float z = sigmoid(LOAD(xz[j]) + LOAD(uz[j]) + bias[j]);
+            float g = fast_tanh(LOAD(xh[j]) + LOAD(vh[j]) + candidate_bias[j]);
+            float y = g + z * (h[j] - g);
+            new[j] = y, narrow[j] = STORE(y);
+        }
+    }
+}
+
+/* First half of the gradient: `dh` [B, H] fp32 comes in as that of the new state, `dout`, if any, is added; it leaves
+   as that of h' through z h' alone. Written are x_z's and x_h's part of dx, z's half of du [B, 2H], and dv [B, H]. */
+API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, const T *v, const float *candidate_bias,
+                            const uint8_t *mask, i64 mb, const float *before, i64 sb, const T *dout, i64 ob, float *dh,
+                            T *dx, i64 db, T *du, T *dv, i64 B, i64 H, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        const T *restrict xz = x + b * xb, *restrict xh = xz + 2 * H, *restrict uz = u + b * 2 * H;
+        const T *restrict vh = v + b * H;
+        const float *restrict h = before + b * sb;
+        float *restrict d = dh + b * H;
+        T *restrict dxz = dx + b * db, *restrict dxh = dxz + 2 * H, *restrict duz = du + b * 2 * H;
+        T *restrict dvh = dv + b * H;
+        if (dout) {
+            const T *restrict add = dout + b * ob;
+#pragma omp simd
+            for (i64 j = 0; j < H; j++) d[j] += LOAD(add[j]);
+        }
+        if (mask && !mask[b * mb]) {
+            for (i64 j = 0; j < H; j++) dxz[j] = dxh[j] = duz[j] = dvh[j] = STORE(0.0f);
+            continue;
+        }
+#pragma omp simd
+        for (i64 j = 0; j < H; j++) {
+            float z = sigmoid(LOAD(xz[j]) + LOAD(uz[j]) + bias[j]);
+            float g = fast_tanh(LOAD(xh[j]) + LOAD(vh[j]) + candidate_bias[j]);
+            float dz = d[j] * (h[j] - g) * z * (1.0f - z), dg = d[j] * (1.0f - z) * (1.0f - g * g);
+            dxz[j] = duz[j] = STORE(dz), dxh[j] = dvh[j] = STORE(dg);
+            d[j] *= z;
+        }
+    }
+}
+
+/* Second half, from the gradient `dreset` [B, H] of r h': x_r's part of dx, r's half of du; `dh` gains what h' gets
+   through r h'. */
+API void NAME(gru_backward_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
+                                  const float *before, i64 sb, const T *dreset, float *dh, T *dx, i64 db, T *du, i64 B,
+                                  i64 H, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++) {
+        const T *restrict xr = x + b * xb + H, *restrict ur = u + b * 2 * H + H, *restrict drh = dreset + b * H;
+        const float *restrict br = bias + H, *restrict h = before + b * sb;
+        float *restrict d = dh + b * H;
+        T *restrict dxr = dx + b * db + H, *restrict dur = du + b * 2 * H + H;
+        if (mask && !mask[b * mb]) {
+            for (i64 j = 0; j < H; j++) dxr[j] = dur[j] = STORE(0.0f);
+            continue;
+        }
+#pragma omp simd
+        for (i64 j = 0; j < H; j++) {
+            float r = sigmoid(LOAD(xr[j]) + LOAD(ur[j]) + br[j]), g = LOAD(drh[j]);
+            dxr[j] = dur[j] = STORE(g * h[j] * r * (1.0f - r));
+            d[j] += g * r;
+        }
+    }
+}

@@ -1,0 +1,136 @@
+"""The loop over chunks of rows: logits, then losses and the gradient of the logits in their place, then products."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from nmt.ops.dispatch import use_native
+from nmt.ops.linear_cross_entropy.native import native_step
+from nmt.ops.linear_cross_entropy.reference import reference_step
+
+CPU_ROWS = 1024
+"""Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
+table takes longer."""
+GPU_ROWS = 4096
+"""The same on a GPU, which needs more rows to be busy."""
+
+
+class Loss(NamedTuple):
+    """loss = lse(x) - confidence * x_target - rest * sum(x) + constant, for each row x of the logits."""
+
+    confidence: float
+    rest: float
+    constant: float
+
+
+class Step(Protocol):
+    """What is done with the logits of a chunk of n rows."""
+
+    def __call__(self, logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor) -> None:
+        """Write the losses [n], in at least fp32, of `logits` [n, V], contiguous, against the ids `targets` [n].
+
+        With `weights` [n], in the type of the losses, the logits become the gradient of the weighted sum of the
+        losses: weight * (softmax(x) - rest), less weight * confidence at the target. Without, they are left alone or
+        overwritten. Computed in at least fp32.
+        """
+
+
+class Result(NamedTuple):
+    """Losses [N], and the gradients of their weighted sum in features and table where they were asked for."""
+
+    losses: Tensor
+    features: Tensor | None
+    table: Tensor | None
+
+
+def compute_type(features: Tensor) -> torch.dtype:
+    """The type of the matrix products here: autocast's, or that of the features."""
+    device = features.device.type
+    if torch.is_autocast_enabled(device) and features.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return features.dtype
+
+
+def choose_step(logits: Tensor) -> Step:
+    """The implementation for logits of this type and device."""
+    return native_step if use_native(logits) else reference_step
+
+
+@torch.no_grad()
+def chunked(
+    features: Tensor,
+    table: Tensor,
+    *,
+    targets: Tensor,
+    weights: Tensor | None,
+    loss: Loss,
+    dtype: torch.dtype,
+    needed: tuple[bool, bool] = (False, False),
+) -> Result:
+    """Losses, and with `weights` the gradients in features and table that are `needed`."""
+    with torch.autocast(features.device.type, enabled=False):
+        x, w = features.detach().to(dtype), table.detach().to(dtype)
+        rows = _rows(len(x), most=GPU_ROWS if x.is_cuda else CPU_ROWS)
+        wide = torch.promote_types(dtype, torch.float32)
+        losses = x.new_empty(len(x), dtype=wide)
+        dx = torch.empty_like(x) if needed[0] else None
+        dw = torch.zeros_like(w, dtype=wide) if needed[1] else None
+        buffer = x.new_empty(rows, len(w))
+        step = choose_step(buffer)
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            logits = buffer[: len(x[part])]
+            torch.mm(x[part], w.t(), out=logits)
+            factors = None if weights is None else weights[part]
+            step(logits, targets[part], weights=factors, loss=loss, losses=losses[part])
+            if dx is not None:
+                torch.mm(logits, w, out=dx[part])
+            if dw is not None:
+                _add_product(dw, logits, x[part])
+    dx = None if dx is None else dx.to(features.dtype)
+    dw = None if dw is None else dw.to(table.dtype)
+    return Result(losses, dx, dw)
+
+
+class LinearCrossEntropy(torch.autograd.Function):
+    """Weighted sum of the losses, and the losses without a gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, loss: Loss, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        needed = ctx.needs_input_grad[:2]
+        result = chunked(features, table, targets=targets, weights=weights, loss=loss, dtype=dtype, needed=needed)
+        # Not saved for autograd: these are no inputs of the backward pass but what it returns.
+        ctx.gradients = result.features, result.table
+        ctx.mark_non_differentiable(result.losses)
+        return (result.losses * weights).sum(), result.losses
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.gradients is None:
+            raise RuntimeError("linear_cross_entropy: the backward pass can run only once for each forward pass")
+        gradients, ctx.gradients = ctx.gradients, None
+        factor = upstream[0]
+        if factor.is_cuda or factor.item() != 1.0:  # looking would stall a GPU
+            gradients = [None if gradient is None else gradient.mul_(factor) for gradient in gradients]
+        return (*gradients, None, None, None, None)
+
+
+def _rows(count: int, *, most: int) -> int:
+    """Rows of a chunk, so that all chunks are of about the same size."""
+    chunks = max(1, -(-count // most))
+    return max(1, -(-count // chunks))
+
+
+def _add_product(total: Tensor, gradient: Tensor, x: Tensor) -> None:
+    """total [V, E] += gradient [n, V], transposed, times x [n, E]."""
+    if total.dtype == x.dtype:
+        total.addmm_(gradient.t(), x)
+    else:
+        total.add_(torch.mm(gradient.t(), x))

@@ -1,0 +1,34 @@
+/* Label-smoothed cross entropy of N rows x [N, V] of logits:
+
+   loss = lse(x) - confidence x_target - rest sum(x) + constant
+
+   and, with weights [N], its gradient times the weight in place of the logits: weight (softmax(x) - rest), less
+   weight confidence at the target. Because confidence + V rest = 1 all x can be taken relative to the largest. */
+
+API void NAME(cross_entropy_step)(T *logits, const i64 *targets, const float *weights, float *losses, i64 N, i64 V,
+                                  float confidence, float rest, float constant, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (N * V >= PARALLEL_FROM)
+    for (i64 n = 0; n < N; n++) {
+        T *restrict x = logits + n * V;
+        float top = -INFINITY, total = 0.0f, sum = 0.0f;
+#pragma omp simd reduction(max : top)
+        for (i64 j = 0; j < V; j++) {
+            float value = LOAD(x[j]);
+            top = value > top ? value : top;
+        }
+#pragma omp simd reduction(+ : total, sum)
+        for (i64 j = 0; j < V; j++) {
+            float value = LOAD(x[j]) - top;
+            total += fast_exp(value);
+            sum += value;
+        }
+        float gold = LOAD(x[targets[n]]) - top;
+        /* without smoothing an infinite sum must not count */
+        losses[n] = logf(total) - confidence * gold - (rest ? rest * sum : 0.0f) + constant;
+        if (!weights) continue;
+        float weight = weights[n], scale = weight / total, shift = weight * rest;
+#pragma omp simd
+        for (i64 j = 0; j < V; j++) x[j] = STORE(fast_exp(LOAD(x[j]) - top) * scale - shift);
+        x[targets[n]] = STORE(fast_exp(gold) * scale - shift - weight * confidence);
+    }
+}

@@ -1,0 +1,88 @@
+"""The C kernels of the CPU: compiled at the first use, called through ctypes, absent where there is no compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from nmt.ops.native.build import BuildError, library
+
+logger = logging.getLogger(__name__)
+
+TYPES: Final = {torch.float32: "f32", torch.bfloat16: "bf16"}
+"""The types of sequences that the kernels take, and the last part of the kernels' names."""
+
+_C = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
+
+Kernel = Callable[..., None]
+
+
+@functools.cache
+def problem() -> str | None:
+    """Why there are no native kernels here, None where there are; compiles them if need be."""
+    try:
+        _library()
+    except (BuildError, OSError) as error:
+        return str(error)
+    return None
+
+
+def usable(like: Tensor) -> bool:
+    """Whether native kernels can compute on tensors such as `like`; says once why not on a CPU."""
+    if like.device.type != "cpu" or like.dtype not in TYPES:
+        return False
+    if problem() is None:
+        return True
+    _say_once(f"the slower PyTorch code runs on this CPU, not the compiled kernels: {problem()}")
+    return False
+
+
+@functools.cache
+def _say_once(message: str) -> None:
+    logger.warning(message)
+
+
+@functools.cache
+def kernel(name: str, signature: str, dtype: torch.dtype) -> Kernel:
+    """The C function `name` for sequences of `dtype`.
+
+    `signature` has a letter for each argument: p a tensor or None, i an integer, f a number; spaces are ignored. The
+    number of threads is added as the last argument.
+    """
+    function = getattr(_library(), f"{name}_{TYPES[dtype]}")
+    letters = signature.replace(" ", "")
+    function.argtypes = [*(_C[letter] for letter in letters), ctypes.c_int64]
+    function.restype = None
+
+    def call(*arguments: Any) -> None:
+        values = [value.data_ptr() if isinstance(value, Tensor) else value for value in arguments]
+        function(*values, torch.get_num_threads())
+
+    return call
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    runtime = _openmp_runtime()
+    if runtime is not None:
+        ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)  # where the kernels find the functions of their threads
+    return ctypes.CDLL(str(library(openmp=runtime is not None)))
+
+
+def _openmp_runtime() -> Path | None:
+    """The OpenMP runtime that torch uses: a second one in the process would have threads of its own."""
+    try:
+        mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[^/\s]*)", mapped)
+    return Path(found[1]) if found and os.path.exists(found[1]) else None

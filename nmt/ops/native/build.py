@@ -1,0 +1,131 @@
+"""Compiles the C kernels of this package with the machine's own compiler, once, and keeps the library.
+
+The library depends on nothing but the C library: tensors are passed as addresses, and the threads are those of the
+OpenMP runtime that torch has loaded. Compiling takes a few seconds; the result is kept in the user's cache directory
+under a name that is the digest of everything it depends on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+OPS = Path(__file__).parents[1]
+HEADER = Path(__file__).with_name("simd.h")
+
+_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-w")
+_NATIVE = {"x86_64": "-march=native", "AMD64": "-march=native"}
+_TIMEOUT = 120  # seconds
+
+_TYPES = (("f32", "float"), ("bf16", "bf16"))
+"""Each kernel exists for both types of the sequences: suffix of its name, type in C."""
+
+
+class BuildError(Exception):
+    """Why there is no library, in a few words."""
+
+
+def sources() -> list[Path]:
+    """The C files, one beside each operation that has a kernel."""
+    return sorted(OPS.glob("*/native.c"))
+
+
+def library(openmp: bool) -> Path:
+    """Path of the compiled library, which is made now if there is none.
+
+    Raises:
+        BuildError: no compiler, or it does not compile this.
+    """
+    compiler = find_compiler()
+    text = _translation_unit()
+    target = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else _NATIVE.get(platform.machine(), "")
+    command = [*compiler, *_FLAGS, *([target] if target else []), *(["-fopenmp"] if openmp else [])]
+    digest = hashlib.sha256()
+    for part in (text, HEADER.read_text(encoding="utf-8"), " ".join(command), _version(compiler), _processor()):
+        digest.update(part.encode() + b"\0")
+    path = cache_directory() / f"{digest.hexdigest()[:32]}.so"
+    if not path.exists():
+        _compile(command, text, path)
+    return path
+
+
+def cache_directory() -> Path:
+    """NMT_CACHE, else nmt below XDG_CACHE_HOME, else ~/.cache/nmt."""
+    chosen = os.environ.get("NMT_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "nmt"
+
+
+def find_compiler() -> list[str]:
+    """The command of CC, else cc, gcc or clang, whichever is there."""
+    chosen = os.environ.get("CC")
+    if chosen:
+        return chosen.split()
+    for name in ("cc", "gcc", "clang"):
+        found = shutil.which(name)
+        if found:
+            return [found]
+    raise BuildError("there is no C compiler (cc, gcc, clang, or CC in the environment)")
+
+
+def _translation_unit() -> str:
+    """One C text that includes every source once for each type."""
+    lines = [f'#include "{HEADER}"']
+    for suffix, ctype in _TYPES:
+        lines += [
+            f"#define T {ctype}",
+            f"#define LOAD(x) load_{suffix}(x)",
+            f"#define STORE(x) store_{suffix}(x)",
+            f"#define NAME(name) name##_{suffix}",
+        ]
+        lines += [source.read_text(encoding="utf-8") for source in sources()]
+        lines += ["#undef T", "#undef LOAD", "#undef STORE", "#undef NAME"]
+    return "\n".join(lines) + "\n"
+
+
+def _compile(command: list[str], text: str, path: Path) -> None:
+    """Two steps, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="building-") as directory:
+            source, compiled, linked = (Path(directory) / name for name in ("kernels.c", "kernels.o", "kernels.so"))
+            source.write_text(text, encoding="utf-8")
+            _run([*command, "-c", str(source), "-o", str(compiled)])
+            plain = [part for part in command if part != "-fopenmp"]
+            _run([*plain, "-shared", str(compiled), "-o", str(linked), "-lm"])
+            os.replace(linked, path)  # complete or not at all, whoever else builds it at the same time
+    except OSError as error:
+        raise BuildError(f"{error.filename or path.parent}: {error.strerror or error}") from None
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"{command[0]} took more than {_TIMEOUT} seconds") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["failed"]
+        raise BuildError(f"{command[0]}: {lines[0].strip()}")
+
+
+def _version(compiler: list[str]) -> str:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run([*compiler, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    raise BuildError(f"{compiler[0]} cannot be run")
+
+
+def _processor() -> str:
+    """What -march=native depends on: a home directory may be shared by different machines."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        wanted = ("model name", "flags", "Features", "CPU part")
+        return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+    return platform.processor()

@@ -1,0 +1,37 @@
+/* Sums that the kernels share. */
+
+/* sum[r, j] += x[r, j]; rows of x stand xr apart, those of `sum` next to each other. */
+API void NAME(add_rows)(const T *x, i64 xr, float *sum, i64 rows, i64 width, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (rows * width >= PARALLEL_FROM)
+    for (i64 r = 0; r < rows; r++) {
+        const T *restrict from = x + r * xr;
+        float *restrict to = sum + r * width;
+#pragma omp simd
+        for (i64 j = 0; j < width; j++) to[j] += LOAD(from[j]);
+    }
+}
+
+/* Columns that one thread sums, and rows that are summed before they are added to the whole: short sums keep the
+   rounding errors small, and neither depends on the number of threads. */
+#define SUM_COLUMNS 128
+#define SUM_ROWS 64
+
+/* sum[j] = the sum over r of x[r, j]; rows of x stand next to each other. */
+API void NAME(sum_columns)(const T *x, float *sum, i64 rows, i64 width, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (rows * width >= PARALLEL_FROM)
+    for (i64 start = 0; start < width; start += SUM_COLUMNS) {
+        i64 n = width - start < SUM_COLUMNS ? width - start : SUM_COLUMNS;
+        float *restrict whole = sum + start;
+        for (i64 j = 0; j < n; j++) whole[j] = 0.0f;
+        for (i64 first = 0; first < rows; first += SUM_ROWS) {
+            float part[SUM_COLUMNS] = {0};
+            i64 end = first + SUM_ROWS < rows ? first + SUM_ROWS : rows;
+            for (i64 r = first; r < end; r++) {
+                const T *restrict row = x + r * width + start;
+#pragma omp simd
+                for (i64 j = 0; j < n; j++) part[j] += LOAD(row[j]);
+            }
+            for (i64 j = 0; j < n; j++) whole[j] += part[j];
+        }
+    }
+}

@@ -1,0 +1,75 @@
+/* What the kernels share: types, conversions, and elementary functions that compilers turn into vector code. */
+
+#ifndef NMT_SIMD_H
+#define NMT_SIMD_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef int64_t i64;
+typedef uint16_t bf16;
+
+#define API __attribute__((visibility("default")))
+#define INLINE static inline __attribute__((always_inline))
+
+/* Work of at least so many elements is shared among the threads; waking them costs more for less. */
+#define PARALLEL_FROM 8192
+
+INLINE float float_of_bits(uint32_t bits) {
+    union { uint32_t u; float f; } v = {.u = bits};
+    return v.f;
+}
+
+INLINE uint32_t bits_of_float(float x) {
+    union { float f; uint32_t u; } v = {.f = x};
+    return v.u;
+}
+
+INLINE float load_f32(float x) { return x; }
+INLINE float store_f32(float x) { return x; }
+INLINE float load_bf16(bf16 x) { return float_of_bits((uint32_t)x << 16); }
+
+/* Round to nearest, ties to even, as torch does; NaN stays NaN. */
+INLINE bf16 store_bf16(float x) {
+    uint32_t bits = bits_of_float(x);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return (bf16)(x == x ? rounded : 0x7fc0u);
+}
+
+/* e^x to about one unit in the last place of a float: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor terms of e^r to r^7/7!.
+   Below -87 it is e^-87, above 88 e^88; NaN stays NaN. */
+INLINE float fast_exp(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    float shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the low bits are now the rounded quotient */
+    float n = shifted - 12582912.0f;
+    float r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    float p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return p * float_of_bits((bits_of_float(shifted) << 23) + 0x3f800000u);
+}
+
+INLINE float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+
+/* Near 0, where 1 - 2 / (e^2x + 1) cancels, the odd Taylor polynomial. */
+INLINE float fast_tanh(float x) {
+    float square = x * x;
+    float p = -1382.0f / 155925.0f;
+    p = p * square + 62.0f / 2835.0f;
+    p = p * square - 17.0f / 315.0f;
+    p = p * square + 2.0f / 15.0f;
+    p = p * square - 1.0f / 3.0f;
+    float small = x + x * (square * p);
+    float large = 1.0f - 2.0f / (fast_exp(2.0f * x) + 1.0f);
+    return square < 0.09f ? small : large;
+}
+
+#endif

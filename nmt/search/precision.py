@@ -1,0 +1,53 @@
+"""Which number format a search computes in: fp32, bf16, or int8 for the matrices of the decoder."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from nmt.models.base import Seq2Seq
+from nmt.models.inference import inference_copy
+from nmt.ops.hardware import bf16_hardware, device_noun
+from nmt.ops.int8 import implementation
+
+PrecisionName = Literal["auto", "fp32", "bf16", "int8"]
+
+
+@dataclass(frozen=True)
+class SearchPrecision:
+    """A chosen number format; `str()` says in a few words what it is and why."""
+
+    name: Literal["fp32", "bf16", "int8"]
+    reason: str
+    bf16: bool
+    """Whether what is not int8 is bf16."""
+    device: torch.device
+
+    def converted(self, model: Seq2Seq) -> Seq2Seq:
+        """The model to search with, inside `autocast`; shares what need not change."""
+        return inference_copy(model, bf16=self.bf16, int8=self.name == "int8")
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Context for the steps of a search; does nothing without bf16."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.reason})"
+
+
+def choose_search_precision(requested: PrecisionName, *, device: torch.device) -> SearchPrecision:
+    """Turn `decoding.precision` into what suits `device`; `auto` takes bf16 where the hardware computes in it."""
+    hardware = bf16_hardware(device)
+    without = f"this {device_noun(device)} has no bf16 arithmetic"
+    if requested == "int8":
+        rest = f"bf16 elsewhere: {hardware}" if hardware else f"fp32 elsewhere: {without}"
+        return SearchPrecision("int8", f"by {implementation(device)}; {rest}", bool(hardware), device)
+    if requested == "auto":
+        if hardware:
+            return SearchPrecision("bf16", f"auto: {hardware}", True, device)
+        return SearchPrecision("fp32", f"auto: {without}", False, device)
+    note = "; emulated here, fp32 may be faster" if requested == "bf16" and not hardware else ""
+    return SearchPrecision(requested, f"as configured{note}", requested == "bf16", device)

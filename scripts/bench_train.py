@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Measure training on this machine: real target tokens a second, peak memory, padding, time by part; beside a peer.
+
+    scripts/bench_train.py [--unit gru lrn atr] [--peer PYTHON CONFIG] [-o docs/benchmarks/train-cpu.md]
+
+Padding is never counted. Every case runs in a process of its own, `--repeats` times in turn with the others. The
+built-in sizes are those of JoeyNMT's published GRU: hidden 512, embeddings 256, 8,000 joint subwords, one layer,
+115 sentences an update. `--peer` takes the Python of an installed JoeyNMT and its configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import yaml
+from bench_peer import USERS_ENVIRONMENT, peer_version, run_joeynmt
+from bench_train_case import PARTS
+
+from nmt.cli.argument_types import natural, positive
+from nmt.cli.common import execute, make_parser
+from nmt.cpus import available_cores
+from nmt.errors import DataError
+
+CASE = Path(__file__).with_name("bench_train_case.py")
+PEER = "JoeyNMT"
+UNITS = ("gru", "lrn", "atr")
+NO_VALIDATION = (
+    "data.dev=null",
+    "data.test=null",
+    "evaluation.metrics=[]",
+    "training.early_stopping_metric=loss",
+    "training.patience=null",
+)
+
+Result = dict[str, Any]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options."""
+    parser = make_parser("scripts/bench_train.py", "Measure training speed, memory and time by part on the CPU.")
+    parser.add_argument("--unit", nargs="+", default=list(UNITS), metavar="NAME", help="units in the built-in sizes")
+    parser.add_argument("--config", nargs="+", metavar="FILE", help="configurations instead of the built-in sizes")
+    parser.add_argument(
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="as nmt-train"
+    )
+    parser.add_argument("--hidden", type=positive, default=512, metavar="N", help="default 512")
+    parser.add_argument("--embedding", type=positive, default=256, metavar="N", help="default 256")
+    parser.add_argument("--vocabulary", type=positive, default=8000, metavar="N", help="joint subwords, default 8000")
+    parser.add_argument("--sentences", type=positive, default=115, metavar="N", help="in an update, default 115")
+    parser.add_argument("--data", default="data/multi30k/train", metavar="PREFIX", help="default data/multi30k/train")
+    parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
+    parser.add_argument("--threads", type=positive, default=available_cores(), metavar="N", help="default: all cores")
+    parser.add_argument("--updates", type=positive, default=40, metavar="N", help="measured, default 40")
+    parser.add_argument("--warm-up", type=natural, default=10, metavar="N", help="updates before them, default 10")
+    parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="default 3")
+    parser.add_argument("--peer", nargs=2, metavar=("PYTHON", "CONFIG"), help="a JoeyNMT to run in turn with the cases")
+    parser.add_argument("--peer-updates", type=positive, default=25, metavar="N", help="default 25, the first 5 unseen")
+    parser.add_argument("--work", default="runs/bench_train", metavar="DIR", help="keeps tokenizer and encoded text")
+    parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file beside -o")
+    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json beside it; else printed")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prepare the text, measure all cases in turn, report."""
+    output = Path(arguments.output) if arguments.output else None
+    work = Path(arguments.work)
+    work.mkdir(parents=True, exist_ok=True)
+    cases: dict[str, Callable[[], Result]] = {}
+    if arguments.peer:
+        cases[PEER] = partial(_peer, arguments, work)
+    for name, file, folder in _configurations(arguments, work):
+        for precision in arguments.precision:
+            cases[f"{name} {precision}"] = partial(_case, arguments, file, folder, precision)
+    results: dict[str, list[Result]] = {name: [] for name in cases}
+    if arguments.append and output is not None and output.with_suffix(".json").is_file():
+        results |= json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["results"]
+    for number in range(arguments.repeats):
+        for name, measure in cases.items():
+            result = measure()
+            results.setdefault(name, []).append(result)
+            rate = result["target_tokens_per_second"]
+            print(f"{number + 1}/{arguments.repeats} {name}: {rate:,.0f} target tokens/s", file=sys.stderr, flush=True)
+    text = report(results, facts(arguments))
+    if output is None:
+        print(text, end="")
+        return 0
+    output.write_text(text, encoding="utf-8")
+    record = {"facts": facts(arguments), "results": results}
+    output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _configurations(arguments: argparse.Namespace, work: Path) -> list[tuple[str, Path, Path]]:
+    """Name, resolved configuration file and run directory of all cases; the text is prepared."""
+    from nmt.config import dump, load_config
+    from nmt.data import prepare
+
+    if arguments.config:
+        sources = [(Path(file).stem, file, [], work / Path(file).stem) for file in arguments.config]
+    else:
+        folder = work / f"joint{arguments.vocabulary}"  # one vocabulary for all units
+        sources = [(unit, f"multi30k_{unit}.yaml", _sizes(arguments), folder) for unit in arguments.unit]
+    found = []
+    for name, source, sizes, folder in sources:
+        config = load_config(source, [*sizes, *NO_VALIDATION, *arguments.overrides])
+        file = work / f"{name}.yaml"
+        file.write_text(dump(config), encoding="utf-8")
+        prepare(config, folder)
+        found.append((name, file, folder))
+    return found
+
+
+def _sizes(arguments: argparse.Namespace) -> list[str]:
+    return [
+        f"data.train={arguments.data}",
+        f"data.tokenizer_options={{model_type: bpe, vocab_size: {arguments.vocabulary}}}",
+        f"model.hidden_size={arguments.hidden}",
+        f"model.embedding_size={arguments.embedding}",
+        "model.tie_embeddings=none",
+        "model.dropout=0.3",
+        "training.batch_tokens=null",
+        f"training.batch_sentences={arguments.sentences}",
+        "training.ema_decay=0",
+    ]
+
+
+def _case(arguments: argparse.Namespace, file: Path, folder: Path, precision: str) -> Result:
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    content["training"]["precision"] = precision
+    exact = file.with_name(f"{file.stem}.{precision}.yaml")
+    exact.write_text(yaml.safe_dump(content), encoding="utf-8")
+    command = [sys.executable, str(CASE), str(exact), str(folder), str(arguments.warm_up), str(arguments.updates)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        raise DataError(f"{exact}: could not be measured: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    result: Result = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def _peer(arguments: argparse.Namespace, work: Path) -> Result:
+    python, config = arguments.peer
+    environment = {**USERS_ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)}
+    return run_joeynmt(python, Path(config), work=work, updates=arguments.peer_updates, environment=environment)
+
+
+def facts(arguments: argparse.Namespace) -> dict[str, str]:
+    """What has to stand beside every figure."""
+    import torch
+
+    from nmt.training.precision import bf16_hardware
+
+    hardware = f"{cpu_name()}, {available_cores()} cores, {bf16_hardware(torch.device('cpu')) or 'no bf16 arithmetic'}"
+    found = {
+        "date": datetime.date.today().isoformat(),
+        "hardware": hardware,
+        "versions": f"Python {sys.version.split()[0]}, PyTorch {torch.__version__}",
+        "threads": str(arguments.threads),
+        "command": shlex.join(["scripts/bench_train.py", *_public(sys.argv[1:])]),
+    }
+    return found | ({"peer": peer_version(arguments.peer[0])} if arguments.peer else {})
+
+
+def _public(words: Sequence[str]) -> list[str]:
+    """The command line without the folders of this machine."""
+    return [Path(word).name if Path(word).is_absolute() else word for word in words]
+
+
+def cpu_name() -> str:
+    """The processor as Linux names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown processor"
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
+    )
+
+
+def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
+    """Markdown: one table of speed and memory, one of time by part; medians over the repeats."""
+    lines = ["# Training on a CPU", "", *(f"- {name}: {value}" for name, value in stated.items()), ""]
+    lines += ["Medians over the repeats, in brackets the lowest and highest; padding is never counted.", ""]
+    peer = median(results[PEER], "target_tokens_per_second") if results.get(PEER) else None
+    lines += ["| case | target tokens/s | against JoeyNMT | peak memory | padding | parameters | repeats |"]
+    lines += ["|-|-|-|-|-|-|-|"]
+    for name, runs in results.items():
+        rates = [run["target_tokens_per_second"] for run in runs]
+        ratio = f"{statistics.median(rates) / peer:.2f} x" if peer else "-"
+        padding = f"{median(runs, 'padding'):.1%}" if "padding" in runs[0] else "-"
+        parameters = f"{runs[0]['parameters'] / 1e6:.1f}M" if runs[0].get("parameters") else "-"
+        spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
+        memory = f"{median(runs, 'peak_mb'):,.0f} MB"
+        lines.append(f"| {name} | {spread} | {ratio} | {memory} | {padding} | {parameters} | {len(runs)} |")
+    lines += ["", "Milliseconds of an update by part:", ""]
+    lines += [f"| case | {' | '.join(PARTS)} | together |", "|-" * (len(PARTS) + 2) + "|"]
+    for name, runs in results.items():
+        if "milliseconds" in runs[0]:
+            parts = [statistics.median(run["milliseconds"][part] for run in runs) for part in PARTS]
+            lines.append(f"| {name} | {' | '.join(f'{part:.1f}' for part in [*parts, sum(parts)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def median(runs: Sequence[Result], field: str) -> float:
+    """Of one figure over the repeats."""
+    return statistics.median(float(run[field]) for run in runs)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark and return its exit code."""
+    return execute(build_parser(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""One case of bench_train in a process of its own: updates timed by part, printed as JSON.
+
+python scripts/bench_train_case.py CONFIG.yaml RUN WARM_UP UPDATES, with the variables of OpenMP set by the caller.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import nmt.cli  # noqa: F401  (sets what must be set before torch is imported, as the commands do)
+from nmt.training.allocator import keep_large_blocks
+
+PARTS = ("data", "encoder", "decoder", "loss", "backward", "optimizer")
+
+
+class Parts:
+    """Seconds by part; while an inner part runs, the clock of the outer one stands still."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self._open: list[str] = []
+        self._mark = 0.0
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Count the block to `part`."""
+        self._count()
+        self._open.append(part)
+        try:
+            yield
+        finally:
+            self._count()
+            self._open.pop()
+
+    def wrap(self, owner: object, name: str, part: str) -> None:
+        """Count the method `name` of `owner` to `part`."""
+        method: Callable[..., Any] = getattr(owner, name)
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            with self.timed(part):
+                return method(*arguments, **options)
+
+        setattr(owner, name, timed)
+
+    def _count(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            self.seconds[self._open[-1]] += now - self._mark
+        self._mark = now
+
+
+def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[str, Any]:
+    """Train for `warm_up` and then `updates` updates; rates are those of the latter.
+
+    A part is what its method does besides the parts inside it: the decoder without the encoder that it calls,
+    `backward` without the forward pass, `optimizer` with clipping and moving average. Where the loss makes its
+    gradient together with its value, that counts as loss.
+    """
+    import torch
+
+    from nmt.config import load_config
+    from nmt.data import prepare
+    from nmt.models.base import Seq2Seq
+    from nmt.training.batches import Group, Position
+    from nmt.training.setup import build_batches, build_updater
+
+    config = load_config(config_file, [])
+    data = prepare(config, run, progress=False)
+    updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+    parts = Parts()
+    model: Seq2Seq = updater.model
+    parts.wrap(model, "encode", "encoder")
+    parts.wrap(model, "_decode", "decoder")
+    for name in ("token_losses", "weighted_loss"):
+        if hasattr(model, name):
+            parts.wrap(model, name, "loss")
+    parts.wrap(updater, "_backward", "backward")
+    parts.wrap(updater, "update", "optimizer")
+    groups = build_batches(config, data.train).groups(Position(1, 0))
+
+    def step(number: int) -> tuple[Group, float]:
+        started = time.perf_counter()
+        with parts.timed("data"):  # nmt-train makes it ahead in a thread; here it is part of the time
+            group = next(groups)
+        updater.update(group, step=number)
+        return group, time.perf_counter() - started
+
+    for number in range(warm_up):
+        step(number)
+    parts.seconds = dict.fromkeys(PARTS, 0.0)
+    done = [step(warm_up + number) for number in range(updates)]
+    tokens = sum(group.target_tokens for group, _ in done)
+    return {
+        "target_tokens_per_second": statistics.median(group.target_tokens / seconds for group, seconds in done),
+        "target_tokens": tokens / updates,
+        "sentences": sum(len(batch.rows) for group, _ in done for batch in group.batches) / updates,
+        "padding": 1 - sum(group.tokens for group, _ in done) / sum(group.cells for group, _ in done),
+        "milliseconds": {part: 1000 * seconds / updates for part, seconds in parts.seconds.items()},
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "precision": updater.precision.name,
+        "threads": torch.get_num_threads(),
+    }
+
+
+if __name__ == "__main__":
+    keep_large_blocks()
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], warm_up=int(sys.argv[3]), updates=int(sys.argv[4]))))

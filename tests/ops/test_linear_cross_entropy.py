@@ -1,0 +1,243 @@
+"""Output layer and cross entropy in chunks: losses and gradients against the definition on all logits at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.ops import native
+from nmt.ops.cross_entropy import reference_cross_entropy, smoothing_terms
+from nmt.ops.dispatch import set_kernels
+from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy
+from nmt.ops.linear_cross_entropy.chunks import Loss, Step
+from nmt.ops.linear_cross_entropy.native import native_step
+from nmt.ops.linear_cross_entropy.reference import reference_step
+
+E = 6
+
+
+@pytest.fixture(params=["native", "reference"])
+def kernels(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Both implementations for the CPU."""
+    if request.param == "native" and native.problem():
+        pytest.skip(f"no native kernels here: {native.problem()}")
+    set_kernels("auto" if request.param == "native" else "reference")
+    yield request.param
+    set_kernels("auto")
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New memory is full of NaN."""
+    empty, new_empty, empty_like = torch.empty, Tensor.new_empty, torch.empty_like
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: _fill(empty(*a, **k)))
+    monkeypatch.setattr(Tensor, "new_empty", lambda *a, **k: _fill(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: _fill(empty_like(*a, **k)))
+
+
+def _fill(tensor: Tensor) -> Tensor:
+    return tensor.fill_(math.nan) if tensor.is_floating_point() else tensor
+
+
+def problem(rows: int, words: int, dtype: torch.dtype, *, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Features, table, targets and weights."""
+    torch.manual_seed(rows)
+    features = (scale * torch.randn(rows, E)).to(dtype).requires_grad_()
+    table = torch.randn(words, E).to(dtype).requires_grad_()
+    return features, table, torch.randint(0, words, (rows,)), torch.rand(rows, dtype=torch.float64)
+
+
+def exact(
+    features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weighted sum, losses and both gradients by the definition in fp64."""
+    x, w = (tensor.detach().double().requires_grad_() for tensor in (features, table))
+    losses = reference_cross_entropy(x @ w.t(), targets, label_smoothing=label_smoothing)
+    total = (losses * weights).sum()
+    return total.detach(), losses.detach(), *torch.autograd.grad(total, (x, w))
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("rows", [0, 1, 4, 5, 8, 11])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-5)])
+def test_losses_and_gradients_equal_the_definition(
+    dtype: torch.dtype,
+    tolerance: float,
+    rows: int,
+    label_smoothing: float,
+    kernels: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunks, "CPU_ROWS", 4)
+    for words in (2, 37):
+        features, table, targets, weights = problem(rows, words, dtype, scale=3)
+        total, losses = linear_cross_entropy(
+            features, table, targets=targets, weights=weights, label_smoothing=label_smoothing
+        )
+        gradients = torch.autograd.grad(total, (features, table))
+        assert total.dtype == losses.dtype == dtype and not losses.requires_grad
+        wanted = exact(features, table, targets, weights, label_smoothing)
+        for found, right in zip((total, losses, *gradients), wanted, strict=True):
+            torch.testing.assert_close(found.double(), right, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_bf16_products_of_fp32_weights(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What autocast rounds is rounded, and nothing else: softmax and sums over chunks are in fp32."""
+    monkeypatch.setattr(chunks, "CPU_ROWS", 16)
+    features, table, targets, weights = problem(50, 130, torch.float32)
+    with torch.no_grad():
+        for tensor in (features, table):
+            tensor.copy_(tensor.bfloat16())
+    with torch.autocast("cpu", torch.bfloat16):
+        total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+    gradients = torch.autograd.grad(total, (features, table))
+    assert [tensor.dtype for tensor in (total, losses, *gradients)] == [torch.float32] * 4
+    rounded = (features @ table.t()).detach().bfloat16().double()
+    torch.testing.assert_close(
+        losses.double(), reference_cross_entropy(rounded, targets, label_smoothing=0.1), rtol=1e-5, atol=1e-5
+    )
+    wanted = exact(features, table, targets, weights, 0.1)
+    for found, right in zip((total, losses, *gradients), wanted, strict=True):
+        close = 0.01 * float(right.abs().max())
+        torch.testing.assert_close(found.double(), right, rtol=0, atol=close)
+
+
+@pytest.mark.parametrize("cast", [torch.float32, torch.bfloat16])
+def test_gradients_have_the_types_of_features_and_table(cast: torch.dtype, kernels: str) -> None:
+    features, table, targets, weights = problem(5, 9, torch.float32)
+    narrow = features.detach().to(cast).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        total, _ = linear_cross_entropy(narrow, table, targets=targets, weights=weights)
+    total.backward()
+    assert narrow.grad is not None and narrow.grad.dtype == cast
+    assert table.grad is not None and table.grad.dtype == torch.float32
+
+
+def test_what_comes_from_above_multiplies_the_gradients() -> None:
+    features, table, targets, weights = problem(5, 9, torch.float64)
+    for factor in (1.0, -2.5, 0.0):
+        total, _ = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+        found = torch.autograd.grad(factor * total, (features, table))
+        wanted = exact(features, table, targets, factor * weights, 0.1)[2:]
+        for ours, right in zip(found, wanted, strict=True):
+            torch.testing.assert_close(ours, right, rtol=0, atol=1e-13)
+
+
+def test_a_second_backward_pass_is_refused() -> None:
+    features, table, targets, weights = problem(5, 9, torch.float32)
+    total, _ = linear_cross_entropy(features, table, targets=targets, weights=weights)
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="only once"):
+        total.backward()
+
+
+def test_one_weight_for_all_and_one_gradient_only() -> None:
+    features, table, targets, _ = problem(5, 9, torch.float64)
+    total, losses = linear_cross_entropy(features.detach(), table, targets=targets, weights=torch.tensor(0.25))
+    assert total.item() == pytest.approx(losses.sum().item() / 4)
+    (found,) = torch.autograd.grad(total, table)
+    wanted = exact(features, table, targets, torch.full((5,), 0.25, dtype=torch.float64), 0.0)
+    torch.testing.assert_close(found, wanted[3], rtol=0, atol=1e-13)
+
+
+def test_without_a_gradient_to_come_none_is_made(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
+    monkeypatch.setattr(chunks, "CPU_ROWS", 2)
+    monkeypatch.setattr(chunks.LinearCrossEntropy, "apply", None)
+    features, table, targets, weights = problem(5, 9, torch.float32)
+    with torch.no_grad():
+        total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+    wanted = exact(features, table, targets, weights, 0.1)
+    torch.testing.assert_close(losses.double(), wanted[1], rtol=1e-5, atol=1e-5)
+    assert not total.requires_grad
+    assert total.item() == pytest.approx(wanted[0].item(), rel=1e-5)
+
+
+def test_logits_of_one_chunk_exist_at_a_time(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
+    monkeypatch.setattr(chunks, "CPU_ROWS", 4)
+    seen: list[tuple[int, tuple[int, ...]]] = []
+    step = chunks.choose_step(torch.zeros(1))
+
+    def watched(logits: Tensor, targets: Tensor, **rest: Any) -> None:
+        seen.append((logits.data_ptr(), tuple(logits.shape)))
+        step(logits, targets, **rest)
+
+    monkeypatch.setattr(chunks, "choose_step", lambda _: watched)
+    features, table, targets, weights = problem(10, 50, torch.float32)
+    linear_cross_entropy(features, table, targets=targets, weights=weights)[0].backward()
+    assert [shape for _, shape in seen] == [(4, 50), (4, 50), (2, 50)]
+    assert len({address for address, _ in seen}) == 1
+
+
+def test_a_perfect_fit_costs_nothing_and_a_uniform_one_its_divergence(kernels: str) -> None:
+    words, smoothing = 5, 0.2
+    wanted = torch.full((1, words), smoothing / (words - 1))
+    wanted[0, 3] = 1 - smoothing
+    loss, _ = linear_cross_entropy(
+        wanted.log(), torch.eye(words), targets=torch.tensor([3]), weights=torch.ones(1), label_smoothing=smoothing
+    )
+    assert loss.item() == pytest.approx(0, abs=1e-6)
+    uniform, _ = linear_cross_entropy(
+        torch.zeros(1, words), torch.eye(words), targets=torch.tensor([3]), weights=torch.ones(1)
+    )
+    assert uniform.item() == pytest.approx(math.log(words), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_stays_so(bad: float, dtype: torch.dtype, kernels: str) -> None:
+    """In the row that it is in, and in no other."""
+    features, table, targets, weights = problem(4, 40, torch.float32)
+    with torch.no_grad():
+        features[2, 1] = bad
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+    total.backward()
+    assert not total.isfinite()
+    assert losses.isfinite().tolist() == [True, True, False, True]
+    assert features.grad is not None and table.grad is not None
+    assert features.grad.isfinite().all(1).tolist() == [True, True, False, True]
+    assert not table.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("target", [-1, 9])
+def test_a_target_outside_the_table_is_refused(target: int) -> None:
+    features, table, targets, weights = problem(5, 9, torch.float32)
+    targets[3] = target
+    with pytest.raises((IndexError, RuntimeError), match="targets must be ids from 0 to 8|out of bounds"):
+        linear_cross_entropy(features, table, targets=targets, weights=weights)
+
+
+def run_step(step: Step, logits: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    logits, losses = logits.clone(), torch.full((len(logits),), math.nan)
+    step(logits, targets, weights=weights, loss=Loss(*smoothing_terms(logits.size(1), 0.1)), losses=losses)
+    return logits, losses
+
+
+@pytest.mark.skipif(native.problem() is not None, reason="there are no native kernels here")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("words", [1, 15, 1003])
+def test_the_c_kernel_equals_the_reference_whatever_the_threads(words: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(words)
+    logits, targets = (8 * torch.randn(23, words)).to(dtype), torch.randint(0, words, (23,))
+    weights = torch.randn(23)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = run_step(native_step, logits, targets, weights)
+        torch.set_num_threads(2)
+        shared = run_step(native_step, logits, targets, weights)
+        wanted = run_step(reference_step, logits, targets, weights)
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
+    torch.testing.assert_close(alone[1], wanted[1], rtol=1e-5, atol=1e-5)
+    close = {torch.float32: 1e-6, torch.bfloat16: 2**-7}[dtype]
+    torch.testing.assert_close(alone[0], wanted[0], rtol=close, atol=1e-6)
+    assert torch.equal(run_step(native_step, logits, targets, None)[1], alone[1])
