@@ -122,9 +122,8 @@ def step_cases() -> Iterator[Case]:
     """GRU, LSTM and ATR with layer norm: one row of all channels a program, at the sizes of the configurations."""
     from nmt.ops.atr import step_kernels as atr
     from nmt.ops.gru import kernels as gru
-    from nmt.ops.loop import MOST_CHANNELS
     from nmt.ops.lstm import kernels as lstm
-    from nmt.ops.steps import row_launch
+    from nmt.ops.steps import MOST_CHANNELS, row_launch
 
     atr_options = {"COUPLED": False, "TANH_CANDIDATE": False, "TANH_STATE": False}
     kernels: list[tuple[str, Any, dict[str, Any]]] = [

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells.state import CellState, HiddenState, select_state
-from nmt.ops.native.unit import Unit
 from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
+from nmt.ops.unit import Projection, Unit
 
 S = TypeVar("S", bound=CellState)
 
@@ -111,8 +111,8 @@ class Cell(nn.Module, Generic[S]):
         """What kernels over several cells need of this one; None where they must call `step`."""
         return None
 
-    def input_matrix(self) -> Tensor | None:
-        """The weight [kH, D] where `project` is a product with it and no more, else None."""
+    def projection(self) -> Projection | None:
+        """What `project` does, where that is a product with a matrix; else None."""
         return None
 
     def extra_repr(self) -> str:

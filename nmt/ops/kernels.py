@@ -6,7 +6,7 @@ Imported only by kernels, because Triton exists only on Linux.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 import triton
@@ -55,6 +55,13 @@ def launch_rule(rows: int, hidden: int, *, backward: bool) -> Launch:
     return Launch(block=block, unroll=3 if backward else 4, stages=1)
 
 
+def step_launch() -> dict[str, Any]:
+    """How an elementwise kernel is launched for a single step from a given state."""
+    return {
+        "STARTED": True, "REVERSE": 0, "BOTH": False, "BLOCK": 128, "UNROLL": 1, "STAGES": 1, "num_warps": 1
+    }  # fmt: skip
+
+
 def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
     """The given launch, or that of the rule, for x [D, B, T, kH]; an operator can take only a list of numbers."""
     return Launch(*numbers) if numbers else launch_rule(x.size(0) * x.size(1), hidden, backward=backward)
@@ -63,6 +70,11 @@ def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bo
 def readable(x: Tensor) -> Tensor:
     """x [D, B, T, W] itself if a kernel can read it: channels side by side, one sentence within 32-bit offsets."""
     return x if x.stride(-1) == 1 and x.size(2) * x.stride(2) < 2**31 else x.contiguous()
+
+
+def readable_rows(x: Tensor) -> Tensor:
+    """x itself if values of its last axis lie side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def gradient_like(x: Tensor) -> Tensor:

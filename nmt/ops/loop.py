@@ -6,43 +6,25 @@ Imported only by kernels, because Triton exists only on Linux.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.ops import graphs
-from nmt.ops.dispatch import TRITON_DTYPES, fall_back
+from nmt.ops.dispatch import fall_back
 from nmt.ops.kernels import mask_bytes, or_zeros
 from nmt.ops.recurrence import Recurrent, time_order
-from nmt.ops.steps import States, Steps
-
-UNITS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "atr": "nmt.ops.atr.steps:ATRSteps",
-        "gru": "nmt.ops.gru.triton:GRUSteps",
-        "lstm": "nmt.ops.lstm.triton:LSTMSteps",
-    }
-)
-"""The one place that lists them: unit -> "module:class"."""
-
-MOST_CHANNELS: Final = 2048
-"""A program has a row of all channels in registers; more are left to the references."""
+from nmt.ops.steps import States, Steps, as_operands, product_type, steps_class, unsupported
+from nmt.ops.unit import flat
 
 
-def steps_class(unit: str) -> type[Steps]:
-    """The class listed for a unit."""
-    module, _, member = UNITS[unit].partition(":")
-    kind: type[Steps] = getattr(importlib.import_module(module), member)
-    return kind
-
-
-def _sizes(unit: str, x: Tensor) -> dict[str, Any]:
+def _steps(unit: str, weights: Sequence[Tensor], options: str, x: Tensor, *, saved: Sequence[Tensor] | None) -> Steps:
     batch, length, width = x.shape
-    return {"length": length, "batch": batch, "hidden": width // steps_class(unit).products}
+    kind = steps_class(unit)
+    hidden = width // kind.products
+    return kind(weights, options, length=length, batch=batch, hidden=hidden, like=weights[0], saved=saved)
 
 
 def _column(mask: Tensor | None, t: int) -> Tensor | None:
@@ -56,7 +38,7 @@ def run_forward(
 
     State t is the one before time step t or, where they run backward, the one after it.
     """
-    steps = steps_class(unit)(weights, options, **_sizes(unit, x))
+    steps = _steps(unit, weights, options, x, saved=None)
     length = steps.length
     start, end = (length, 0) if reverse else (0, length)
     parts = first.new_empty(steps.parts, length + 1, steps.batch, steps.hidden)
@@ -82,7 +64,7 @@ def run_backward(
     unit: str, options: str, reverse: bool, weights: int,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients of x and of the first state, then of the weights; `rest` are the weights and what was saved."""
-    steps = steps_class(unit)(rest[:weights], options, saved=rest[weights:], **_sizes(unit, x))
+    steps = _steps(unit, rest[:weights], options, x, saved=rest[weights:])
     states, gradient, dx = States(parts, narrow), d_last.clone(), x.new_empty(x.shape)
     pending = None
     for t in reversed(time_order(steps.length, reverse=reverse)):
@@ -92,7 +74,8 @@ def run_backward(
         )  # fmt: skip
     if pending is not None:
         gradient[0] += pending
-    before = _aligned(narrow, after=False, reverse=reverse)
+    by_time, narrow = (_aligned(part, after=False, reverse=reverse) for part in (parts.transpose(0, 1), narrow))
+    before = States(by_time.transpose(0, 1), narrow)
     return [dx, gradient, *steps.weight_gradients(before, dx.transpose(0, 1))]
 
 
@@ -124,7 +107,7 @@ def loop_op(
     x [B, T, kH]; weights: for each recurrent matrix itself, in the type of the products, its bias and, with layer
     norm, scale and offset, all fp32; mask [B, T] or None; first fp32 [P, B, H]; options as the unit says.
     """
-    inputs = [x.contiguous(), first, mask_bytes(mask), *(weight.contiguous() for weight in weights)]
+    inputs = [x.contiguous(), first.contiguous(), mask_bytes(mask), *(weight.contiguous() for weight in weights)]
     outputs, last, *saved = _replayed(run_forward, inputs, unit=unit, options=options, reverse=reverse)
     return outputs, last, saved
 
@@ -164,7 +147,7 @@ def loop_backward_op(
     options: str,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Gradients of x, of the first state, and of the weights."""
-    inputs = [x.contiguous(), d_outputs.contiguous(), d_last, mask_bytes(mask), *saved[:2]]
+    inputs = [x.contiguous(), d_outputs.contiguous(), d_last.contiguous(), mask_bytes(mask), *saved[:2]]
     inputs += [*(weight.contiguous() for weight in weights), *saved[2:]]
     dx, d_first, *d_weights = _replayed(
         run_backward, inputs, unit=unit, options=options, reverse=reverse, weights=len(weights)
@@ -209,14 +192,6 @@ def _backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None, d_saved
 loop_op.register_autograd(_backward, setup_context=_setup_context)
 
 
-def unsupported(weight: Tensor) -> str | None:
-    """Why the kernels cannot run with a recurrent matrix [kH, H], None if they can."""
-    if weight.dtype not in TRITON_DTYPES:
-        return f"there is none for weights of {str(weight.dtype).removeprefix('torch.')}"
-    hidden = weight.size(-1)
-    return f"a hidden size of {hidden} is more than {MOST_CHANNELS}" if hidden > MOST_CHANNELS else None
-
-
 def run_loop(
     unit: str, projected: Tensor, recurrents: Sequence[Recurrent], state: Sequence[Tensor | None],
     mask: Tensor | None, *, reverse: bool, options: str = "", reference: Callable[[], tuple[Tensor, ...]],
@@ -225,16 +200,12 @@ def run_loop(
 
     Under autocast products are computed in its type, as those of the references are.
     """
-    device = projected.device.type
-    product_type = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else recurrents[0].weight.dtype
-    matrices = [parameters.weight.to(product_type) for parameters in recurrents]
-    problem = unsupported(matrices[0])
+    dtype, hidden = product_type(projected, recurrents[0].weight), recurrents[0].weight.size(-1)
+    problem = unsupported(dtype, hidden=hidden)
     if problem or projected.numel() == 0:
         return (fall_back(unit, problem, reference=reference) if problem else reference)()
-    weights = []
-    for matrix, parameters in zip(matrices, recurrents, strict=True):
-        weights += [matrix, *(part.float() for part in parameters[1:] if part is not None)]
-    zeros = projected.new_zeros(len(projected), matrices[0].size(-1), dtype=torch.float32)
+    weights = as_operands(flat(*recurrents), dtype)
+    zeros = projected.new_zeros(len(projected), hidden, dtype=torch.float32)
     first = torch.stack([zeros if part is None else part.float() for part in state])
     outputs, last, _ = loop_op(unit, projected, weights, mask, first, reverse, options)
     return outputs, *last.unbind()

@@ -28,19 +28,18 @@ class Counter:
         if self.fails:
             raise RuntimeError("operation not permitted when stream is capturing")
         self.recorded += 1
-        own = [None if x is None else x.clone() for x in inputs]
-        outputs = [torch.empty_like(out) for out in work(*own)]
+        outputs = [torch.empty_like(out) for out in work(*inputs)]
 
         def replay() -> None:
-            for out, new in zip(outputs, work(*own), strict=True):
+            for out, new in zip(outputs, work(*inputs), strict=True):
                 out.copy_(new)
             self.calls -= 1  # a replay runs no Python
 
         self.calls -= 1
-        return graphs.Recording(replay, own, outputs)
+        return graphs.Recording(replay, inputs, outputs)
 
-    def run(self, *inputs: Tensor | None, key: Any = ()) -> Sequence[Tensor]:
-        return self.recorder.run(self.work, inputs, key=key)
+    def run(self, *inputs: Tensor | None, **options: Any) -> Sequence[Tensor]:
+        return self.recorder.run(self.work, inputs, **options)
 
 
 def test_work_is_done_once_then_recorded_then_replayed() -> None:
@@ -56,6 +55,39 @@ def test_a_result_is_not_overwritten_by_the_next_replay() -> None:
     counter.run(torch.zeros(1))
     first, second = (counter.run(torch.full((1,), value))[0] for value in (1.0, 5.0))
     assert (first.item(), second.item()) == (2.0, 10.0)
+
+
+def test_results_are_written_where_the_caller_says() -> None:
+    counter, room = Counter(), torch.zeros(3, 2)
+    for t in range(3):
+        (out,) = counter.run(torch.full((2,), float(t)), out=[room[t]])
+        assert out.data_ptr() == room[t].data_ptr()
+    assert room.tolist() == [[0, 0], [2, 2], [4, 4]]
+
+
+def test_in_a_session_what_is_given_again_is_not_copied_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, weight = Counter(), torch.full((2,), 10.0)
+    for _ in range(2):
+        counter.run(torch.zeros(2), weight)  # done, then recorded
+    copied: list[Tensor] = []
+    original = Tensor.copy_
+    monkeypatch.setattr(Tensor, "copy_", lambda own, given: (copied.append(given), original(own, given))[1])
+    session: graphs.Session = {}
+    outs = [counter.run(torch.full((2,), float(t)), weight, session=session)[0][0].item() for t in range(3)]
+    assert outs == [10, 11, 12]
+    assert sum(given is weight for given in copied) == 1
+    weight += 5
+    assert counter.run(torch.zeros(2), weight, session={})[0][0].item() == 15
+
+
+def test_recordings_of_one_key_share_the_memory_of_like_inputs() -> None:
+    counter, weight = Counter(), torch.ones(1)
+    for size in (2, 3):
+        for value in (1.0, 2.0, 3.0):
+            assert counter.run(torch.full((size,), value), weight)[0].tolist() == [value + 1] * size
+    own = [recording.inputs[1] for recording in counter.recorder._known.values()]
+    assert len(own) == 2
+    assert own[0] is own[1]
 
 
 def test_shapes_types_absent_tensors_and_keys_are_recorded_apart() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -14,28 +13,29 @@ from nmt.ops.steps import States, Steps, added, parameter_gradients, row_mask
 
 
 class ATRSteps(Steps):
-    """ATR; one matrix; options: names of its gates and of its activation. Saves its product."""
+    """ATR; one matrix; options: names of its gates and of its activation. Saves its product; its gradients are
+    that of the product before and after layer norm."""
 
     products: ClassVar[int] = 1
     saved_widths: ClassVar[tuple[int, ...]] = (1,)
 
+    gradient_widths: ClassVar[tuple[int, ...]] = (1, 1)
+
     def __init__(self, weights: Sequence[Tensor], options: str, **sizes: Any) -> None:
         super().__init__(weights, options, **sizes)
-        words = options.split()
-        self.launch |= {"COUPLED": "coupled" in words}
-        self.launch |= {"TANH_CANDIDATE": "candidate" in words, "TANH_STATE": "state" in words}
-
-    @functools.cached_property
-    def d_sum(self) -> Tensor:
-        """Room for the gradient of the product after layer norm."""
-        return torch.empty_like(self.saved[0])
+        self.tanh_output = "output" in self.words
+        self.designs = {
+            "COUPLED": "coupled" in self.words,
+            "TANH_CANDIDATE": "candidate" in self.words,
+            "TANH_STATE": "state" in self.words,
+        }
 
     def forward(self, t: int, x: Tensor, mask: Tensor | None, *, before: States, after: States) -> None:
         (recurrent,), product = self.recurrents, self.saved[0][t]
         torch.mm(before.narrow, recurrent.weight.t(), out=product)
         atr_step_forward_kernel[(self.batch,)](
             x, product, *recurrent[1:], before.parts[0], row_mask(mask)[0], after.parts[0], after.narrow,
-            x.stride(0), row_mask(mask)[1], self.hidden, MASKED=mask is not None, **self.launch,
+            x.stride(0), row_mask(mask)[1], self.hidden, MASKED=mask is not None, **self.designs, **self.launch,
         )  # fmt: skip
 
     def backward(
@@ -50,17 +50,18 @@ class ATRSteps(Steps):
         d_output: Tensor | None,
         dx: Tensor,
     ) -> Tensor:
-        (recurrent,), d_product = self.recurrents, self.d_products[0][t]
+        (recurrent,), (d_product, d_sum) = self.recurrents, (part[t] for part in self.gradients)
         d_output, so_b = added(d_output)
         atr_step_backward_kernel[(self.batch,)](
             x, self.saved[0][t], *recurrent[1:], before.parts[0], row_mask(mask)[0], pending, d_output, gradient[0],
-            dx, self.d_sum[t], d_product, x.stride(0), row_mask(mask)[1], so_b, dx.stride(0), self.hidden,
-            MASKED=mask is not None, PENDING=pending is not None, ADDED=d_output is not None, **self.launch,
+            dx, d_sum, d_product, x.stride(0), row_mask(mask)[1], so_b, dx.stride(0), self.hidden,
+            MASKED=mask is not None, PENDING=pending is not None, ADDED=d_output is not None,
+            **self.designs, **self.launch,
         )  # fmt: skip
         return torch.mm(d_product, recurrent.weight)
 
-    def weight_gradients(self, before: Tensor, dx: Tensor) -> list[Tensor]:
-        (recurrent,), (product,), (d_product,) = self.recurrents, self.saved, self.d_products
+    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
+        (recurrent,), (product,), (d_product, d_sum) = self.recurrents, self.saved, self.gradients
         return parameter_gradients(
-            recurrent, operand=before, product=product, d_product=d_product, d_sum=self.d_sum, widths=[self.hidden]
+            recurrent, operand=before.narrow, product=product, d_product=d_product, d_sum=d_sum, widths=[self.hidden]
         )

@@ -22,8 +22,9 @@ from nmt.ops.kernels import (
     sequence_like,
     state_like,
 )
-from nmt.ops.loop import run_loop, unsupported
+from nmt.ops.loop import run_loop
 from nmt.ops.recurrence import Recurrent
+from nmt.ops.steps import product_type, unsupported
 
 FP32_PRODUCTS: Final = "ieee"
 """Products of fp32 are exact: on tensor cores (tf32, tf32x3) the kernels run out of registers."""
@@ -213,7 +214,7 @@ def atr_backward_op(
     One GEMM before the loop gives the products of all states again, one after it the gradient of the weight.
     """
     x, mask, d_outputs = readable(x), mask_bytes(mask), readable(d_outputs)
-    weight, first, dx, d_first = weight.contiguous(), first.contiguous(), gradient_like(x), d_last.clone()
+    weight, first, dx, d_first = weight.contiguous(), first.contiguous(), gradient_like(x), d_last.contiguous().clone()
     product, product0 = torch.empty_like(outputs, dtype=weight.dtype), torch.empty_like(first, dtype=weight.dtype)
     with torch.autocast(x.device.type, enabled=False):
         for states, result in zip(_matrices(outputs, first), _matrices(product, product0), strict=True):
@@ -302,8 +303,9 @@ def atr_triton(
     With layer norm, and where the matrix is too large, `nmt.ops.atr.steps` runs. Under autocast products are
     computed in its type, as those of the reference are.
     """
-    weight = _product_weight(recurrent.weight)
-    if recurrent.scale is not None or projected.numel() == 0 or unsupported(weight) or not fits_on_chip(weight):
+    weight = recurrent.weight.to(product_type(projected, recurrent.weight))
+    problem = unsupported(weight.dtype, hidden=weight.size(-1))
+    if recurrent.scale is not None or projected.numel() == 0 or problem or not fits_on_chip(weight):
         outputs, last = run_loop(
             "atr", projected, [recurrent], [h], mask, reverse=reverse,
             options=f"{gates} {activation}",
@@ -330,11 +332,6 @@ def _numbers(tiles: Tiles | None) -> list[int] | None:
     return None if tiles is None else [int(number) for number in tiles]
 
 
-def _product_weight(weight: Tensor) -> Tensor:
-    device = weight.device.type
-    return weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
-
-
 def atr_both_triton(
     projected: Tensor,
     recurrent: Recurrent,
@@ -352,7 +349,7 @@ def atr_both_triton(
     """
     x = projected.permute(2, 0, 1, 3)
     first = x.new_zeros(x[:, :, 0].shape, dtype=torch.float32) if h is None else h.float()
-    weight, bias = _product_weight(recurrent.weight), recurrent.bias.float()
+    weight, bias = recurrent.weight.to(product_type(x, recurrent.weight)), recurrent.bias.float()
     outputs, last = atr_op(x, weight, bias, mask, first, False, activation, gates == "coupled", _numbers(tiles))
     outputs = outputs.permute(1, 2, 0, 3).flatten(2)
     return torch.tanh(outputs) if activation == "output" else outputs, last

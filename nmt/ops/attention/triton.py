@@ -11,11 +11,7 @@ from nmt.ops.attention import launches
 from nmt.ops.attention.launches import Memory
 from nmt.ops.attention.reference import attention_reference
 from nmt.ops.dispatch import fall_back
-
-
-def readable_rows(x: Tensor) -> Tensor:
-    """x itself if values of its last axis lie side by side."""
-    return x if x.stride(-1) == 1 else x.contiguous()
+from nmt.ops.kernels import readable_rows
 
 
 def _memory(keys: Tensor, values: Tensor, weight: Tensor) -> Memory:

@@ -25,6 +25,7 @@ class GRUSteps(Steps):
     products: ClassVar[int] = 3
     matrices: ClassVar[int] = 2
     saved_widths: ClassVar[tuple[int, ...]] = (2, 1, 1)
+    gradient_widths: ClassVar[tuple[int, ...]] = (2, 1)
 
     def forward(self, t: int, x: Tensor, mask: Tensor | None, *, before: States, after: States) -> None:
         gates, candidate = self.recurrents
@@ -54,7 +55,7 @@ class GRUSteps(Steps):
     ) -> Tensor:
         gates, candidate = self.recurrents
         product, candidate_product, _ = (saved[t] for saved in self.saved)
-        d_product, d_candidate_product = (part[t] for part in self.d_products)
+        d_product, d_candidate_product = (part[t] for part in self.gradients)
         h, grid = before.parts[0], (self.batch,)
         d_output, so_b = added(d_output)
         gru_state_backward_kernel[grid](
@@ -69,13 +70,14 @@ class GRUSteps(Steps):
         )  # fmt: skip
         return torch.mm(d_product, gates.weight)
 
-    def weight_gradients(self, before: Tensor, dx: Tensor) -> list[Tensor]:
+    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
         (gates, candidate), (product, candidate_product, reset) = self.recurrents, self.saved
-        d_product, d_candidate_product = self.d_products
+        d_product, d_candidate_product = self.gradients
         d_gates, d_candidate = dx.split((2 * self.hidden, self.hidden), -1)
         return [
             *parameter_gradients(
-                gates, operand=before, product=product, d_product=d_product, d_sum=d_gates, widths=[2 * self.hidden]
+                gates, operand=before.narrow, product=product, d_product=d_product,
+                d_sum=d_gates, widths=[2 * self.hidden],
             ),
             *parameter_gradients(
                 candidate, operand=reset, product=candidate_product, d_product=d_candidate_product,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from nmt.ops.linear_cross_entropy.chunks import Loss
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -23,6 +26,7 @@ def loss_gradient_kernel(
 ):  # fmt: skip
     """logits [N, V] become weight * d loss / d logits if GRADIENT; a program has a row and reads it twice.
 
+    The loss of a target that is no id is NaN: looking for it on the host would stall the GPU.
     Running maximum and sums are kept for each place of the block and joined at the end of the row.
     """
     i_n = tl.program_id(0).to(tl.int64)
@@ -47,7 +51,7 @@ def loss_gradient_kernel(
     exponentials = tl.sum(exponentials * tl.exp2((highest - top) * 1.4426950408889634), 0)
     lse = top + tl.log(exponentials)
     loss = lse - confidence * tl.sum(gold, 0) - rest * tl.sum(total, 0) + constant
-    tl.store(p_losses + i_n, loss)
+    tl.store(p_losses + i_n, tl.where((target >= 0) & (target < V), loss, float("nan")))
     if GRADIENT:
         weight = tl.load(p_weights + i_n).to(tl.float32)
         for v0 in tl.range(0, V, BLOCK, num_stages=3):
@@ -55,17 +59,6 @@ def loss_gradient_kernel(
             x = tl.load(p_row + v, mask=v < V, other=0.0).to(tl.float32)
             gradient = tl.exp2((x - lse) * 1.4426950408889634) - rest - tl.where(v == target, confidence, 0.0)
             tl.store(p_row + v, (gradient * weight).to(p_logits.dtype.element_ty), mask=v < V)
-
-
-class Loss(Protocol):
-    """loss = lse(x) - confidence * x_target - rest * sum(x) + constant, for each row x of the logits."""
-
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def rest(self) -> float: ...
-    @property
-    def constant(self) -> float: ...
 
 
 @torch.library.custom_op(
@@ -98,9 +91,5 @@ def loss_gradient_op(
 def linear_cross_entropy_triton(
     logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
 ) -> None:
-    """Write the losses fp32 [n], contiguous, of `logits` [n, V], whose rows are contiguous, for the ids `targets` [n].
-
-    With `weights` [n] the logits become the gradient of the weighted sum of the losses: weight * (softmax(x) - rest),
-    less weight * confidence at the target. Without, they are left alone. Computed in fp32.
-    """
+    """See `nmt.ops.linear_cross_entropy.chunks.Step`; the rows of the logits are contiguous."""
     loss_gradient_op(logits, targets, weights, losses, loss.confidence, loss.rest, loss.constant)

@@ -24,6 +24,7 @@ class LSTMSteps(Steps):
     parts: ClassVar[int] = 2
     products: ClassVar[int] = 4
     saved_widths: ClassVar[tuple[int, ...]] = (4,)
+    gradient_widths: ClassVar[tuple[int, ...]] = (4,)
 
     def forward(self, t: int, x: Tensor, mask: Tensor | None, *, before: States, after: States) -> None:
         (recurrent,), product = self.recurrents, self.saved[0][t]
@@ -45,7 +46,7 @@ class LSTMSteps(Steps):
         d_output: Tensor | None,
         dx: Tensor,
     ) -> Tensor:
-        (recurrent,), d_product = self.recurrents, self.d_products[0][t]
+        (recurrent,), d_product = self.recurrents, self.gradients[0][t]
         d_output, so_b = added(d_output)
         lstm_backward_kernel[(self.batch,)](
             x, self.saved[0][t], *recurrent[1:], before.parts[1], row_mask(mask)[0], pending, d_output, *gradient,
@@ -54,11 +55,11 @@ class LSTMSteps(Steps):
         )  # fmt: skip
         return torch.mm(d_product, recurrent.weight)
 
-    def weight_gradients(self, before: Tensor, dx: Tensor) -> list[Tensor]:
-        (recurrent,), (product,), (d_product,) = self.recurrents, self.saved, self.d_products
+    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
+        (recurrent,), (product,), (d_product,) = self.recurrents, self.saved, self.gradients
         widths = [3 * self.hidden, self.hidden]
         return parameter_gradients(
-            recurrent, operand=before, product=product, d_product=d_product, d_sum=dx, widths=widths
+            recurrent, operand=before.narrow, product=product, d_product=d_product, d_sum=dx, widths=widths
         )
 
 

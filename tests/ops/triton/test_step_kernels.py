@@ -18,6 +18,7 @@ from nmt.ops.recurrence import Recurrent
 from tests.ops.triton.comparison import assert_equal, make_mask, randn
 
 loop = pytest.importorskip("nmt.ops.loop", reason="Triton is not installed")
+steps = pytest.importorskip("nmt.ops.steps", reason="Triton is not installed")
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 gru = pytest.importorskip("nmt.ops.gru.triton", reason="Triton is not installed")
 lstm = pytest.importorskip("nmt.ops.lstm.triton", reason="Triton is not installed")
@@ -124,7 +125,7 @@ def test_the_operator_passes_the_checks_of_torch(device: torch.device) -> None:
 
 
 def test_a_row_too_wide_is_left_to_the_reference(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "MOST_CHANNELS", 4)
+    monkeypatch.setattr(steps, "MOST_CHANNELS", 4)
     check("gru", inputs("gru", device, layer_norm=False), None)
     token = dispatch._choice.set("triton")
     try:
