@@ -12,8 +12,9 @@ from nmt.cells.base import INIT_RANGE
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_
 from nmt.ops.atr import Activation, Gates, atr_cell, atr_sequence
-from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.recurrence import at_least_fp32, recurrent_product
+from nmt.ops.unit import Unit as KernelUnit
+from nmt.ops.unit import flat
 from nmt.registry import CELLS
 
 
@@ -59,13 +60,9 @@ class ATR(RecurrentUnit[HiddenState]):
         if self.options.recurrent_init == "orthogonal":
             orthogonal_blocks_(self.recurrent_weight)
 
-    def unit(self) -> KernelUnit | None:
-        activation, gates = self.options.activation, self.options.gates
-        if self.layer_norm or activation == "output":
-            return None
-        return KernelUnit(
-            "atr", (self.recurrent_weight, self.recurrent_bias), {"activation": activation, "gates": gates}
-        )
+    def unit(self) -> KernelUnit:
+        options = {"activation": self.options.activation, "gates": self.options.gates}
+        return KernelUnit("atr", flat(self.recurrent), options, self.layer_norm)
 
     def step(self, projected: Tensor, state: HiddenState) -> HiddenState:
         q = recurrent_product(state.h, self.recurrent)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from nmt.cells.state import CellState, HiddenState, select_state
 from nmt.ops.dispatch import use_native
 from nmt.ops.native.step import native_step
-from nmt.ops.native.unit import KERNELS, Unit
+from nmt.ops.native.unit import supported
 from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
+from nmt.ops.unit import Projection, Unit
 
 S = TypeVar("S", bound=CellState)
 
@@ -86,7 +87,7 @@ class Cell(nn.Module, Generic[S]):
     def search_step(self, projected: Tensor, state: S) -> S:
         """As `step`, by the unit's C kernel where there is one and no gradient is wanted."""
         unit = None if torch.is_grad_enabled() else self.unit()
-        if unit is None or unit.name not in KERNELS or not use_native(projected):
+        if unit is None or not supported(unit) or not use_native(projected):
             return self.step(projected, state)
         return cast("S", self.State(*native_step(unit, projected, tuple(state))))
 
@@ -120,8 +121,8 @@ class Cell(nn.Module, Generic[S]):
         """What kernels over several cells need of this one; None where they must call `step`."""
         return None
 
-    def input_matrix(self) -> Tensor | None:
-        """The weight [kH, D] where `project` is a product with it and no more, else None."""
+    def projection(self) -> Projection | None:
+        """What `project` does, where that is a product with a matrix; else None."""
         return None
 
     def extra_repr(self) -> str:

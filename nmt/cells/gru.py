@@ -12,8 +12,9 @@ from nmt.cells.base import INIT_RANGE
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_
 from nmt.ops.gru import gru_cell, gru_sequence
-from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.recurrence import Recurrent, at_least_fp32
+from nmt.ops.unit import Unit as KernelUnit
+from nmt.ops.unit import flat
 from nmt.registry import CELLS
 
 
@@ -67,11 +68,8 @@ class GRU(RecurrentUnit[HiddenState]):
         """The parameters of the candidate's recurrent product as nmt.ops takes them."""
         return Recurrent(self.candidate_weight, self.candidate_bias, self.candidate_scale, self.candidate_offset)
 
-    def unit(self) -> KernelUnit | None:
-        if self.layer_norm:
-            return None
-        gates = self.recurrent_weight, self.recurrent_bias
-        return KernelUnit("gru", (*gates, self.candidate_weight, self.candidate_bias))
+    def unit(self) -> KernelUnit:
+        return KernelUnit("gru", flat(self.recurrent, self.candidate), normalized=self.layer_norm)
 
     def step(self, projected: Tensor, state: HiddenState) -> HiddenState:
         x_z, x_r, x_h = at_least_fp32(projected).chunk(3, -1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import Unit
 from nmt.ops.lrn import lrn_cell, lrn_sequence
-from nmt.ops.native.unit import Unit as KernelUnit
+from nmt.ops.unit import Unit as KernelUnit
 from nmt.registry import CELLS
 
 

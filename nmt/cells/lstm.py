@@ -12,8 +12,9 @@ from nmt.cells.base import INIT_RANGE
 from nmt.cells.state import MemoryState
 from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_
 from nmt.ops.lstm import lstm_cell, lstm_sequence
-from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.recurrence import at_least_fp32
+from nmt.ops.unit import Unit as KernelUnit
+from nmt.ops.unit import flat
 from nmt.registry import CELLS
 
 
@@ -60,8 +61,8 @@ class LSTM(RecurrentUnit[MemoryState]):
         with torch.no_grad():
             self.recurrent_bias[self.hidden_size : 2 * self.hidden_size].fill_(self.options.forget_bias)
 
-    def unit(self) -> KernelUnit | None:
-        return None if self.layer_norm else KernelUnit("lstm", (self.recurrent_weight, self.recurrent_bias))
+    def unit(self) -> KernelUnit:
+        return KernelUnit("lstm", flat(self.recurrent), normalized=self.layer_norm)
 
     def step(self, projected: Tensor, state: MemoryState) -> MemoryState:
         return MemoryState(*lstm_cell(at_least_fp32(projected), state.h, state.c, recurrent=self.recurrent))

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from nmt.cells.state import HiddenState
 from nmt.cells.unit import Unit
-from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.olrn import olrn_cell, olrn_sequence
+from nmt.ops.unit import Unit as KernelUnit
 from nmt.registry import CELLS
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from nmt.cells.base import NoOptions
 from nmt.cells.state import MemoryState
 from nmt.cells.unit import Unit
-from nmt.ops.native.unit import Unit as KernelUnit
 from nmt.ops.recurrence import at_least_fp32
 from nmt.ops.sru import sru_cell, sru_sequence
+from nmt.ops.unit import Unit as KernelUnit
 from nmt.registry import CELLS
 
 

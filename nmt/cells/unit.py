@@ -12,6 +12,7 @@ from nmt.cells.base import Cell
 from nmt.cells.state import CellState
 from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.recurrence import Recurrent
+from nmt.ops.unit import Projection
 
 S = TypeVar("S", bound=CellState)
 
@@ -48,8 +49,9 @@ class Unit(Cell[S]):
         widths = [part * self.hidden_size for part in self.input_parts]
         return layer_norm_parts(products, self.input_scale, self.input_offset, widths=widths)
 
-    def input_matrix(self) -> Tensor | None:
-        return None if self.layer_norm else self.input_weight
+    def projection(self) -> Projection:
+        widths = tuple(part * self.hidden_size for part in self.input_parts)
+        return Projection(self.input_weight, None, self.input_scale, self.input_offset, widths)
 
 
 class RecurrentUnit(Unit[S]):

@@ -13,6 +13,7 @@ from nmt.ops.attention import additive_attention
 from nmt.ops.attention.native import attend_native, powers_of
 from nmt.ops.dispatch import use_native
 from nmt.ops.recurrence import at_least_fp32
+from nmt.ops.unit import Projection
 
 PADDING_PENALTY = -1e8
 
@@ -63,6 +64,13 @@ class AdditiveAttention(nn.Module):
         initialize(self.memory, init_range)
         nn.init.uniform_(self.score_weight, -init_range, init_range)
         nn.init.zeros_(self.score_bias)
+
+    @property
+    def scoring(self) -> tuple[Tensor, Tensor, Projection]:
+        """Weight and bias of the scores, and the projection of the queries."""
+        query = self.query
+        norm = (query.norms[0].scale, query.norms[0].offset) if query.norms else (None, None)
+        return self.score_weight, self.score_bias, Projection(query.weights[0], query.bias, *norm)
 
     def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """Project memory [B, S, M] once for all queries; mask [B, S] is true at words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -9,8 +10,7 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell, select_state
 from nmt.models.attention import AdditiveAttention, AttentionMemory
-from nmt.ops.conditional import AttentionParameters, conditional_native, fused_units, one_to_one_native
-from nmt.ops.native.unit import Unit
+from nmt.ops.conditional import Aligned, Attended, Attention, conditional_sequence, one_to_one_sequence
 from nmt.ops.recurrence import live_rows, time_order
 
 
@@ -67,15 +67,26 @@ class AttentionRNN(nn.Module):
         self, x: Tensor, memory: AttentionMemory, state: Any | None = None, mask: Tensor | None = None
     ) -> AttentionSequence:
         """Run over x [B, T, D] from `state` (None: zeros); mask [B, T] is true at words."""
-        lower, higher = self.lower, self.higher
         if state is None:
-            state = lower.initial_state(x.size(0), like=x)
-        inputs = lower.project(x)
-        units = self._fused_units(inputs, memory)
-        if units is not None:
-            return self._fused(units, inputs, memory, state, mask)
+            state = self.lower.initial_state(x.size(0), like=x)
+        inputs = self.lower.project(x)
+        outputs, contexts, weights, last = conditional_sequence(
+            self.lower.unit(),
+            self.higher.unit(),
+            inputs,
+            context=self.higher.projection(),
+            attention=Attention(memory.keys, memory.values, memory.penalty, *self.attention.scoring),
+            state=tuple(state),
+            mask=mask,
+            written_out=partial(self._written_out, inputs, memory, state, mask),
+        )
+        return AttentionSequence(outputs, contexts, weights, type(state)(*last))
+
+    def _written_out(self, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None) -> Attended:
+        """`sequence` from the input products [B, T, kH] of the lower cell, one step after the other."""
+        lower, higher = self.lower, self.higher
         outputs, contexts, weights = [], [], []
-        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=x.size(1)), strict=True):
+        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
             between = _masked(live, lower.step(projected, state), state)
             context, weight = self.attention.attend(lower.output(between).unsqueeze(1), memory)
             context = context.squeeze(1)
@@ -83,24 +94,7 @@ class AttentionRNN(nn.Module):
             outputs.append(higher.output(state))
             contexts.append(context)
             weights.append(weight)
-        return AttentionSequence(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), state)
-
-    def _fused_units(self, inputs: Tensor, memory: AttentionMemory) -> tuple[Unit, Unit] | None:
-        if self.higher.input_matrix() is None or self.attention.query.norms or inputs.dtype != memory.keys.dtype:
-            return None
-        return fused_units(self.lower.unit(), self.higher.unit(), like=inputs)
-
-    def _fused(
-        self, units: tuple[Unit, Unit], inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
-    ) -> AttentionSequence:
-        query, context_weight = self.attention.query, self.higher.input_matrix()
-        assert context_weight is not None and query.bias is not None
-        parameters = query.weights[0], query.bias, self.attention.score_weight, self.attention.score_bias
-        attention = AttentionParameters(memory.keys, memory.values, memory.penalty, *parameters)
-        result = conditional_native(
-            *(*units, inputs), context_weight=context_weight, attention=attention, state=tuple(state), mask=mask
-        )
-        return AttentionSequence(result.outputs, result.contexts, result.weights, type(state)(*result.last))
+        return Attended(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), tuple(state))
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
@@ -126,26 +120,35 @@ class OneToOneRNN(nn.Module):
 
         `reverse` runs from the last time step to the first.
         """
-        lower, higher = self.lower, self.higher
         if state is None:
-            state = lower.initial_state(x.size(0), like=x)
-        projected, contexts = lower.project(x), higher.project(memory)
-        units = fused_units(lower.unit(), higher.unit(), like=projected)
-        if units is not None and projected.dtype == contexts.dtype:
-            outputs, last = one_to_one_native(
-                *(*units, projected), context=contexts, state=tuple(state), mask=mask, reverse=reverse
-            )
-            return outputs, type(state)(*last)
-        inputs, context = projected.unbind(1), contexts.unbind(1)
-        live = live_rows(mask, length=len(inputs))
+            state = self.lower.initial_state(x.size(0), like=x)
+        inputs, contexts = self.lower.project(x), self.higher.project(memory)
+        outputs, last = one_to_one_sequence(
+            self.lower.unit(),
+            self.higher.unit(),
+            inputs,
+            context=contexts,
+            state=tuple(state),
+            mask=mask,
+            reverse=reverse,
+            written_out=partial(self._written_out, inputs, contexts, state, mask, reverse=reverse),
+        )
+        return outputs, type(state)(*last)
+
+    def _written_out(
+        self, inputs: Tensor, contexts: Tensor, state: Any, mask: Tensor | None, *, reverse: bool
+    ) -> Aligned:
+        """`sequence` from the input products [B, T, kH] of both cells, one step after the other."""
+        projected, context = inputs.unbind(1), contexts.unbind(1)
+        live = live_rows(mask, length=len(projected))
         hidden = []
-        for t in time_order(len(inputs), reverse=reverse):
-            between = _masked(live[t], lower.step(inputs[t], state), state)
-            state = _masked(live[t], higher.step(context[t], between), between)
-            hidden.append(higher.output(state))
+        for t in time_order(len(projected), reverse=reverse):
+            between = _masked(live[t], self.lower.step(projected[t], state), state)
+            state = _masked(live[t], self.higher.step(context[t], between), between)
+            hidden.append(self.higher.output(state))
         if reverse:
             hidden.reverse()
-        return torch.stack(hidden, 1), state
+        return Aligned(torch.stack(hidden, 1), tuple(state))
 
     def step(self, x: Tensor, memory: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Output [N, H] and state after x [N, D] and its memory vector [N, M]."""

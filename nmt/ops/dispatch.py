@@ -34,21 +34,31 @@ TRITON_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
 TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "atr": "nmt.ops.atr.triton:atr_triton",
+        "attention": "nmt.ops.attention.triton:attention_triton",
+        "conditional": "nmt.ops.conditional.triton:conditional_triton",
+        "gru": "nmt.ops.gru.triton:gru_triton",
+        "linear_cross_entropy": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
         "lrn": "nmt.ops.lrn.triton:lrn_triton",
+        "lstm": "nmt.ops.lstm.triton:lstm_triton",
         "olrn": "nmt.ops.olrn.triton:olrn_triton",
+        "one_to_one": "nmt.ops.conditional.triton:one_to_one_triton",
         "sru": "nmt.ops.sru.triton:sru_triton",
     }
 )
 """The one place that lists kernels: name of the operation -> "module:function", imported at its first use
-because Triton exists only on Linux. The function takes exactly the arguments of the reference."""
+because Triton exists only on Linux. The function takes exactly the arguments of the reference, to which it leaves
+what it cannot do."""
 
 NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "atr": "nmt.ops.atr.native:atr_native",
+        "conditional": "nmt.ops.conditional.native:conditional_native",
         "gru": "nmt.ops.gru.native:gru_native",
+        "linear_cross_entropy": "nmt.ops.linear_cross_entropy.native:linear_cross_entropy_native",
         "lrn": "nmt.ops.lrn.native:lrn_native",
         "lstm": "nmt.ops.lstm.native:lstm_native",
         "olrn": "nmt.ops.olrn.native:olrn_native",
+        "one_to_one": "nmt.ops.conditional.one_to_one:one_to_one_native",
         "sru": "nmt.ops.sru.native:sru_native",
     }
 )

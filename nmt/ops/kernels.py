@@ -2,10 +2,11 @@
 
 Imported only by kernels, because Triton exists only on Linux.
 """
+# ruff: noqa: N803 - inside kernels sizes are written as in their shapes
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 import triton
@@ -54,6 +55,13 @@ def launch_rule(rows: int, hidden: int, *, backward: bool) -> Launch:
     return Launch(block=block, unroll=3 if backward else 4, stages=1)
 
 
+def step_launch() -> dict[str, Any]:
+    """How an elementwise kernel is launched for a single step from a given state."""
+    return {
+        "STARTED": True, "REVERSE": 0, "BOTH": False, "BLOCK": 128, "UNROLL": 1, "STAGES": 1, "num_warps": 1
+    }  # fmt: skip
+
+
 def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
     """The given launch, or that of the rule, for x [D, B, T, kH]; an operator can take only a list of numbers."""
     return Launch(*numbers) if numbers else launch_rule(x.size(0) * x.size(1), hidden, backward=backward)
@@ -62,6 +70,11 @@ def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bo
 def readable(x: Tensor) -> Tensor:
     """x [D, B, T, W] itself if a kernel can read it: channels side by side, one sentence within 32-bit offsets."""
     return x if x.stride(-1) == 1 and x.size(2) * x.stride(2) < 2**31 else x.contiguous()
+
+
+def readable_rows(x: Tensor) -> Tensor:
+    """x itself if values of its last axis lie side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def gradient_like(x: Tensor) -> Tensor:
@@ -98,3 +111,26 @@ def mask_strides(mask: Tensor | None) -> tuple[int, int]:
 def one_direction(state: Tensor | None) -> Tensor | None:
     """An initial state [B, H] as operators take it: fp32 [1, B, H]."""
     return None if state is None else state.float().unsqueeze(0)
+
+
+@triton.jit
+def load_row(p, o, H):  # type: ignore[no-untyped-def]
+    """H values from p on, fp32, zero at the places o beyond them."""
+    return tl.load(p + o, mask=o < H, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def store_row(p, x, o, H):  # type: ignore[no-untyped-def]
+    tl.store(p + o, x.to(p.dtype.element_ty), mask=o < H)
+
+
+@triton.jit
+def centred(x, mean, o, H):  # type: ignore[no-untyped-def]
+    """x - mean, zero beyond H as x is."""
+    return tl.where(o < H, x - mean, 0.0)
+
+
+@triton.jit
+def inverse_deviation(squares, width):  # type: ignore[no-untyped-def]
+    """Of `width` values from the sum of their squared distances to the mean, as `nmt.ops.layer_norm` has it."""
+    return 1.0 / tl.sqrt(squares / width + 1e-8)

@@ -15,8 +15,8 @@ from nmt.ops.cross_entropy import reference_cross_entropy, smoothing_terms
 from nmt.ops.dispatch import set_kernels
 from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy
 from nmt.ops.linear_cross_entropy.chunks import Loss, Step
-from nmt.ops.linear_cross_entropy.native import native_step
-from nmt.ops.linear_cross_entropy.reference import reference_step
+from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
+from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
 
 E = 6
 
@@ -230,14 +230,14 @@ def test_the_c_kernel_equals_the_reference_whatever_the_threads(words: int, dtyp
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = run_step(native_step, logits, targets, weights)
+        alone = run_step(linear_cross_entropy_native, logits, targets, weights)
         torch.set_num_threads(2)
-        shared = run_step(native_step, logits, targets, weights)
-        wanted = run_step(reference_step, logits, targets, weights)
+        shared = run_step(linear_cross_entropy_native, logits, targets, weights)
+        wanted = run_step(linear_cross_entropy_reference, logits, targets, weights)
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
     torch.testing.assert_close(alone[1], wanted[1], rtol=1e-5, atol=1e-5)
     close = {torch.float32: 1e-6, torch.bfloat16: 2**-7}[dtype]
     torch.testing.assert_close(alone[0], wanted[0], rtol=close, atol=1e-6)
-    assert torch.equal(run_step(native_step, logits, targets, None)[1], alone[1])
+    assert torch.equal(run_step(linear_cross_entropy_native, logits, targets, None)[1], alone[1])

@@ -11,8 +11,9 @@ from nmt.ops.atr.reference import Activation, Gates, atr_reference
 from nmt.ops.native import kernel
 from nmt.ops.native.product import Product
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments, output_arguments
+from nmt.ops.native.unit import Kernel, States, mask_arguments, output_arguments
 from nmt.ops.recurrence import Recurrent
+from nmt.ops.unit import Unit
 
 _ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
 """As native.c numbers them."""

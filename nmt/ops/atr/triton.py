@@ -13,7 +13,6 @@ from triton.runtime import driver
 
 from nmt.ops.atr.kernels import COUNTER, atr_backward_kernel, atr_forward_kernel
 from nmt.ops.atr.reference import Activation, Gates, atr_reference
-from nmt.ops.dispatch import TRITON_DTYPES, fall_back
 from nmt.ops.kernels import (
     gradient_like,
     mask_bytes,
@@ -23,7 +22,9 @@ from nmt.ops.kernels import (
     sequence_like,
     state_like,
 )
+from nmt.ops.loop import run_loop
 from nmt.ops.recurrence import Recurrent
+from nmt.ops.steps import product_type, unsupported
 
 FP32_PRODUCTS: Final = "ieee"
 """Products of fp32 are exact: on tensor cores (tf32, tf32x3) the kernels run out of registers."""
@@ -213,7 +214,7 @@ def atr_backward_op(
     One GEMM before the loop gives the products of all states again, one after it the gradient of the weight.
     """
     x, mask, d_outputs = readable(x), mask_bytes(mask), readable(d_outputs)
-    weight, first, dx, d_first = weight.contiguous(), first.contiguous(), gradient_like(x), d_last.clone()
+    weight, first, dx, d_first = weight.contiguous(), first.contiguous(), gradient_like(x), d_last.contiguous().clone()
     product, product0 = torch.empty_like(outputs, dtype=weight.dtype), torch.empty_like(first, dtype=weight.dtype)
     with torch.autocast(x.device.type, enabled=False):
         for states, result in zip(_matrices(outputs, first), _matrices(product, product0), strict=True):
@@ -280,18 +281,10 @@ def _backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tupl
 atr_op.register_autograd(_backward, setup_context=_setup_context)
 
 
-def unsupported(recurrent: Recurrent) -> str | None:
-    """Why the kernels cannot run with these parameters, None if they can."""
-    weight = recurrent.weight
-    if recurrent.scale is not None:
-        return "there is no kernel with layer norm yet"
-    if weight.dtype not in TRITON_DTYPES:
-        return f"there is none for weights of {str(weight.dtype).removeprefix('torch.')}"
-    if weight.is_cuda:
-        tiles = tile_rule(weight.unsqueeze(0), batch=1)
-        if programs_resident(weight.size(-1), tiles, weight=weight) == 0:
-            return f"a hidden size of {weight.size(-1)} does not fit into the shared memory of the GPU"
-    return None
+def fits_on_chip(weight: Tensor) -> bool:
+    """Whether the shared memory of the GPU has room for the part of weight [H, H] that a program keeps."""
+    tiles = tile_rule(weight.unsqueeze(0), batch=1)
+    return not weight.is_cuda or programs_resident(weight.size(-1), tiles, weight=weight) > 0
 
 
 def atr_triton(
@@ -305,31 +298,38 @@ def atr_triton(
     gates: Gates,
     tiles: Tiles | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """See `nmt.ops.atr.atr_sequence`; `tiles` overrides `tile_rule`. Layer norm is left to the reference.
+    """See `nmt.ops.atr.atr_sequence`; `tiles` overrides `tile_rule`.
 
-    Under autocast products are computed in its type, as those of the reference are.
+    With layer norm, and where the matrix is too large, `nmt.ops.atr.steps` runs. Under autocast products are
+    computed in its type, as those of the reference are.
     """
-    weight = _product_weight(recurrent.weight)
-    problem = unsupported(recurrent._replace(weight=weight))
-    if problem or projected.numel() == 0:
-        run_reference = fall_back("atr", problem, reference=atr_reference) if problem else atr_reference
-        return run_reference(projected, recurrent, h, mask, reverse=reverse, activation=activation, gates=gates)
-    bias = recurrent.bias.float().unsqueeze(0)
-    first = projected.new_zeros(projected[:, 0].shape, dtype=torch.float32) if h is None else h.float()
-    outputs, last = atr_op(
-        projected.unsqueeze(0), weight.unsqueeze(0), bias, mask, first.unsqueeze(0), reverse, activation,
-        gates == "coupled", _numbers(tiles),
-    )  # fmt: skip
-    return torch.tanh(outputs[0]) if activation == "output" else outputs[0], last[0]
+    weight = recurrent.weight.to(product_type(projected, recurrent.weight))
+    problem = unsupported(weight.dtype, hidden=weight.size(-1))
+    if recurrent.scale is not None or projected.numel() == 0 or problem or not fits_on_chip(weight):
+        outputs, last = run_loop(
+            "atr", projected, [recurrent], [h], mask, reverse=reverse,
+            options=f"{gates} {activation}",
+            reference=lambda: atr_reference(
+                projected, recurrent, h, mask, reverse=reverse, activation=_inside(activation), gates=gates
+            ),
+        )  # fmt: skip
+    else:
+        first = projected.new_zeros(projected[:, 0].shape, dtype=torch.float32) if h is None else h.float()
+        states, lasts = atr_op(
+            projected.unsqueeze(0), weight.unsqueeze(0), recurrent.bias.float().unsqueeze(0), mask,
+            first.unsqueeze(0), reverse, activation, gates == "coupled", _numbers(tiles),
+        )  # fmt: skip
+        outputs, last = states[0], lasts[0]
+    return torch.tanh(outputs) if activation == "output" else outputs, last
+
+
+def _inside(activation: Activation) -> Activation:
+    """The activation that belongs into the loop: that of the output comes after it."""
+    return "none" if activation == "output" else activation
 
 
 def _numbers(tiles: Tiles | None) -> list[int] | None:
     return None if tiles is None else [int(number) for number in tiles]
-
-
-def _product_weight(weight: Tensor) -> Tensor:
-    device = weight.device.type
-    return weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
 
 
 def atr_both_triton(
@@ -349,7 +349,7 @@ def atr_both_triton(
     """
     x = projected.permute(2, 0, 1, 3)
     first = x.new_zeros(x[:, :, 0].shape, dtype=torch.float32) if h is None else h.float()
-    weight, bias = _product_weight(recurrent.weight), recurrent.bias.float()
+    weight, bias = recurrent.weight.to(product_type(x, recurrent.weight)), recurrent.bias.float()
     outputs, last = atr_op(x, weight, bias, mask, first, False, activation, gates == "coupled", _numbers(tiles))
     outputs = outputs.permute(1, 2, 0, 3).flatten(2)
     return torch.tanh(outputs) if activation == "output" else outputs, last

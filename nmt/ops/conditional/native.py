@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.attention.native import AttentionKernel, powers_of
-from nmt.ops.native.unit import States, Unit, kernel_class, make_pair
-
-
-class AttentionParameters(NamedTuple):
-    """The attention of a conditional RNN; see `nmt.ops.attention`."""
-
-    keys: Tensor
-    """[B, G, S, D], twice the projected memory"""
-    values: Tensor
-    """[B, G, S, D]"""
-    penalty: Tensor
-    """[B, 1, 1, S]"""
-    query_weight: Tensor
-    """[M, H], of the query projection"""
-    query_bias: Tensor
-    """[M]"""
-    score_weight: Tensor
-    """[D]"""
-    score_bias: Tensor
-    """[1]; changes no softmax, so its gradient is zero"""
-
-
-class Result(NamedTuple):
-    """What the loop yields, in the type of its inputs but for the state."""
-
-    outputs: Tensor
-    """[B, T, H]"""
-    contexts: Tensor
-    """[B, T, M]"""
-    weights: Tensor
-    """[B, G, T, S] fp32; not differentiable"""
-    last: tuple[Tensor, ...]
-    """[B, H] fp32 each"""
+from nmt.ops.conditional import Attended, Attention
+from nmt.ops.native.unit import States, kernel_class, make_pair, supported
+from nmt.ops.unit import Projection, Unit
 
 
 def conditional_native(
@@ -49,21 +20,27 @@ def conditional_native(
     higher: Unit,
     projected: Tensor,
     *,
-    context_weight: Tensor,
-    attention: AttentionParameters,
+    context: Projection,
+    attention: Attention,
     state: tuple[Tensor, ...],
     mask: Tensor | None,
-) -> Result:
-    """s = lower(h', x_t); c_t = attention(s); h = higher(s, context_weight c_t) for each time step.
+    written_out: Callable[[], Attended],
+) -> Attended:
+    """See `nmt.ops.conditional.conditional_sequence`. Layer norm is left to the loop written out.
 
-    projected [B, T, kH] are the input products of the lower cell, context_weight [k'H, M] is the input matrix of the
-    higher one. `state`: tensors [B, H]. Rows keep their state where mask [B, T] is false.
+    Outputs and contexts are in the type of `projected`.
     """
+    query = attention.query
+    normalized = context.scale is not None or query.scale is not None
+    if normalized or not (supported(lower) and supported(higher)) or projected.dtype != attention.keys.dtype:
+        return written_out()
     projected = projected if projected.stride(-1) == 1 else projected.contiguous()
     mask = None if mask is None else mask.bool()
-    tensors = (projected, context_weight, *attention, *state, *lower.weights, *higher.weights)
-    outputs, contexts, weights, *last = _Loop.apply(lower, higher, mask, *tensors)
-    return Result(outputs, contexts, weights, tuple(last))
+    tensors = (projected, context.weight, *attention[:5], query.weight, query.bias)
+    outputs, contexts, weights, *last = _Loop.apply(
+        lower, higher, mask, *tensors, *state, *lower.weights, *higher.weights
+    )
+    return Attended(outputs, contexts, weights, tuple(last))
 
 
 class _Loop(torch.autograd.Function):
@@ -93,8 +70,8 @@ class _Run:
 
     def __init__(self, lower: Unit, higher: Unit, mask: Tensor | None, tensors: tuple[Tensor, ...]) -> None:
         parts, dtype = kernel_class(lower.name).parts, tensors[0].dtype
-        self.projected, context_weight, *rest = tensors
-        attention, state, weights = AttentionParameters(*rest[:7]), rest[7 : 7 + parts], rest[7 + parts :]
+        self.projected, context_weight, keys, values, penalty, score_weight, _, query_weight, query_bias = tensors[:9]
+        state, weights = tensors[9 : 9 + parts], tensors[9 + parts :]
         self.batch, self.length = self.projected.shape[:2]
         self.hidden = self.projected.size(-1) // kernel_class(lower.name).products
         self.mask = mask
@@ -102,11 +79,9 @@ class _Run:
             lower, higher, weights, length=self.length, batch=self.batch, hidden=self.hidden, dtype=dtype
         )
         self.context_weight = context_weight.detach().to(dtype)
-        self.query_weight, self.query_bias = (
-            x.detach().to(dtype) for x in (attention.query_weight, attention.query_bias)
-        )
-        penalty, score_weight = attention.penalty[:, 0, 0].float(), attention.score_weight.detach().float()
-        keys, values = attention.keys.detach(), attention.values.detach()
+        self.query_weight, self.query_bias = (x.detach().to(dtype) for x in (query_weight, query_bias))
+        penalty, score_weight = penalty[:, 0, 0].float(), score_weight.detach().float()
+        keys, values = keys.detach(), values.detach()
         self.attention = AttentionKernel(keys, values, powers=powers_of(keys), penalty=penalty, weight=score_weight)
         heads, positions, memory = self.attention.heads, self.attention.positions, self.query_weight.size(0)
 
@@ -173,9 +148,8 @@ class _Run:
         return (
             dx,
             _product(d_higher, self.contexts),
-            *(d_keys, d_values, None),
+            *(d_keys, d_values, None, d_weight, torch.zeros(1)),
             *(_product(d_queries, self.between.narrow), d_queries.sum((0, 1), dtype=torch.float32)),
-            *(d_weight, torch.zeros(1)),
             *d_state,
             *self.lower.weight_gradients(self.after.narrow[:-1]),
             *self.higher.weight_gradients(self.between.narrow),

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.native.unit import States, Unit, kernel_class, make_pair
+from nmt.ops.conditional import Aligned
+from nmt.ops.native.unit import States, kernel_class, make_pair, supported
+from nmt.ops.unit import Unit
 
 
 def one_to_one_native(
     lower: Unit,
     higher: Unit,
-    inputs: Tensor,
+    projected: Tensor,
     *,
     context: Tensor,
     state: tuple[Tensor, ...],
     mask: Tensor | None,
     reverse: bool,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """s = lower(h', inputs_t); h = higher(s, context_t): outputs [B, T, H] in input order, and the last state.
-
-    inputs [B, T, kH] and context [B, T, k'H] are the input products of the cells, `state` tensors [B, H]. Rows keep
-    their state where mask [B, T] is false; `reverse` runs from the last time step to the first.
-    """
-    tensors = (_rows(inputs), _rows(context), *state, *lower.weights, *higher.weights)
+    written_out: Callable[[], Aligned],
+) -> Aligned:
+    """See `nmt.ops.conditional.one_to_one_sequence`. Layer norm in the cells is left to the loop written out."""
+    if not (supported(lower) and supported(higher)) or projected.dtype != context.dtype:
+        return written_out()
+    tensors = (_rows(projected), _rows(context), *state, *lower.weights, *higher.weights)
     mask = None if mask is None else mask.bool()
     outputs, *last = _Pairs.apply(lower, higher, mask, reverse, *tensors)
-    return outputs, tuple(last)
+    return Aligned(outputs, tuple(last))
 
 
 class _Pairs(torch.autograd.Function):

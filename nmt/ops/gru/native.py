@@ -11,8 +11,9 @@ from nmt.ops.gru.reference import gru_reference
 from nmt.ops.native import kernel
 from nmt.ops.native.product import Product
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments, output_arguments
+from nmt.ops.native.unit import Kernel, States, mask_arguments, output_arguments
 from nmt.ops.recurrence import Recurrent
+from nmt.ops.unit import Unit
 
 
 def gru_native(

@@ -22,7 +22,7 @@ def linear_cross_entropy(
 
     Matrix products are computed in the type that autocast asks for; the gradient of the table adds up in fp32.
 
-    Raises IndexError for a target that is not in the table.
+    Raises IndexError for a target that is not in the table; on a GPU its loss can be NaN instead.
     """
     dtype = compute_type(features)
     targets = targets.long()

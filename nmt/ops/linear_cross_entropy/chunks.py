@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.dispatch import use_native
-from nmt.ops.linear_cross_entropy.native import native_step
-from nmt.ops.linear_cross_entropy.reference import reference_step
+from nmt.ops.dispatch import choose
+from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
 
 CPU_ROWS = 1024
 """Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
@@ -57,7 +56,8 @@ def compute_type(features: Tensor) -> torch.dtype:
 
 def choose_step(logits: Tensor) -> Step:
     """The implementation for logits of this type and device."""
-    return native_step if use_native(logits) else reference_step
+    step: Step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=logits)
+    return step
 
 
 @torch.no_grad()

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from nmt.ops.linear_cross_entropy.chunks import Loss
 
 
-def native_step(logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor) -> None:
+def linear_cross_entropy_native(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
+) -> None:
     """See `nmt.ops.linear_cross_entropy.chunks.Step`."""
     rows, words = logits.shape
     targets = targets.contiguous()

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from nmt.ops.linear_cross_entropy.chunks import Loss
 
 
-def reference_step(logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor) -> None:
+def linear_cross_entropy_reference(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
+) -> None:
     """See `nmt.ops.linear_cross_entropy.chunks.Step`."""
     gold = targets.unsqueeze(1)
     log_p = torch.log_softmax(at_least_fp32(logits), -1)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.native.unit import Kernel, States, Unit, kernel_class, make_kernel
+from nmt.ops.native.unit import Kernel, States, kernel_class, make_kernel
+from nmt.ops.unit import Unit
 
 
 def native_sequence(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nmt.ops.native.unit import States, Unit, make_kernel
+from nmt.ops.native.unit import States, make_kernel
+from nmt.ops.unit import Unit
 
 
 def native_step(unit: Unit, projected: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, cast
+from typing import ClassVar, Final, NamedTuple, cast
 
 import torch
 from torch import Tensor
+
+from nmt.ops.unit import Unit
 
 KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -23,13 +25,9 @@ KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 """The one place that lists native kernels: unit -> "module:class"."""
 
 
-class Unit(NamedTuple):
-    """A unit with its recurrent parameters, as a loop over time takes it."""
-
-    name: str
-    weights: tuple[Tensor, ...] = ()
-    """In the order that the kernel of this name documents."""
-    options: Mapping[str, Any] = MappingProxyType({})
+def supported(unit: Unit) -> bool:
+    """Whether there is a kernel for this unit with these options."""
+    return unit.name in KERNELS and not unit.normalized and unit.options.get("activation") != "output"
 
 
 class States(NamedTuple):

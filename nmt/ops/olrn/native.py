@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt.ops.lrn.native import LRNKernel
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Unit
+from nmt.ops.unit import Unit
 
 
 def olrn_native(

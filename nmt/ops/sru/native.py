@@ -9,7 +9,8 @@ from torch import Tensor
 
 from nmt.ops.native import kernel
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Kernel, States, Unit, mask_arguments, output_arguments
+from nmt.ops.native.unit import Kernel, States, mask_arguments, output_arguments
+from nmt.ops.unit import Unit
 
 
 def sru_native(

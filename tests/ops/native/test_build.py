@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from nmt.ops import native
-from nmt.ops.conditional import fused_units
+from nmt.ops.conditional.reference import run_written_out
+from nmt.ops.dispatch import choose
 from nmt.ops.dropout import dropout
 from nmt.ops.gru import gru_sequence
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.ops.lrn import lrn_sequence
 from nmt.ops.native import build
-from nmt.ops.native.unit import Unit
 from nmt.ops.recurrence import Recurrent
 from tests.ops.native.units import needs_native
 
@@ -174,7 +174,7 @@ def test_without_kernels_pytorch_computes_the_same_and_says_why_once(
     caplog.clear()
     for ours, right in zip(everything(), wanted, strict=True):
         torch.testing.assert_close(ours, right, rtol=1e-5, atol=1e-6)
-    assert fused_units(Unit("gru"), Unit("gru"), like=torch.zeros(1)) is None
+    assert choose("conditional", run_written_out, like=torch.zeros(1)) is run_written_out
     assert (dropout(torch.ones(100), 0.5) == 0).any()
     assert len(caplog.messages) == 1
     said, _, why = caplog.messages[0].partition(": ")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -32,6 +34,7 @@ def device() -> torch.device:
         return torch.device("cuda")
     _read_scalars_as_numpy_wants()
     _multiply_bf16_as_numbers()
+    _patch_the_language_once()
     return torch.device("cpu")
 
 
@@ -67,6 +70,23 @@ def _multiply_bf16_as_numbers() -> None:
         return original(self, to_fp32(a), to_fp32(b), *rest)
 
     builder.create_dot = dot
+
+
+def _patch_the_language_once() -> None:
+    """The interpreter patches Triton's language at each launch and each call of a function: most of the time."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original, patched = interpreter._patch_lang, set()
+
+    def patch(function: Any) -> object:
+        namespaces = {id(value) for value in function.__globals__.values() if isinstance(value, ModuleType)}
+        if namespaces & {id(tl), id(tl.core)} - patched:
+            original(function)
+            patched.update(namespaces)
+        return SimpleNamespace(restore=lambda: None)
+
+    interpreter._patch_lang = patch
 
 
 @pytest.fixture(autouse=True)

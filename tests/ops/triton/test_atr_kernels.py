@@ -117,31 +117,25 @@ def test_autocast_computes_products_in_its_type(device: torch.device) -> None:
     assert not torch.equal(results[0][0], bound(atr_reference, None)(x, weight, bias, h)[0])
 
 
-def test_layer_norm_is_left_to_the_reference_and_that_is_said_once(
+def test_fp64_is_left_to_the_reference_and_that_is_said_once(
     device: torch.device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    x, weight, bias, h = inputs(device, batch=2, hidden=16)
-    normalised = Recurrent(weight, bias, torch.ones_like(bias), torch.zeros_like(bias))
-    options: Any = {"reverse": False, "activation": "none", "gates": "twin"}
+    tensors = [tensor.double() for tensor in inputs(device, batch=2, hidden=16)]
     dispatch._say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
-        ours = [atr.atr_triton(x, normalised, h, None, **options) for _ in range(2)][-1]
-    torch.testing.assert_close(ours, atr_reference(x, normalised, h, None, **options))
+        ours = [bound(atr.atr_triton, None)(*tensors) for _ in range(2)][-1]
+    torch.testing.assert_close(ours, bound(atr_reference, None)(*tensors))
     assert [record.getMessage() for record in caplog.records] == [
-        "atr: the PyTorch reference runs instead of the Triton kernel: there is no kernel with layer norm yet."
+        "atr: the PyTorch reference runs instead of the Triton kernel: there is none for weights of float64."
     ]
 
 
-def test_layer_norm_is_an_error_for_who_insists_on_triton(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, weight, bias, h = inputs(device, batch=2, hidden=16)
+def test_fp64_is_an_error_for_who_insists_on_triton(device: torch.device) -> None:
+    tensors = [tensor.double() for tensor in inputs(device, batch=2, hidden=16)]
     token = dispatch._choice.set("triton")
     try:
-        with pytest.raises(ConfigError, match="^kernels: 'triton' cannot run atr: .* layer norm yet. Use auto.$"):
-            atr.atr_triton(
-                x, Recurrent(weight, bias, bias, bias), h, None, reverse=False, activation="none", gates="twin"
-            )
+        with pytest.raises(ConfigError, match="^kernels: 'triton' cannot run atr: .* weights of float64. Use auto.$"):
+            bound(atr.atr_triton, None)(*tensors)
     finally:
         dispatch._choice.reset(token)
 

@@ -1,0 +1,143 @@
+"""CUDA graphs: work that consists of many small kernels is recorded once for each shape, then replayed."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+Inputs = Sequence[Tensor | None]
+Work = Callable[..., Sequence[Tensor]]
+
+MOST_RECORDINGS: Final = 256
+"""Shapes whose recordings are kept, the latest used; those of one key share the memory of like inputs, all of them
+that of what they compute."""
+
+
+Session = dict[int, Tensor]
+"""What has been given in one row of runs, empty at its start: tensors given again are not copied again."""
+
+
+class Recording(NamedTuple):
+    """Recorded work: it reads `inputs`, writes `outputs`, wherever those lie in memory."""
+
+    replay: Callable[[], None]
+    inputs: Inputs
+    outputs: Sequence[Tensor]
+
+
+def run(
+    work: Work,
+    inputs: Inputs,
+    *,
+    key: Hashable = (),
+    out: Sequence[Tensor] | None = None,
+    session: Session | None = None,
+) -> list[Tensor]:
+    """`work(*inputs)`, from a recording where it can be.
+
+    `work` must depend on nothing but the tensors' values, their shapes and types, and `key`: it must not look at
+    values on the GPU, keep tensors, or draw random numbers. All tensors are on one device, and those returned are
+    new each time or, where it is given, `out`. Inputs must not change as long as a `session` lasts, nor may others
+    run the same work meanwhile.
+    On a CPU, and inside of another recording, it is simply called.
+    """
+    device = next(x.device for x in inputs if x is not None)
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return _handed_over(work(*inputs), out, copy=False)
+    return _recorder(device).run(work, inputs, key=key, out=out, session=session)
+
+
+def _handed_over(results: Sequence[Tensor], out: Sequence[Tensor] | None, *, copy: bool) -> list[Tensor]:
+    if out is None:
+        return [x.clone() for x in results] if copy else list(results)
+    for place, result in zip(out, results, strict=True):
+        place.copy_(result)
+    return list(out)
+
+
+@functools.cache
+def _recorder(device: torch.device) -> Recorder:
+    with torch.cuda.device(device):
+        pool = torch.cuda.graph_pool_handle()
+    return Recorder(functools.partial(record, pool=pool))
+
+
+def record(work: Work, inputs: Inputs, *, pool: Any) -> Recording:
+    """Record `work` on these tensors as a CUDA graph."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device_of(next(x for x in inputs if x is not None)):
+        work(*inputs)  # a kernel that is compiled for just these layouts is loaded now: recording could not do it
+        # Other threads, such as one that pins memory, may go on calling CUDA meanwhile.
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            outputs = list(work(*inputs))
+    return Recording(graph.replay, inputs, outputs)
+
+
+class Recorder:
+    """Recordings by work, shapes and types. The first time work is only done, which also warms its kernels up.
+
+    Recordings of one key share their inputs' memory: only one of them runs at a time.
+    """
+
+    def __init__(self, record: Callable[[Work, Inputs], Recording], *, most: int = MOST_RECORDINGS) -> None:
+        self._record, self._most = record, most
+        self._known: OrderedDict[Hashable, Recording | str] = OrderedDict()
+        self._places: WeakValueDictionary[Hashable, Tensor] = WeakValueDictionary()
+
+    def run(
+        self,
+        work: Work,
+        inputs: Inputs,
+        *,
+        key: Hashable = (),
+        out: Sequence[Tensor] | None = None,
+        session: Session | None = None,
+    ) -> list[Tensor]:
+        """See `nmt.ops.graphs.run`."""
+        full = (key, *(None if x is None else (x.shape, x.dtype) for x in inputs))
+        known = self._known.get(full)
+        if known == "seen":
+            known = self._try_to_record(work, inputs, key)
+        self._keep(full, known or "seen")
+        if not isinstance(known, Recording):
+            return _handed_over(work(*inputs), out, copy=False)
+        session = {} if session is None else session
+        for own, given in zip(known.inputs, inputs, strict=True):
+            if own is not None and given is not None and session.get(id(own)) is not given:
+                own.copy_(given)
+                session[id(own)] = given
+        known.replay()
+        # Copied at once: recordings share their memory, so the next one may write where these lie.
+        return _handed_over(known.outputs, out, copy=True)
+
+    def _try_to_record(self, work: Work, inputs: Inputs, key: Hashable) -> Recording | str:
+        try:
+            return self._record(work, [self._place(i, x, key) for i, x in enumerate(inputs)])
+        except RuntimeError as error:
+            logger.warning("a CUDA graph could not be recorded, so its kernels are launched one by one: %s", error)
+            return "failed"
+
+    def _place(self, index: int, x: Tensor | None, key: Hashable) -> Tensor | None:
+        """Where recordings of this key find their input `index` if it is like x."""
+        if x is None:
+            return None
+        like = (key, index, x.shape, x.dtype)
+        place = self._places.get(like)
+        if place is None:
+            place = self._places[like] = torch.empty(x.shape, dtype=x.dtype, device=x.device).copy_(x)
+        return place
+
+    def _keep(self, full: Hashable, known: Recording | str) -> None:
+        self._known[full] = known
+        self._known.move_to_end(full)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)

@@ -1,0 +1,165 @@
+"""The forms in which `scripts/compile_kernels` compiles each Triton kernel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss")
+STORAGES: Final = ("bf16", "fp32")
+FORWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 4, 1), (64, 8, 1))
+BACKWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 3, 1), (64, 6, 1))
+"""What `nmt.ops.kernels.launch_rule` can choose, and at the end one to be tried on a GPU."""
+
+
+class Case(NamedTuple):
+    """A kernel as one launch compiles it."""
+
+    unit: str
+    kernel: Any
+    storage: str
+    """Type of the sequences."""
+    form: str
+    """What tells it from the other cases of the kernel."""
+    constants: dict[str, Any]
+    types: dict[str, str]
+    """Types of arguments that are not guessed from their names."""
+    warps: int
+    cooperative: bool = False
+
+
+def elementwise_cases() -> Iterator[Case]:
+    """LRN, oLRN and SRU: with mask and initial state, one direction, and one each without or with both directions."""
+    from nmt.ops.lrn.triton import lrn_backward_kernel, lrn_forward_kernel
+    from nmt.ops.sru.triton import sru_backward_kernel, sru_forward_kernel
+
+    lrn = lrn_forward_kernel, lrn_backward_kernel
+    units: list[tuple[str, Any, dict[str, Any]]] = [
+        ("lrn", lrn, {"GATED": False, "TANH": False}),
+        ("olrn", lrn, {"GATED": True, "TANH": False}),
+        ("olrn", lrn, {"GATED": True, "TANH": True}),
+        ("sru", (sru_forward_kernel, sru_backward_kernel), {}),
+    ]
+    for (unit, kernels, options), storage in itertools.product(units, STORAGES):
+        for kernel, launches in zip(kernels, (FORWARD, BACKWARD), strict=True):
+            for launch, variant in itertools.product(launches, ("", "both directions", "no mask, no initial state")):
+                if (variant and launch != launches[0]) or (options.get("TANH") and launch != launches[2]):
+                    continue
+                block, unroll, stages = launch
+                plain = variant.startswith("no mask")
+                constants = {
+                    "MASKED": not plain,
+                    "STARTED": not plain,
+                    "REVERSE": 0,
+                    "BOTH": variant.startswith("both"),
+                }
+                constants |= {"BLOCK": block, "UNROLL": unroll, "STAGES": stages, **options}
+                if plain:
+                    absent = {"p_mask", "p_first", "p_h", "p_c"} & set(kernel.arg_names)
+                    constants |= dict.fromkeys(absent)
+                form = f"block {block}, " + (f"{stages} stages" if stages > 1 else f"{unroll} steps unrolled")
+                form += ", tanh" * options.get("TANH", False) + f", {variant}" * bool(variant)
+                yield Case(unit, kernel, storage, form, constants, {}, 1)
+
+
+def atr_cases() -> Iterator[Case]:
+    """ATR: persistent and stepwise at the sizes of the shipped configurations."""
+    import torch
+
+    from nmt.ops.atr.kernels import atr_backward_kernel, atr_forward_kernel
+    from nmt.ops.atr.triton import FP32_PRODUCTS, tile_rule
+
+    sizes = [(512, True), (512, False), (768, True), (1024, True), (620, True)]
+    for storage, (hidden, persistent) in itertools.product(STORAGES, sizes):
+        dtype = torch.bfloat16 if storage == "bf16" else torch.float32
+        weight = torch.empty(1, hidden, hidden, dtype=dtype, device="meta")
+        tiles = tile_rule(weight, batch=64)
+        constants: dict[str, Any] = {"MASKED": True, "REVERSE": 0, "BOTH": False, "H": hidden}
+        constants |= {"COUPLED": False, "TANH_CANDIDATE": False, "TANH_STATE": False, "PRECISION": FP32_PRODUCTS}
+        constants |= {"PERSISTENT": persistent, "BM": tiles.rows, "BN": tiles.columns, "KC": tiles.depth}
+        form = f"H {hidden}, {tiles.rows} x {tiles.columns} x {tiles.depth}, {tiles.warps} warps, "
+        form += "persistent" if persistent else "stepwise"
+        products = dict.fromkeys(("p_weight", "p_product", "p_product0", "p_dq", "p_dq0"), f"*{storage}")
+        for kernel in (atr_forward_kernel, atr_backward_kernel):
+            yield Case("atr", kernel, storage, form, constants, products, tiles.warps, cooperative=persistent)
+            if (hidden, persistent) == (512, True):
+                rest = {"BOTH": True, "MASKED": False, "p_mask": None, "TANH_CANDIDATE": True, "TANH_STATE": True}
+                other = f"{form}, both directions, no mask, tanh twice"
+                yield Case("atr", kernel, storage, other, constants | rest, products, tiles.warps, cooperative=True)
+                coupled = f"{form}, coupled gates"
+                constants_coupled = constants | {"COUPLED": True}
+                yield Case("atr", kernel, storage, coupled, constants_coupled, products, tiles.warps, cooperative=True)
+
+
+def attention_cases() -> Iterator[Case]:
+    """Attention: heads as wide as in the shipped configurations, sources of usual and of the greatest length."""
+    from nmt.ops.attention import kernels
+    from nmt.ops.attention.launches import MEMORY_BLOCK_S, MEMORY_BLOCK_W, MEMORY_WARPS, MOST_SOURCE, block_rule
+
+    sizes = [(32, 1024), (64, 2048), (128, 512), (256, 128), (MOST_SOURCE, 2048)]
+    for storage, (source, width) in itertools.product(STORAGES, sizes):
+        blocks = block_rule(source, width, width)
+        constants = {"FACTOR": 1, "BLOCK_S": blocks.source, "BLOCK_W": blocks.width, "BLOCK_V": blocks.value}
+        for kernel in (kernels.attention_forward_kernel, kernels.attention_query_backward_kernel):
+            absent = {"p_dweights": None} if "p_dweights" in kernel.arg_names else {}
+            form = f"source {blocks.source}, {blocks.width} wide, {blocks.warps} warps"
+            yield Case("attention", kernel, storage, form, constants | absent, memory_types(storage), blocks.warps)
+    for storage in STORAGES:
+        constants = {"FACTOR": 1, "BLOCK_S": MEMORY_BLOCK_S, "BLOCK_W": MEMORY_BLOCK_W}
+        form = f"{MEMORY_BLOCK_S} x {MEMORY_BLOCK_W}, {MEMORY_WARPS} warps"
+        kernel = kernels.attention_memory_backward_kernel
+        yield Case("attention", kernel, storage, form, constants, memory_types(storage), MEMORY_WARPS)
+
+
+def memory_types(storage: str) -> dict[str, str]:
+    """What attention reads and writes in the type of its memory."""
+    names = ("p_query", "p_keys", "p_values", "p_context", "p_dcontext", "p_dquery", "p_dkeys")
+    return dict.fromkeys(names, f"*{storage}")
+
+
+def step_cases() -> Iterator[Case]:
+    """GRU, LSTM and ATR with layer norm: one row of all channels a program, at the sizes of the configurations."""
+    from nmt.ops.atr import step_kernels as atr
+    from nmt.ops.gru import kernels as gru
+    from nmt.ops.lstm import kernels as lstm
+    from nmt.ops.steps import MOST_CHANNELS, row_launch
+
+    atr_options = {"COUPLED": False, "TANH_CANDIDATE": False, "TANH_STATE": False}
+    kernels: list[tuple[str, Any, dict[str, Any]]] = [
+        ("gru", gru.gru_gates_forward_kernel, {}),
+        ("gru", gru.gru_state_forward_kernel, {}),
+        ("gru", gru.gru_state_backward_kernel, {}),
+        ("gru", gru.gru_gates_backward_kernel, {}),
+        ("lstm", lstm.lstm_forward_kernel, {}),
+        ("lstm", lstm.lstm_backward_kernel, {}),
+        ("atr", atr.atr_step_forward_kernel, atr_options),
+        ("atr", atr.atr_step_backward_kernel, atr_options),
+    ]
+    names = ("p_u", "p_v", "p_reset", "p_narrow", "p_pending", "p_dv", "p_dreset", "p_du", "p_dq")
+    for (unit, kernel, options), storage in itertools.product(kernels, STORAGES):
+        for hidden, normalized in ((512, True), (512, False), (1024, True), (MOST_CHANNELS, True)):
+            launch = row_launch(hidden)
+            constants = options | {"NORMALIZED": normalized, "BLOCK": launch["BLOCK"]}
+            flags = {"MASKED", "PENDING", "ADDED"} & set(kernel.arg_names)
+            absent = set() if normalized else {"p_scale", "p_offset", "p_cscale", "p_coffset"} & set(kernel.arg_names)
+            constants |= dict.fromkeys(flags, True) | dict.fromkeys(absent)
+            form = f"H {hidden}, {launch['num_warps']} warps, layer norm" if normalized else f"H {hidden}"
+            yield Case(unit, kernel, storage, form, constants, dict.fromkeys(names, f"*{storage}"), launch["num_warps"])
+
+
+def loss_cases() -> Iterator[Case]:
+    """The loss: rows of a large and of a small vocabulary."""
+    from nmt.ops.linear_cross_entropy.triton import LONGEST_BLOCK, WARPS, loss_gradient_kernel
+
+    types = {"p_target": "*i64", "confidence": "fp32", "rest": "fp32", "constant": "fp32"}
+    for storage, block in itertools.product(STORAGES, (LONGEST_BLOCK, 1024)):
+        constants = {"GRADIENT": True, "BLOCK": block}
+        stored = types | {"p_logits": f"*{storage}"}
+        yield Case("loss", loss_gradient_kernel, storage, f"block {block}", constants, stored, WARPS)
+
+
+def all_cases() -> Iterator[Case]:
+    """Every kernel in every form."""
+    for cases in (elementwise_cases, atr_cases, step_cases, attention_cases, loss_cases):
+        yield from cases()

@@ -1,0 +1,182 @@
+"""The loops of two cells with kernels for each step, against the loops written out: values and all gradients."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nmt.models.conditional import AttentionRNN, OneToOneRNN
+from nmt.ops import dispatch
+from tests.models.two_cells import Sizes, check, given, maker, run_attention, run_one_to_one, started
+from tests.ops.triton.comparison import make_mask
+
+operator = pytest.importorskip("nmt.ops.conditional.operator", reason="Triton is not installed")
+triton = pytest.importorskip("nmt.ops.conditional.triton", reason="Triton is not installed")
+
+SIZES = Sizes(sentences=2, target=3, source=3, inputs=3, hidden=5, memory=6)
+BATCH, LENGTH = SIZES[:2]
+UNITS = ("atr", "gru", "lrn", "lstm", "olrn", "sru")
+DESIGNS = [
+    ("atr", {"activation": "output"}),
+    ("atr", {"activation": "state"}),
+    ("atr", {"activation": "candidate", "gates": "coupled"}),
+    ("lrn", {"tanh": True}),
+    ("olrn", {"tanh": True}),
+]
+
+
+@contextlib.contextmanager
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The loops run on their kernels, wherever they are; a list of those that did."""
+    used = []
+
+    def choose(operation: str, reference: Any, *, like: Tensor) -> Any:
+        used.append(operation)
+        return dispatch.load_kernel(dispatch.TRITON_KERNELS[operation])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.import_module("nmt.ops.conditional"), "choose", choose)
+        yield used
+
+
+@pytest.fixture(autouse=True)
+def _several_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two steps a graph, so that several are joined; what is compared with is not computed by kernels."""
+    monkeypatch.setattr(operator, "MOST_STEPS", 2)
+    token = dispatch._choice.set("reference")
+    yield
+    dispatch._choice.reset(token)
+
+
+def network(kind: type[nn.Module], unit: str, device: torch.device, **options: Any) -> Any:
+    layer_norm = options.pop("layer_norm", False)
+    attention = {"heads": options.pop("heads", 1), "layer_norm": layer_norm} if kind is AttentionRNN else {}
+    make = maker(unit, hidden=SIZES.hidden, layer_norm=layer_norm, **options)
+    return started(kind(make, SIZES.inputs, SIZES.memory, **attention)).to(device)
+
+
+def compare(
+    model: Any, mask: Tensor | None, monkeypatch: pytest.MonkeyPatch, *, autocast: bool = False, **direction: bool
+) -> None:
+    """Values and gradients of the loop with kernels, within what rounding allows."""
+    attends = isinstance(model, AttentionRNN)
+    inputs = given("memory" if attends else "aligned", parts=len(model.lower.State._fields), sizes=SIZES)
+    device = next(model.parameters()).device
+    tensors = {name: value.to(device) for name, value in inputs.items()}
+
+    def run(model: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+        if attends:
+            return run_attention(model, tensors, mask, dtype)
+        return run_one_to_one(model, tensors, mask, dtype=dtype, **direction)
+
+    wanted = run(copy.deepcopy(model).double(), torch.float64)
+    with kernels(monkeypatch) as used, torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+        monkeypatch.setattr(model.lower, "step", None)
+        found = run(model, torch.float32)
+    assert used == ["conditional" if attends else "one_to_one"]
+    check(found, wanted, tolerance=6e-2 if autocast else 2e-5)
+
+
+@pytest.mark.parametrize(
+    ("layer_norm", "mask", "heads"), [(False, "none", 2), (False, "holes", 1), (True, "padding", 2)]
+)
+@pytest.mark.parametrize("unit", UNITS)
+def test_attention_loop(
+    unit: str, layer_norm: bool, mask: str, heads: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(AttentionRNN, unit, device, layer_norm=layer_norm, heads=heads)
+    compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch)
+
+
+@pytest.mark.parametrize(("unit", "options"), DESIGNS)
+def test_designs_of_the_cells(
+    unit: str, options: dict[str, Any], device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(network(AttentionRNN, unit, device, **options), make_mask("padding", BATCH, LENGTH, device), monkeypatch)
+
+
+@pytest.mark.parametrize(("unit", "layer_norm"), [("lrn", False), ("sru", False), ("gru", True), ("lstm", False)])
+def test_autocast(unit: str, layer_norm: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = network(AttentionRNN, unit, device, layer_norm=layer_norm)
+    compare(model, make_mask("padding", BATCH, LENGTH, device), monkeypatch, autocast=True)
+
+
+@pytest.mark.parametrize(("layer_norm", "mask", "reverse"), [(False, "holes", True), (True, "none", False)])
+@pytest.mark.parametrize("unit", UNITS)
+def test_one_to_one_loop(
+    unit: str, layer_norm: bool, mask: str, reverse: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(OneToOneRNN, unit, device, layer_norm=layer_norm)
+    compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch, reverse=reverse)
+
+
+def arguments(device: torch.device, *, attends: bool) -> tuple[Any, ...]:
+    """Of the operator: LSTM with attention, or SRU without."""
+    model = network(AttentionRNN if attends else OneToOneRNN, "lstm" if attends else "sru", device)
+    unit, weights = model.lower.unit(), [*model.lower.unit().weights, *model.higher.unit().weights]
+    counts = [len(unit.weights)] * 2 + [0, 0]
+    x, first = torch.randn(2, 2, 20, device=device), torch.randn(2, 2, 5, device=device)
+    memory, aligned = [], torch.randn(2, 2, 20, device=device)
+    if attends:
+        memory = [torch.randn(2, 1, 3, 6, device=device) for _ in range(2)]
+        memory += [torch.zeros(2, 3, device=device), torch.randn(6, device=device), torch.zeros(1, device=device)]
+        context, (query, bias) = model.higher.projection().weight, model.attention.scoring[2][:2]
+        weights += [context, torch.zeros(20, device=device), query, bias]
+        counts[2:] = 2, 2
+    for part in (x, first, *weights, *memory[:2], aligned):
+        part.detach_().requires_grad_()
+    rest = ([20], None) if attends else ([], aligned)
+    return unit.words, unit.words, counts, rest[0], x, None, first, rest[1], memory, weights
+
+
+@pytest.mark.parametrize("attends", [True, False])
+def test_the_operator_passes_the_checks_of_torch(attends: bool, device: torch.device) -> None:
+    torch.library.opcheck(operator.conditional_op, arguments(device, attends=attends))
+
+
+def test_sequences_of_any_length_are_cut_into_few_kinds_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "MOST_STEPS", 8)
+    for length in range(1, 40):
+        parts = list(operator.parts(length))
+        assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])]
+        assert parts[-1][1] == length
+        assert {end - start for start, end in parts} <= {1, 2, 4, 8}
+        assert len(parts) <= length // 8 + 3
+
+
+def test_sources_of_similar_lengths_have_one_graph(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of a graph is the shape of what it reads: of the source, that filled up."""
+    seen = set()
+    original = operator.graphs.run
+
+    def run(work: Any, inputs: Any, **options: Any) -> Any:
+        seen.add(tuple(None if x is None else tuple(x.shape) for x in inputs))
+        return original(work, inputs, **options)
+
+    monkeypatch.setattr(operator.graphs, "run", run)
+    model = network(AttentionRNN, "lrn", device)
+    with kernels(monkeypatch), torch.no_grad():
+        for source in (2, 3, 16):
+            tensors = given("memory", parts=1, sizes=SIZES._replace(source=source, target=2))
+            memory = model.attention.prepare(tensors["memory"].float().to(device), torch.ones(2, source, device=device))
+            model.sequence(tensors["x"].float().to(device), memory)
+    assert len(seen) == 1
+
+
+def test_what_no_kernel_can_do_is_written_out(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = network(AttentionRNN, "gru", device)
+    tensors = given("memory", parts=1, sizes=SIZES)
+    x, memory = tensors["x"].float().to(device), tensors["memory"].float().to(device)
+    attended = model.attention.prepare(memory, torch.ones(BATCH, 3, device=device))
+    wanted = model.sequence(x, attended).outputs
+    monkeypatch.setattr(importlib.import_module("nmt.ops.steps"), "MOST_CHANNELS", 4)
+    with kernels(monkeypatch) as used:
+        assert torch.equal(model.sequence(x, attended).outputs, wanted)
+    assert used == ["conditional"]
