@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.linear_cross_entropy.chunks import Loss
-from nmt.ops.linear_cross_entropy.native import native_step
+from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
 from nmt.ops.lrn.native import lrn_native
 from nmt.ops.native import kernel
 from tests.ops.native.units import needs_native
@@ -37,7 +37,7 @@ def softmax_share(x: Tensor) -> Tensor:
     """e^x / (1 + e^x) for x <= 0, by the gradient of a loss of two words."""
     logits = torch.stack([x, torch.zeros_like(x)], -1)
     targets, ones = torch.ones(len(x), dtype=torch.int64), torch.ones(len(x))
-    native_step(logits, targets, weights=ones, loss=Loss(0.0, 0.0, 0.0), losses=torch.empty(len(x)))
+    linear_cross_entropy_native(logits, targets, weights=ones, loss=Loss(0.0, 0.0, 0.0), losses=torch.empty(len(x)))
     return logits[:, 0]
 
 
@@ -105,7 +105,7 @@ def test_logits_of_any_size_have_a_loss() -> None:
     """Nothing overflows on the way; a word that is ruled out (-inf) has no share, and costs what it should."""
     logits = torch.tensor([[3e38, -3e38, 0.0], [-3e38, -3e38, -3e38], [-torch.inf, 1.0, 1.0], [-torch.inf, 1.0, 1.0]])
     targets, ones, losses = torch.tensor([0, 1, 1, 0]), torch.ones(4), torch.empty(4)
-    native_step(logits, targets, weights=ones, loss=Loss(1.0, 0.0, 0.0), losses=losses)
+    linear_cross_entropy_native(logits, targets, weights=ones, loss=Loss(1.0, 0.0, 0.0), losses=losses)
     torch.testing.assert_close(losses, torch.tensor([0.0, math.log(3), math.log(2), torch.inf]))
     third = 1 / 3
     wanted = [[0.0, 0.0, 0.0], [third, third - 1, third], [0.0, -0.5, 0.5], [-1.0, 0.5, 0.5]]
