@@ -53,6 +53,7 @@ def measure(run: str, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "sentences_per_second": len(lines) / seconds,
         "bleu": BLEU().corpus_score(found, [references]).score if whole else None,
+        "words": sum(len(line.split()) for line in found) / len(found),
         "loading": loading,
         "parameters": sum(weight.numel() for weight in loaded.model.parameters()),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -175,7 +175,7 @@ class DecodingConfig:
     n_best: Positive = 1
     """Translations written for each sentence; at most beam_size."""
     batch_tokens: Positive | Literal["auto"] = "auto"
-    """Source tokens in a batch, padding and beam counted; `auto` is 8192, fewer where the vocabulary is so large
+    """Source tokens in a batch, padding and beam counted; `auto` is 16384, fewer where the vocabulary is so large
     that the probabilities of a step would fill the memory."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Number format: `fp32`, `bf16`, or `int8` for the matrices of the decoder (the rest as `auto`). `auto` takes

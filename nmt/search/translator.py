@@ -28,7 +28,7 @@ WINDOW = 2000
 """Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
 
 
-AUTO_BATCH_TOKENS = 8192
+AUTO_BATCH_TOKENS = 16384
 """Beyond it, search on a CPU gets no faster."""
 AUTO_CELLS = 1 << 24
 """Most probabilities of a step, rows times vocabulary: 64 MiB in fp32, of which a step holds several."""

@@ -17,9 +17,9 @@ def linear_native(x: Tensor, values: Tensor, scales: Tensor, bias: Tensor | None
     row_scales = torch.empty(rows, dtype=torch.float32)
     run = kernel("int8_rows", "pi pi p ii f", x.dtype)
     run(x, x.stride(0), quantized, padded, row_scales, rows, x.shape[1], least)
-    sums = int8_product(quantized, values)
     result = torch.empty(rows, outputs, dtype=torch.float32)
     run = kernel("int8_scale", "pi ppp p ii", result.dtype)
-    bias = None if bias is None else bias.detach().float().contiguous()
-    run(sums, sums.stride(0), row_scales, scales.contiguous(), bias, result, rows, outputs)
+    scales, bias = scales.contiguous(), None if bias is None else bias.detach().float().contiguous()
+    sums = int8_product(quantized, values)
+    run(sums, sums.stride(0), row_scales, scales, bias, result, rows, outputs)
     return result
