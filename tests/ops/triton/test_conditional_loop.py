@@ -65,7 +65,10 @@ def network(kind: type[nn.Module], unit: str, device: torch.device, **options: A
 def compare(
     model: Any, mask: Tensor | None, monkeypatch: pytest.MonkeyPatch, *, autocast: bool = False, **direction: bool
 ) -> None:
-    """Values and gradients of the loop with kernels, within what rounding allows."""
+    """Values and gradients of the loop with kernels, within what rounding allows.
+
+    With autocast that is no more than 2 % further from the exact values than the loop written out is, times two.
+    """
     attends = isinstance(model, AttentionRNN)
     inputs = given("memory" if attends else "aligned", parts=len(model.lower.State._fields), sizes=SIZES)
     device = next(model.parameters()).device
@@ -77,11 +80,15 @@ def compare(
         return run_one_to_one(model, tensors, mask, dtype=dtype, **direction)
 
     wanted = run(copy.deepcopy(model).double(), torch.float64)
+    rounded = None
+    if autocast:
+        with torch.autocast(device.type, torch.bfloat16):
+            rounded = run(copy.deepcopy(model), torch.float32)
     with kernels(monkeypatch) as used, torch.autocast(device.type, torch.bfloat16, enabled=autocast):
         monkeypatch.setattr(model.lower, "step", None)
         found = run(model, torch.float32)
     assert used == ["conditional" if attends else "one_to_one"]
-    check(found, wanted, tolerance=6e-2 if autocast else 2e-5)
+    check(found, wanted, tolerance=2e-2 if autocast else 2e-5, rounded=rounded)
 
 
 @pytest.mark.parametrize(
