@@ -72,11 +72,12 @@ class RunLog:
                     self._scalars.add_scalar(f"{event}/{key}", value, fields["step"])
             self._scalars.flush()
 
-    def rewind(self, step: int) -> int:
+    def rewind(self, step: int, *, validated: bool = True) -> int:
         """Take out what was logged after `step`, because it will be done and logged again; return how many lines.
 
-        A process that was killed has logged updates that its last checkpoint does not hold.
-        Half a line at the end, left by a full disk or a crash of the machine, goes as well.
+        A process that was killed has logged updates that its last checkpoint does not hold, or a validation of that
+        very step if it was not `validated` when the checkpoint was saved. Half a line at the end, left by a full disk
+        or a crash of the machine, goes as well.
         """
         path = self._run / EVENTS
         if not path.is_file():
@@ -86,6 +87,8 @@ class RunLog:
         with path.open(encoding="utf-8", errors="replace") as stream:
             lines = stream.readlines()
         kept = [line for line in lines if _step_of(line) <= step]
+        if not validated:
+            kept = [line for line in kept if _step_of(line) < step or json.loads(line)["event"] != "validation"]
         if len(kept) < len(lines):
             temporary = path.with_name(f".{EVENTS}.{os.getpid()}")
             temporary.write_text("".join(kept), encoding="utf-8")
@@ -134,7 +137,7 @@ class SilentLog(RunLog):
     def record(self, event: str, fields: Mapping[str, Any]) -> None:
         """Do nothing."""
 
-    def rewind(self, step: int) -> int:
+    def rewind(self, step: int, *, validated: bool = True) -> int:
         """Do nothing."""
         return 0
 

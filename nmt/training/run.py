@@ -17,7 +17,7 @@ from nmt.interop import run_layout
 from nmt.models import parameters_by_part
 from nmt.training.checkpoint import Loaded, read_checkpoint
 from nmt.training.distributed import World, check_same
-from nmt.training.logs import RunLog, SilentLog
+from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events
 from nmt.training.run_dir import LOCK, Change, check_resumable, locked, move_aside
 from nmt.training.setup import build_checkpoints, build_ranking, build_trainer, describe_sampling
 from nmt.training.state import Progress
@@ -129,7 +129,7 @@ def _begin(
     log, updater = trainer.log, trainer.updater
     notes = trainer.load(loaded) if loaded is not None else []
     trainer.checkpoints.write_ranking(trainer.ranking)
-    undone = log.rewind(trainer.progress.step)
+    undone = log.rewind(trainer.progress.step, validated=trainer.progress.validated_step == trainer.progress.step)
     if trainer.world.is_main:
         _write_config(config, trainer.checkpoints.run)
     parameters = sum(weight.numel() for weight in updater.model.parameters())
@@ -153,6 +153,8 @@ def _begin(
         log.say(f"resuming {loaded.path} at epoch {trainer.progress.epochs_done():.2f}{lost}")
     for note in notes:
         log.say(note)
+    if loaded is not None and trainer.world.is_main and not _logged(loaded, run=trainer.checkpoints.run):
+        trainer.record_checkpoint(loaded.path)  # the process was killed between saving it and saying so
     trainer.record(
         "start",
         {
@@ -165,6 +167,13 @@ def _begin(
             "threads": torch.get_num_threads(),
             "processes": trainer.world.size,
         },
+    )
+
+
+def _logged(loaded: Loaded, *, run: Path) -> bool:
+    """Whether the log tells of this checkpoint."""
+    return (run / EVENTS).is_file() and any(
+        event["event"] == "checkpoint" and event["path"] == loaded.path.name for event in read_events(run)
     )
 
 

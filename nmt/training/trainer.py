@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nmt.errors import ConfigError
@@ -134,8 +135,12 @@ class Trainer:
             weights = dict(model.state_dict())
         check_same(self.world, "weights", self.updater.fingerprint)
         path = self.checkpoints.save(step, weights=weights, state=self.state_dict(), ranking=self.ranking)
-        self.record("checkpoint", {"path": path.name})
+        self.record_checkpoint(path)
         self.log.say(f"saved {path}")
+
+    def record_checkpoint(self, path: Path) -> None:
+        """Log that the checkpoint of this step is there."""
+        self.record("checkpoint", {"path": path.name})
 
     def state_dict(self) -> dict[str, Any]:
         """Everything besides the inference weights that an undisturbed continuation depends on."""

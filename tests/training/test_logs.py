@@ -47,6 +47,17 @@ def test_rewinding_takes_out_later_and_broken_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_a_validation_that_the_checkpoint_does_not_know_is_taken_out(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, quiet=True)
+    for event, step in (("train", 2), ("validation", 2), ("train", 4), ("checkpoint", 4), ("validation", 4)):
+        log.record(event, {"step": step})
+    assert log.rewind(4) == 0
+    assert log.rewind(4, validated=False) == 1
+    log.close()
+    kept = [(event["event"], event["step"]) for event in read_events(tmp_path)]
+    assert kept == [("train", 2), ("validation", 2), ("train", 4), ("checkpoint", 4)]
+
+
 def test_samples_may_hold_characters_that_look_like_line_ends(tmp_path: Path) -> None:
     log = RunLog(tmp_path, quiet=True)
     odd = "a\u2028b\u0085c\r\n\x0bd\x1c"

@@ -100,6 +100,15 @@ def test_killed_process_resumes_and_ends_at_the_same_weights(folder: Path) -> No
     assert steps == sorted(set(steps)), "updates that were done twice are in the log once"
 
 
+def test_killed_between_a_checkpoint_and_its_line_in_the_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, log = write_config(folder), folder / "run" / "log.jsonl"
+    stop_at(monkeypatch, 7, config)
+    log.write_text("".join(line for line in log.read_text().splitlines(True) if '"step-8"' not in line))
+    assert nmt_train(config) == 0
+    saved = [event["path"] for event in events(folder / "run", kinds=("checkpoint",))]
+    assert saved == ["step-6", "step-8", "step-12"]
+
+
 def test_finished_run_says_so_and_goes_on_when_the_limit_is_raised(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
