@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss")
 STORAGES: Final = ("bf16", "fp32")
-FORWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 4, 1), (64, 8, 1))
-BACKWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 3, 1), (64, 6, 1))
-"""What `nmt.ops.kernels.launch_rule` can choose, and at the end one to be tried on a GPU."""
+FORWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 4, 1), (128, 1, 1), (64, 8, 1))
+BACKWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 3, 1), (128, 1, 1), (64, 6, 1))
+"""What `nmt.ops.kernels.launch_rule` can choose, that of `step_launch`, and at the end one to be tried on a GPU."""
 
 
 class Case(NamedTuple):
@@ -58,7 +58,8 @@ def elementwise_cases() -> Iterator[Case]:
                 if plain:
                     absent = {"p_mask", "p_first", "p_h", "p_c"} & set(kernel.arg_names)
                     constants |= dict.fromkeys(absent)
-                form = f"block {block}, " + (f"{stages} stages" if stages > 1 else f"{unroll} steps unrolled")
+                plainly = f"{unroll} steps unrolled" if unroll > 1 else "single steps"
+                form = f"block {block}, " + (f"{stages} stages" if stages > 1 else plainly)
                 form += ", tanh" * options.get("TANH", False) + f", {variant}" * bool(variant)
                 yield Case(unit, kernel, storage, form, constants, {}, 1)
 
@@ -105,6 +106,10 @@ def attention_cases() -> Iterator[Case]:
             absent = {"p_dweights": None} if "p_dweights" in kernel.arg_names else {}
             form = f"source {blocks.source}, {blocks.width} wide, {blocks.warps} warps"
             yield Case("attention", kernel, storage, form, constants | absent, memory_types(storage), blocks.warps)
+            if source == sizes[0][0]:
+                doubled = constants | absent | {"FACTOR": 2}
+                loop = f"{form}, in a loop"
+                yield Case("attention", kernel, storage, loop, doubled, memory_types(storage), blocks.warps)
     for storage in STORAGES:
         constants = {"FACTOR": 1, "BLOCK_S": MEMORY_BLOCK_S, "BLOCK_W": MEMORY_BLOCK_W}
         form = f"{MEMORY_BLOCK_S} x {MEMORY_BLOCK_W}, {MEMORY_WARPS} warps"

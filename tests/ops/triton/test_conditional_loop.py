@@ -109,10 +109,18 @@ def test_designs_of_the_cells(
     compare(network(AttentionRNN, unit, device, **options), make_mask("padding", BATCH, LENGTH, device), monkeypatch)
 
 
-@pytest.mark.parametrize(("unit", "layer_norm"), [("lrn", False), ("sru", False), ("gru", True), ("lstm", False)])
+@pytest.mark.parametrize(("unit", "layer_norm"), [("lrn", False), ("olrn", False), ("gru", True), ("lstm", False)])
 def test_autocast(unit: str, layer_norm: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     model = network(AttentionRNN, unit, device, layer_norm=layer_norm)
     compare(model, make_mask("padding", BATCH, LENGTH, device), monkeypatch, autocast=True)
+
+
+@pytest.mark.parametrize(("unit", "layer_norm"), [("sru", False), ("atr", True)])
+def test_autocast_without_attention(
+    unit: str, layer_norm: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(OneToOneRNN, unit, device, layer_norm=layer_norm)
+    compare(model, make_mask("padding", BATCH, LENGTH, device), monkeypatch, autocast=True, reverse=False)
 
 
 @pytest.mark.parametrize(("layer_norm", "mask", "reverse"), [(False, "holes", True), (True, "none", False)])

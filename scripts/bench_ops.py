@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Time the operations on a GPU: kernels against the loops they replace, cuDNN, and the measured copy bandwidth.
+
+    scripts/bench_ops.py [-o FILE.json]
+
+Needs PyTorch, Triton and NumPy. Targets and results: docs/benchmarks/gpu.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from gpu_timing import Bench, Row, copy_bandwidth, kernels, run_or_say_why_not, time_on_gpu
+from torch import Tensor, nn
+
+from nmt.registry import CELLS
+
+PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)}
+"""Products of the input; tensors [B, T, H] that a forward and a backward pass must read or write at least."""
+
+
+class Shapes(NamedTuple):
+    """What is measured."""
+
+    elementwise: tuple[int, int, int] = (256, 64, 512)
+    """B, T, H"""
+    recurrent: tuple[int, int, int] = (64, 64, 512)
+    attention: tuple[int, int, int, int] = (64, 32, 32, 512)
+    """B, S, T, H"""
+    loss: tuple[int, int, int] = (3000, 27850, 1024)
+    """rows, words, width"""
+    copied: int = 2**30
+
+
+def sequence(unit: str, bench: Bench, shape: tuple[int, int, int]) -> tuple[Callable[[], Any], list[Tensor]]:
+    """A function that runs a unit over projected inputs, and what has gradients."""
+    batch, length, hidden = shape
+    cell = CELLS.get(unit)(hidden, hidden).to(bench.device)
+    with torch.no_grad():
+        width = cell.project(bench.randn(1, hidden, dtype=torch.float32)).size(-1)
+    x = bench.randn(batch, length, width, grad=True)
+
+    def run() -> Tensor:
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            outputs: Tensor = cell.sequence(x)[0]
+        return outputs
+
+    parameters = [p for name, p in cell.named_parameters() if not name.startswith("input")]
+    return run, [x, *parameters]
+
+
+def both_ways(bench: Bench, run: Callable[[], Tensor], leaves: list[Tensor]) -> tuple[float, float]:
+    """Microseconds of the forward pass, and of both."""
+    gradient = torch.ones_like(run())
+
+    def step() -> None:
+        torch.autograd.grad(run(), leaves, gradient)
+
+    def forward() -> None:
+        with torch.no_grad():
+            run()
+
+    return bench.time(forward), bench.time(step)
+
+
+def elementwise(bench: Bench, shapes: Shapes) -> Iterator[Row]:
+    """LRN, oLRN and SRU against the copy bandwidth and the loop."""
+    bandwidth = copy_bandwidth(bench, size=shapes.copied)
+    yield Row("copy bandwidth", bandwidth / 1e9, "GB/s")
+    batch, length, hidden = shapes.elementwise
+    for unit, (_, forward_tensors, backward_tensors) in PARTS.items():
+        run, leaves = sequence(unit, bench, shapes.elementwise)
+        with kernels(bench.fast):
+            forward, both = both_ways(bench, run, leaves)
+            outputs = run()
+            backward = bench.time(
+                lambda o=outputs, x=leaves: torch.autograd.grad(o, x, torch.ones_like(o), retain_graph=True)
+            )
+        with kernels(bench.plain):
+            _, plain = both_ways(bench, run, leaves)
+        for way, time, tensors in (("forward", forward, forward_tensors), ("backward", backward, backward_tensors)):
+            rate = tensors * 2 * batch * length * hidden / (time * 1e-6)
+            details = {"us": time, "GB/s": rate / 1e9, "us a step": time / length}
+            yield Row(f"{unit} {way}, share of copy bandwidth", rate / bandwidth, "", 0.7, details=details)
+        yield Row(f"{unit} against the loop with autograd", plain / both, "x", 50, details={"us": both, "loop": plain})
+
+
+def recurrent(bench: Bench, shapes: Shapes) -> Iterator[Row]:
+    """Units with a recurrent matrix, a step and a whole layer, against cuDNN."""
+    batch, length, hidden = shapes.recurrent
+    x = bench.randn(batch, length, hidden, grad=True)
+    layers = {}
+    for name, kind in (("GRU", nn.GRU), ("LSTM", nn.LSTM)):
+        peer = kind(hidden, hidden, batch_first=True).to(bench.device, torch.bfloat16)
+        layers[name] = both_ways(bench, lambda peer=peer: peer(x)[0], [x, *peer.parameters()])
+        yield Row(f"torch {name} layer, forward and backward", layers[name][1], "us", details={"us": layers[name]})
+    for unit in ("atr", "gru", "lstm"):
+        run, leaves = sequence(unit, bench, shapes.recurrent)
+        with kernels(bench.fast):
+            forward, both = both_ways(bench, run, leaves)
+        with kernels(bench.plain):
+            _, plain = both_ways(bench, run, leaves)
+        target = 3.0 if unit == "atr" else None
+        details = {"us": (forward, both), "loop": plain, "both ways a step": both / length}
+        yield Row(f"{unit} forward", forward / length, "us a step", target, most=True, details=details)
+        yield Row(f"{unit} against the loop with autograd", plain / both, "x")
+        cell = CELLS.get(unit)(hidden, hidden).to(bench.device)
+
+        def layer(cell: Any = cell) -> Tensor:
+            with torch.autocast(bench.device.type, torch.bfloat16):
+                outputs: Tensor = cell.sequence(F.linear(x, cell.input_weight))[0]
+            return outputs
+
+        with kernels(bench.fast):
+            forward, both = both_ways(bench, layer, [x, *cell.parameters()])
+        for name, peer_times in layers.items():
+            limit = 1.0 if (unit, name) == ("atr", "GRU") else None
+            details = {"forward": peer_times[0] / forward, "us": (forward, both)}
+            yield Row(f"{unit} layer against torch {name}", peer_times[1] / both, "x", limit, details=details)
+
+
+def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
+    """The loop of the decoder's first layer in a training step."""
+    from nmt.models.conditional import AttentionRNN
+
+    batch, source, target, hidden = shapes.attention
+    for unit in ("lrn", "atr", "gru"):
+        model = AttentionRNN(partial(CELLS.get(unit), hidden_size=hidden), hidden, hidden).to(bench.device)
+        x, memory = bench.randn(batch, target, hidden, grad=True), bench.randn(batch, source, hidden, grad=True)
+        mask = torch.ones(batch, source, dtype=torch.bool, device=bench.device)
+
+        def run(model: AttentionRNN = model, x: Tensor = x, memory: Tensor = memory) -> Tensor:
+            with torch.autocast(bench.device.type, torch.bfloat16):
+                result = model.sequence(x, model.attention.prepare(memory, mask))  # noqa: B023 - one mask for all
+            return torch.cat([result.outputs.float(), result.contexts.float()], -1)
+
+        leaves = [x, memory, *(p for n, p in model.named_parameters() if n != "attention.score_bias")]
+        times = {}
+        for choice in (bench.fast, bench.plain):
+            with kernels(choice):
+                times[choice] = both_ways(bench, run, leaves)[1]
+        details = {"us": times, "us a step": times[bench.fast] / target}
+        ratio = times[bench.plain] / times[bench.fast]
+        yield Row(f"attention loop ({unit}) against the loop with autograd", ratio, "x", 5, details=details)
+
+
+def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
+    """Output layer and loss, against all logits at once."""
+    from nmt.ops.linear_cross_entropy import linear_cross_entropy
+
+    rows, words, width = shapes.loss
+    features, matrix = bench.randn(rows, width, grad=True), bench.randn(words, width, grad=True)
+    targets = torch.randint(words, (rows,), device=bench.device)
+    weights = torch.full((rows,), 1 / rows, device=bench.device)
+
+    def fused() -> None:
+        total, _ = linear_cross_entropy(features, matrix, targets=targets, weights=weights, label_smoothing=0.1)
+        torch.autograd.grad(total, [features, matrix])
+
+    def plain() -> None:
+        total = F.cross_entropy(F.linear(features, matrix).float(), targets, label_smoothing=0.1)
+        torch.autograd.grad(total, [features, matrix])
+
+    with kernels(bench.fast):
+        ours = bench.time(fused)
+    yield Row("output layer and loss against all logits at once", bench.time(plain) / ours, "x", details={"us": ours})
+
+
+def all_rows(bench: Bench, shapes: Shapes) -> list[Row]:
+    """All measurements."""
+    return [row for part in (elementwise, recurrent, attention_loop, loss) for row in part(bench, shapes)]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, help="write the results there as JSON")
+    output = parser.parse_args(argv).output
+    bench = Bench(torch.device("cuda"), time_on_gpu)
+    return run_or_say_why_not("bench_ops", lambda: all_rows(bench, Shapes()), output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The GPU benchmarks without a GPU: that they run at all, what they add up, and what is said where none can be used."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[Callable[[str], ModuleType]]:
+    def load(name: str) -> ModuleType:
+        if (SCRIPTS / name).suffix:
+            return importlib.import_module(name.removesuffix(".py"))
+        loader = SourceFileLoader(name, str(SCRIPTS / name))
+        spec = spec_from_loader(name, loader)
+        assert spec is not None
+        module = module_from_spec(spec)
+        loader.exec_module(module)
+        return module
+
+    sys.path.insert(0, str(SCRIPTS))
+    yield load
+    sys.path.remove(str(SCRIPTS))
+
+
+def run_once(function: Callable[[], object], *, prepare: Callable[[], object] | None = None) -> float:
+    function()
+    return 2.0
+
+
+def on_cpu(timing: ModuleType) -> Any:
+    return timing.Bench(torch.device("cpu"), run_once, fast="reference")
+
+
+def test_all_operations_are_measured(script: Callable[[str], ModuleType]) -> None:
+    timing, ops = script("gpu_timing.py"), script("bench_ops.py")
+    shapes = ops.Shapes(elementwise=(2, 3, 4), recurrent=(2, 3, 4), attention=(2, 3, 3, 4), loss=(3, 9, 4), copied=8)
+    rows = {row.what: row for row in ops.all_rows(on_cpu(timing), shapes)}
+    assert len(rows) == 1 + 3 * 3 + 2 + 3 * 4 + 3 + 1
+    assert rows["copy bandwidth"].value == pytest.approx(2 * 8 / 2e-6 / 1e9)
+    share = rows["sru backward, share of copy bandwidth"]  # ten tensors of 2 x 3 x 4 values of two bytes
+    assert share.value == pytest.approx(10 * 2 * 24 / (2 * 8))
+    assert share.met
+    assert rows["atr forward"].value == pytest.approx(2 / 3)
+    assert rows["lrn against the loop with autograd"].met is False
+
+
+def test_models_are_measured(script: Callable[[str], ModuleType]) -> None:
+    timing, models = script("gpu_timing.py"), script("bench_models.py")
+    size = models.Size(width=4, layers=2, words=9, sentences=2, length=3, beam=2)
+    rows = {row.what: row for row in models.all_rows(on_cpu(timing), size)}
+    assert len(rows) == 2 * 4 + 2 + 1 + 3
+    assert rows["training step, lrn of gru as a loop"].met is False
+    assert rows["training, lrn"].value == pytest.approx(6 / 2e-6)
+
+
+def test_a_table_says_what_was_met(script: Callable[[str], ModuleType]) -> None:
+    timing = script("gpu_timing.py")
+    rows = [timing.Row("a", 2.5, "us", 3.0, most=True), timing.Row("b", 0.5, "x", 5), timing.Row("c", 1, "")]
+    assert timing.table([row.as_json() for row in rows]).splitlines()[2:] == [
+        "| a | 2.5 us | ≤ 3 us | yes |",
+        "| b | 0.5 x | ≥ 5 x | no |",
+        "| c | 1 |  |  |",
+    ]
+
+
+def test_results_are_written_with_where_they_come_from(
+    script: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timing, file = script("gpu_timing.py"), tmp_path / "rows.json"
+    timing.report([timing.Row("a", 2.5, "us", 3.0, details={"us": 1})], file)
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert written["rows"] == [
+        {"what": "a", "value": 2.5, "unit": "us", "target": 3.0, "most": False, "details": {"us": 1}, "met": False}
+    ]
+    assert written.keys() >= {"date", "device", "torch", "triton"}
+    assert "| a | 2.5 us |" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("name", ["bench_ops.py", "bench_models.py", "gpu_check"])
+def test_without_a_gpu_one_line_says_so(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / name)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"{name.removesuffix('.py')}: no NVIDIA GPU can be used here.\n"
+    assert not done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_whole_check_takes_less_than_nine_minutes(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    check = script("gpu_check")
+    assert sum(part.seconds for part in check.parts(tmp_path)) <= check.MOST_SECONDS < 9 * 60
+
+
+def test_a_part_that_fails_or_takes_too_long_does_not_stop_the_others(
+    script: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    check = script("gpu_check")
+    programs = {"late": "import time; time.sleep(60)", "bad": "print('why'); exit(3)", "good": "print('ok')"}
+    limits = {"late": 1, "bad": 60, "good": 60}
+    todo = [check.Part(name, [sys.executable, "-c", text], limits[name]) for name, text in programs.items()]
+    done = check.check(todo, tmp_path)["parts"]
+    assert [(part["exit"], part["last"]) for part in done.values()] == [(None, ""), (3, "why"), (0, "ok")]
+    assert (tmp_path / "bad.log").read_text(encoding="utf-8") == "why\n"
