@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 import torch
 from gpu_timing import Bench, Row, kernels, run_or_say_why_not, time_on_gpu
 
-from nmt.models.base import DecodingState, Seq2Seq
+from nmt.models.base import Seq2Seq
 from nmt.models.build import build_model
+from nmt.models.graphed import GraphedModel
 from nmt.registry import CELLS
 
 TRAINING: Final = {"lrn": 0.37, "olrn": 0.43, "atr": 0.50, "sru": 0.50}
@@ -84,9 +85,9 @@ def training(bench: Bench, size: Size) -> Iterator[Row]:
             yield Row("training, lrn", tokens, "target tokens/s")
 
 
-def decode(model: Seq2Seq, source: torch.Tensor, size: Size) -> None:
+def decode(model: GraphedModel, source: torch.Tensor, size: Size) -> None:
     """As many steps of a beam search as the source has words; the rules for ending are left out."""
-    state: DecodingState = model.start(source).expand(size.beam)
+    state = model.start(source).expand(size.beam)
     first = torch.arange(len(source), device=source.device).unsqueeze(1) * size.beam
     tokens, totals = None, source.new_zeros(len(source), size.beam, dtype=torch.float32)
     for _ in range(source.size(1)):
@@ -101,7 +102,7 @@ def decoding(bench: Bench, size: Size) -> Iterator[Row]:
     """Each unit against GRU."""
     times = {}
     for unit in ("gru", *DECODING):
-        model = make_model(unit, size, bench.device).eval()
+        model = GraphedModel(make_model(unit, size, bench.device).eval())
         source = torch.randint(4, size.words, (size.sentences, size.length), device=bench.device)
         with kernels(bench.fast), torch.inference_mode(), torch.autocast(bench.device.type, torch.bfloat16):
             times[unit] = bench.time(lambda model=model, source=source: decode(model, source, size))

@@ -65,8 +65,8 @@ NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 """The same for the C kernels of a CPU, see `nmt.ops.native`."""
 
 PROVEN: Final[frozenset[str]] = frozenset()
-"""Kernels that have passed `pytest -m gpu tests/ops` on a GPU. `auto` runs only these, `triton` all. None so far:
-their results are proven in Triton's interpreter, but no GPU has run them yet."""
+"""Kernels, and `decoding_step`, that have passed `scripts/gpu_check` on a GPU. `auto` runs only these, `triton` all.
+None so far: their results are proven in Triton's interpreter, but no GPU has run them yet."""
 
 _choice: ContextVar[str] = ContextVar("kernels", default="auto")
 
@@ -122,6 +122,11 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' has no kernel for {operation} on {like.device.type}. Use auto.")
     return reference
+
+
+def use_graphs(operation: str, like: Tensor) -> bool:
+    """Whether an operation on tensors such as `like` that has no other kernel than a CUDA graph of it runs as one."""
+    return like.is_cuda and (_choice.get() == "triton" or (_choice.get() == "auto" and operation in PROVEN))
 
 
 def use_native(like: Tensor) -> bool:

@@ -41,6 +41,7 @@ def run(
     key: Hashable = (),
     out: Sequence[Tensor] | None = None,
     session: Session | None = None,
+    recorder: Recorder | None = None,
 ) -> list[Tensor]:
     """`work(*inputs)`, from a recording where it can be.
 
@@ -48,12 +49,13 @@ def run(
     values on the GPU, keep tensors, or draw random numbers. All tensors are on one device, and those returned are
     new each time or, where it is given, `out`. Inputs must not change as long as a `session` lasts, nor may others
     run the same work meanwhile.
+    Work that reads other memory than that of its inputs, such as a model's, has a `recorder` that lives no longer.
     On a CPU, and inside of another recording, it is simply called.
     """
     device = next(x.device for x in inputs if x is not None)
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return _handed_over(work(*inputs), out, copy=False)
-    return _recorder(device).run(work, inputs, key=key, out=out, session=session)
+    return (recorder or _recorder(device)).run(work, inputs, key=key, out=out, session=session)
 
 
 def _handed_over(results: Sequence[Tensor], out: Sequence[Tensor] | None, *, copy: bool) -> list[Tensor]:
@@ -64,8 +66,17 @@ def _handed_over(results: Sequence[Tensor], out: Sequence[Tensor] | None, *, cop
     return list(out)
 
 
+def new_recorder(device: torch.device) -> Recorder | None:
+    """A recorder of its own for one user, None where there is nothing to record."""
+    return _new_recorder(device) if device.type == "cuda" else None
+
+
 @functools.cache
 def _recorder(device: torch.device) -> Recorder:
+    return _new_recorder(device)
+
+
+def _new_recorder(device: torch.device) -> Recorder:
     with torch.cuda.device(device):
         pool = torch.cuda.graph_pool_handle()
     return Recorder(functools.partial(record, pool=pool))

@@ -164,7 +164,7 @@ def unsupported(dtype: torch.dtype, *, hidden: int) -> str | None:
 def row_launch(hidden: int) -> dict[str, Any]:
     """How kernels are launched whose programs have a row of `hidden` channels."""
     block = triton.next_power_of_2(hidden)
-    return {"BLOCK": block, "num_warps": min(8, max(1, block // 128))}
+    return {"BLOCK": block, "num_warps": min(16, max(1, block // 128))}
 
 
 def parameter_gradients(

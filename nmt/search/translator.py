@@ -16,7 +16,9 @@ from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import is_empty
 from nmt.data.tokenizer import on_one_line
 from nmt.models.base import Seq2Seq
+from nmt.models.graphed import GraphedModel
 from nmt.models.output import PlainOutput
+from nmt.ops.dispatch import use_graphs
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.precision import choose_search_precision
@@ -95,6 +97,7 @@ class Translator:
         self._device = next(model.parameters()).device if device is None else torch.device(device)
         self.precision = choose_search_precision(decoding.precision, device=self._device)
         self._model = self.precision.converted(model)
+        self._graphed = GraphedModel(self._model)
         self._window = window
         # A beam of one is a search of its own (see greedy_search); who asks for it wants the fast one.
         self._search = (
@@ -140,7 +143,8 @@ class Translator:
     @torch.inference_mode()
     def _search_batch(self, source: Tensor) -> list[list[Hypothesis]]:
         if self._shortlist is None:
-            return self._run(self._model, source)
+            graphed = use_graphs("decoding_step", source)
+            return self._run(self._graphed if graphed else self._model, source)
         output = PlainOutput(self._model.embeddings.softmax_table)
         restricted = RestrictedModel(self._model, self._shortlist.words(source), output=output)
         return restricted.with_ids(self._run(restricted, source))

@@ -222,7 +222,7 @@ def _backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None, d_kept:
         keys, values, weight = d_memory
         d_memory = [keys, values, None, weight, torch.zeros_like(memory[4])]
     # torch wants lists for lists; one of numbers is one to it only where it is empty
-    no_numbers: list[list[int] | None] = [None if numbers else [] for numbers in ctx.plan[2:]]
+    no_numbers: list[list[None] | None] = [None if numbers else [] for numbers in ctx.plan[2:]]
     return None, None, *no_numbers, dx.transpose(0, 1), None, d_first, d_aligned, d_memory, d_weights
 
 
