@@ -72,7 +72,7 @@ class GraphedModel:
                 logits, inner = self._model.step(tokens, inner if rows is None else inner.reorder(rows))
             return [logits, *_tensors(inner.states)]
 
-        parts = _tensors(memory for memory in state.inner.memories if memory is not None)
+        parts = _tensors(memory[:3] for memory in state.inner.memories if memory is not None)
         inputs = [tokens, state.rows, *_tensors(state.inner.states), *parts]
         autocast = torch.is_autocast_enabled(tokens.device.type)
         logits, *states = graphs.run(work, inputs, key=autocast, session=state.session, recorder=self._recorder)

@@ -20,9 +20,9 @@ SOURCE = torch.tensor([[5, 7, 3, 9, 1], [4, 8, 1, 0, 0], [6, 6, 2, 1, 0]])
 def make_model(cell: str, **options: Any) -> Seq2Seq:
     torch.manual_seed(2)
     config: Any = SimpleNamespace(
-        architecture="deepnmt", cell=cell, cell_options={}, hidden_size=6, embedding_size=5, encoder_layers=1,
-        decoder_layers=2, context_aware_encoder=True, deep_attention=False, deep_output=True, attention_heads=2,
-        layer_norm=False, tie_embeddings="target_softmax", dropout=0.0, init_range=0.8,
+        architecture="deepnmt", cell=cell, cell_options={}, hidden_size=6, encoder_hidden_size=None, embedding_size=5,
+        encoder_layers=1, decoder_layers=2, context_aware_encoder=True, deep_attention=False, deep_output=True,
+        attention_heads=2, layer_norm=False, tie_embeddings="target_softmax", dropout=0.0, init_range=0.8,
     )  # fmt: skip
     config.__dict__.update(options)
     return build_model(config, 12, 12).eval()
