@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one batch": {**UNEVEN, "accumulate": 1},
     "fewer sentences than processes": {**UNEVEN, "batch_sentences": 1, "accumulate": 2},
 }
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """As many threads as each of the processes has: more of them add up in another order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
