@@ -12,7 +12,7 @@ from nmt.models.linear import Linear
 from nmt.ops.attention import additive_attention
 from nmt.ops.attention.native import attend_native, powers_of
 from nmt.ops.dispatch import use_native
-from nmt.ops.recurrence import at_least_fp32
+from nmt.ops.recurrence import at_least_fp32, product_type
 from nmt.ops.unit import Projection
 
 PADDING_PENALTY = -1e8
@@ -35,12 +35,6 @@ class AttentionMemory(NamedTuple):
         powers = None if self.powers is None else self.powers.index_select(0, sentences)
         keys, values, penalty = (part.index_select(0, sentences) for part in self[:3])
         return AttentionMemory(keys, values, penalty, powers)
-
-
-def product_type(x: Tensor) -> torch.dtype:
-    """The type in which a matrix product of `x` is computed here: autocast's, or its own."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class AdditiveAttention(nn.Module):

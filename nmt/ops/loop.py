@@ -15,8 +15,8 @@ from torch import Tensor
 from nmt.ops import graphs
 from nmt.ops.dispatch import fall_back
 from nmt.ops.kernels import mask_bytes, or_zeros
-from nmt.ops.recurrence import Recurrent, time_order
-from nmt.ops.steps import States, Steps, as_operands, product_type, steps_class, unsupported
+from nmt.ops.recurrence import Recurrent, product_type, time_order
+from nmt.ops.steps import States, Steps, as_operands, steps_class, unsupported
 from nmt.ops.unit import flat
 
 
@@ -200,7 +200,7 @@ def run_loop(
 
     Under autocast products are computed in its type, as those of the references are.
     """
-    dtype, hidden = product_type(projected, recurrents[0].weight), recurrents[0].weight.size(-1)
+    dtype, hidden = product_type(recurrents[0].weight), recurrents[0].weight.size(-1)
     problem = unsupported(dtype, hidden=hidden)
     if problem or projected.numel() == 0:
         return (fall_back(unit, problem, reference=reference) if problem else reference)()

@@ -42,6 +42,12 @@ def at_least_fp32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def product_type(x: Tensor) -> torch.dtype:
+    """The type in which a matrix product with `x` is computed here: autocast's, or its own."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
 def initial(state: Tensor | None, projected: Tensor, *, hidden: int) -> Tensor:
     """The given state [B, H], or zeros, in at least fp32."""
     if state is not None:

@@ -139,12 +139,6 @@ def steps_class(unit: str) -> type[Steps]:
     return kind
 
 
-def product_type(x: Tensor, weight: Tensor) -> torch.dtype:
-    """The type in which products with `weight` are computed here: autocast's, or its own."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-
-
 def as_operands(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
     """Parameters as kernels take them: matrices in the type of the products, all else in fp32."""
     return [weight.to(dtype if weight.dim() == 2 else torch.float32).contiguous() for weight in weights]

@@ -23,8 +23,8 @@ from nmt.ops.kernels import (
     state_like,
 )
 from nmt.ops.loop import run_loop
-from nmt.ops.recurrence import Recurrent
-from nmt.ops.steps import product_type, unsupported
+from nmt.ops.recurrence import Recurrent, product_type
+from nmt.ops.steps import unsupported
 
 FP32_PRODUCTS: Final = "ieee"
 """Products of fp32 are exact: on tensor cores (tf32, tf32x3) the kernels run out of registers."""
@@ -303,7 +303,7 @@ def atr_triton(
     With layer norm, and where the matrix is too large, `nmt.ops.atr.steps` runs. Under autocast products are
     computed in its type, as those of the reference are.
     """
-    weight = recurrent.weight.to(product_type(projected, recurrent.weight))
+    weight = recurrent.weight.to(product_type(recurrent.weight))
     problem = unsupported(weight.dtype, hidden=weight.size(-1))
     if recurrent.scale is not None or projected.numel() == 0 or problem or not fits_on_chip(weight):
         outputs, last = run_loop(
@@ -349,7 +349,7 @@ def atr_both_triton(
     """
     x = projected.permute(2, 0, 1, 3)
     first = x.new_zeros(x[:, :, 0].shape, dtype=torch.float32) if h is None else h.float()
-    weight, bias = recurrent.weight.to(product_type(x, recurrent.weight)), recurrent.bias.float()
+    weight, bias = recurrent.weight.to(product_type(recurrent.weight)), recurrent.bias.float()
     outputs, last = atr_op(x, weight, bias, mask, first, False, activation, gates == "coupled", _numbers(tiles))
     outputs = outputs.permute(1, 2, 0, 3).flatten(2)
     return torch.tanh(outputs) if activation == "output" else outputs, last

@@ -13,7 +13,8 @@ from nmt.ops.attention.triton import unsupported as attention_unsupported
 from nmt.ops.conditional import Aligned, Attended, Attention
 from nmt.ops.conditional.operator import conditional_op
 from nmt.ops.dispatch import fall_back
-from nmt.ops.steps import UNITS, as_operands, product_type, unsupported
+from nmt.ops.recurrence import product_type
+from nmt.ops.steps import UNITS, as_operands, unsupported
 from nmt.ops.unit import Projection, Unit
 
 SOURCE_STEP: Final = 16
@@ -33,7 +34,7 @@ def conditional_triton(
 ) -> Attended:
     """See `nmt.ops.conditional.conditional_sequence`. Outputs are in the type of `projected`."""
     keys, values = attention.keys, attention.values
-    dtype, hidden = product_type(projected, context.weight), state[0].size(-1)
+    dtype, hidden = product_type(context.weight), state[0].size(-1)
     if not _known(lower, higher) or projected.numel() == 0 or keys.numel() == 0:
         return written_out()
     problem = unsupported(dtype, hidden=hidden) or attention_unsupported(keys)
@@ -73,7 +74,7 @@ def one_to_one_triton(
     if not _known(lower, higher) or projected.numel() == 0:
         return written_out()
     matrix = next((weight for weight in lower.weights if weight.dim() == 2), projected)
-    dtype = product_type(projected, matrix)
+    dtype = product_type(matrix)
     problem = unsupported(dtype, hidden=state[0].size(-1))
     if problem:
         return fall_back("one_to_one", problem, reference=written_out)()
