@@ -151,7 +151,12 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
         "tokenizer": config.data.tokenizer,
         "options": asdict(options),
         "seed": config.seed,
-        "inputs": [survey.digest(path) for path in kind.inputs(source, target, options=options)],
+        "inputs": [
+            survey.digest(path)
+            if path in {*source, *target}
+            else _digest(path)  # a model or vocabulary, which is small
+            for path in kind.inputs(source, target, options=options)
+        ],
     }
     folder = run_dir / "tokenizer"
     if folder.is_dir():
@@ -172,6 +177,13 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
         tokenizer.save(temporary)
         (temporary / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
     return tokenizer
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _read_record(folder: Path) -> Any:
