@@ -152,9 +152,8 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
         "options": asdict(options),
         "seed": config.seed,
         "inputs": [
-            survey.digest(path)
-            if path in {*source, *target}
-            else _digest(path)  # a model or vocabulary, which is small
+            # What is no text of ours is a model or a vocabulary, which is small and not always UTF-8.
+            survey.digest(path) if path in {*source, *target} else _digest(path)
             for path in kind.inputs(source, target, options=options)
         ],
     }
