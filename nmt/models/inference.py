@@ -10,18 +10,20 @@ from torch import Tensor, nn
 
 from nmt.models.base import Seq2Seq
 from nmt.ops.int8 import quantize
+from nmt.ops.packed import to_bf16, worth_packing
 
 
 def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) -> Seq2Seq:
     """`model` with converted matrices; everything else it shares with the original. For inference only.
 
     `bf16`: all matrices but the embeddings become bf16; run the copy under autocast to bf16, which casts
-    their inputs. `int8`: those of decoder, readout and softmax become Int8Matrix. A table that the softmax
-    shares with embeddings is converted for the softmax alone. Weights that are not fp32 stay as they are.
+    their inputs. Those of decoder, readout and softmax, which each step of a search reads, become a Bf16Matrix where
+    the CPU has a kernel for it; with `int8` an Int8Matrix. A table that the softmax shares with embeddings is
+    converted for the softmax alone. Weights that are not fp32 stay as they are.
     """
     if not (bf16 or int8):
         return model
-    quantized = {id(weight) for weight in _decoder_matrices(model)} if int8 else set()
+    each_step = {id(weight) for weight in _decoder_matrices(model)}
     tables = {id(table) for table in model.embeddings.parameters()}
     # deepcopy takes from here what it would copy.
     memo: dict[int, object] = {}
@@ -29,9 +31,10 @@ def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) ->
         if id(parameter) in tables or parameter.dim() < 2:
             memo[id(parameter)] = parameter
         else:
-            memo[id(parameter)] = _converted(parameter, int8=id(parameter) in quantized, bf16=bf16)
+            memo[id(parameter)] = _converted(parameter, each_step=id(parameter) in each_step, int8=int8, bf16=bf16)
     copied = copy.deepcopy(model, memo)
-    copied.embeddings.use_softmax_table(_converted(model.embeddings.softmax_table, int8=int8, bf16=bf16))
+    table = _converted(model.embeddings.softmax_table, each_step=True, int8=int8, bf16=bf16)
+    copied.embeddings.use_softmax_table(table)
     return copied
 
 
@@ -40,9 +43,11 @@ def _decoder_matrices(model: Seq2Seq) -> Iterator[nn.Parameter]:
         yield from (parameter for parameter in part.parameters() if parameter.dim() == 2)
 
 
-def _converted(weight: Tensor, *, int8: bool, bf16: bool) -> Tensor:
+def _converted(weight: Tensor, *, each_step: bool, int8: bool, bf16: bool) -> Tensor:
     if weight.dtype != torch.float32:
         return weight
-    if int8:
+    if int8 and each_step:
         return quantize(weight)
+    if bf16 and each_step and worth_packing(weight.device):
+        return to_bf16(weight)
     return nn.Parameter(weight.detach().to(torch.bfloat16), requires_grad=False) if bf16 else weight

@@ -79,7 +79,7 @@ class CheckpointStore:
         translation nor the count of kept checkpoints takes it for a good one.
 
         Raises:
-            CheckpointError: there are checkpoints, but every one is damaged.
+            CheckpointError: there are checkpoints, but every one is damaged; or one is whole, but of another version.
         """
         self._remove_leftovers()
         steps = run_layout.checkpoint_steps(self.run)
@@ -87,6 +87,8 @@ class CheckpointStore:
             path = run_layout.step_dir(self.run, step)
             try:
                 return read_checkpoint(path)
+            except OtherVersionError:
+                raise
             except CheckpointError as error:
                 aside = _free_name(path.with_name(f"damaged-{path.name}"))
                 path.rename(aside)
@@ -136,11 +138,16 @@ class ReadOnlyCheckpoints(CheckpointStore):
         """Write nothing."""
 
 
+class OtherVersionError(CheckpointError):
+    """A checkpoint that is whole, but not one that this version can go on from."""
+
+
 def read_checkpoint(path: Path) -> Loaded:
     """Read a checkpoint directory with its training state, all on the CPU.
 
     Raises:
-        CheckpointError: a file is missing or damaged, or was written by a newer version.
+        CheckpointError: a file is missing or damaged.
+        OtherVersionError: it was written by a version with another format.
     """
     try:
         state = torch.load(path / run_layout.TRAINING_STATE, map_location="cpu", weights_only=True)
@@ -150,7 +157,10 @@ def read_checkpoint(path: Path) -> Loaded:
     except Exception as error:  # torch.load raises whatever its unpickler meets in a damaged file
         raise CheckpointError(f"{path}: damaged checkpoint: {_reason(error)}") from error
     if written != STATE_FORMAT:
-        raise CheckpointError(f"{path}: training state of format {written!r}; this version reads {STATE_FORMAT}")
+        raise OtherVersionError(
+            f"{path}: training state of format {written!r}, this version reads {STATE_FORMAT}; finish the run with the "
+            "version that began it, or start another from its weights with training.init_from"
+        )
     if not weights:
         raise CheckpointError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} is not what was saved")
     return Loaded(path, weights, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from nmt.ops.best.native import best_native
 from nmt.ops.best.reference import best_reference, log_probabilities, top
 from nmt.ops.dispatch import set_kernels
 from nmt.ops.int8 import quantize
-from nmt.ops.int8.native import packs
+from nmt.ops.packed import PackedMatrix, to_bf16
+from nmt.ops.packed.native import packs
 
 
 @pytest.mark.parametrize("levels", [2, 5, 1000])
@@ -102,13 +104,17 @@ def test_fewer_words_than_wanted(dtype: torch.dtype) -> None:
     assert sorted(found.words[0, :3].tolist()) == [0, 1, 2]
 
 
-@pytest.mark.skipif(not packs(), reason="this CPU has no kernel for packed int8 matrices")
+@pytest.mark.parametrize(("make", "values"), [(quantize, torch.int8), (to_bf16, torch.bfloat16)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("groups", "parts"), [(1, 1), (1, 5), (3, 5), (40, 1), (300, 5), (400, 1), (50, 13)])
-def test_of_an_int8_product_in_one_kernel(dtype: torch.dtype, groups: int, parts: int) -> None:
+def test_of_a_packed_product_in_one_kernel(
+    make: Callable[[torch.Tensor], PackedMatrix], values: torch.dtype, dtype: torch.dtype, groups: int, parts: int
+) -> None:
     """Rows that the threads share by strips and by groups; no row hangs on its companions."""
+    if not packs(values):
+        pytest.skip(f"this CPU has no kernel for packed matrices of {values}")
     torch.manual_seed(groups)
-    features, table = torch.randn(groups * parts, 50).to(dtype), quantize(torch.randn(301, 50))
+    features, table = torch.randn(groups * parts, 50).to(dtype), make(torch.randn(301, 50))
     before = torch.randn(groups, parts) if parts > 1 else None
     for k, normalize in ((1, False), (7, True)):
         choice = Choice(k, before=before, normalize=normalize, banned=0, penalised=3, penalty=1e8)

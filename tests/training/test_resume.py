@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.training import checkpoint
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -191,6 +192,19 @@ def test_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(
     assert "step-12: damaged checkpoint" in said and "resuming" in said and "step-6" in said
     assert weights.read_bytes() == expected
     assert (folder / "run/checkpoints/damaged-step-12").is_dir()
+
+
+def test_checkpoints_of_another_version_stay_as_they_are(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_config(folder)
+    assert nmt_train(config) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(checkpoint, "STATE_FORMAT", 99)
+    assert nmt_train(config) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "step-12: training state of format 2, this version reads 99" in line
+    assert sorted(path.name for path in (folder / "run/checkpoints").glob("*step-*")) == ["step-12", "step-6"]
 
 
 @pytest.mark.parametrize("file", ["training.pt", "model.safetensors"])

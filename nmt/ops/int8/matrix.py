@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.dispatch import use_native
-from nmt.ops.int8.native import SMALLEST_SCALE, linear_native, pack, packed_native, packs
+from nmt.ops.int8.native import SMALLEST_SCALE, linear_native, quantized
 from nmt.ops.int8.product import MULTIPLE, int8_product
+from nmt.ops.packed.matrix import PackedMatrix, padded
+from nmt.ops.packed.native import Rows
 
 LARGEST: Final = 127
 """Values are -127..127: symmetric."""
@@ -18,77 +20,40 @@ _BLOCK: Final = 1 << 19
 """Sums computed at a time on a CPU, 2 MiB: so they are still in the cache when they are scaled."""
 
 
-class Int8Matrix(Tensor):
-    """A matrix [M, K] as int8 values and fp32 scales [M]; made by `quantize`.
+class Int8Matrix(PackedMatrix):
+    """A matrix [M, K] as int8 values and fp32 scales [M]; made by `quantize`."""
 
-    To modules it is the weight that it was made from: `F.linear` with it is `int8_linear`, `index_select` of rows
-    gives another one, and all else sees fp32 values, computed anew each time. It has no storage, so asking for its
-    address fails. For inference only.
-    """
-
-    values: Tensor  # type: ignore[assignment]
-    """int8 [M', K'], both widths padded with zeros to a multiple of 8"""
     scales: Tensor
-    """fp32 [M]"""
-    _packed: Tensor | None
 
-    @staticmethod
-    def __new__(cls, values: Tensor, scales: Tensor, *, width: int) -> Int8Matrix:
-        """`width` is K."""
-        shape = (len(scales), width)
-        self: Int8Matrix = Tensor._make_wrapper_subclass(cls, shape, dtype=scales.dtype, device=scales.device)
-        self.values, self.scales, self._packed = values, scales, None
-        return self
+    def operand(self, x: Tensor) -> Rows:
+        return quantized(x, self.values.shape[1])
 
-    def packed(self) -> Tensor:
-        """The values as the C kernel reads them, kept from the first time on; see `nmt.ops.int8.native`."""
-        if self._packed is None:
-            self._packed = pack(self.values)
-        return self._packed
+    def plain_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        if use_native(x):
+            return linear_native(x, self.values, self.scales, bias)
+        more = self.values.shape[1] - x.shape[1]
+        x, scales = quantize_rows(x)
+        x = F.pad(x, (0, more)) if more else x
+        outputs = len(self.scales)
+        result = scales.new_empty(len(x), outputs)
+        block = max(1, len(x) if x.is_cuda else _BLOCK // max(1, outputs))
+        for start in range(0, len(x), block):
+            sums = int8_product(x[start : start + block], self.values)[:, :outputs]
+            torch.mul(sums, self.scales, out=result[start : start + block])
+        return result.mul_(scales) if bias is None else torch.addcmul(bias.detach().float(), result, scales, out=result)
 
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.linear and isinstance(args[1], Int8Matrix):
-            return int8_linear(*args, **(kwargs or {}))
-        with torch._C.DisableTorchFunctionSubclass():
-            if func in _OF_THE_WRAPPER:
-                return func(*args, **(kwargs or {}))
-            plain = [arg.dequantize() if isinstance(arg, Int8Matrix) else arg for arg in args]
-            return func(*plain, **(kwargs or {}))
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        raise NotImplementedError(f"{func} on an Int8Matrix")
-
-    def index_select(self, dim: int, index: Tensor) -> Int8Matrix:
-        """Some of its rows; `dim` must be 0."""
-        if dim != 0:
-            raise ValueError(f"an Int8Matrix selects rows, not dimension {dim}")
-        width = self.shape[1]
-        return Int8Matrix(_pad(self.values.index_select(0, index)), self.scales.index_select(0, index), width=width)
+    def chosen(self, index: Tensor) -> Int8Matrix:
+        return _matrix(self.values.index_select(0, index), self.scales.index_select(0, index), width=self.shape[1])
 
     def dequantize(self) -> Tensor:
-        """The values that it stands for, fp32 [M, K]."""
         rows, width = self.shape
         return self.values[:rows, :width] * self.scales.unsqueeze(1)
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"Int8Matrix{list(self.shape)}"
-
-
-_OF_THE_WRAPPER: Final = frozenset(
-    (
-        *(Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.is_cuda.__get__),  # type: ignore[attr-defined]
-        *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.data_ptr),
-    )
-)
-"""What the matrix itself answers, without computing its values."""
 
 
 def quantize(weight: Tensor) -> Int8Matrix:
     """The nearest int8 values of a weight [M, K], with a scale for each row."""
     values, scales = quantize_rows(weight)
-    return Int8Matrix(_pad(values), scales.squeeze(1), width=weight.shape[1])
+    return _matrix(values, scales.squeeze(1), width=weight.shape[1])
 
 
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,28 +63,5 @@ def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scales).round_().to(torch.int8), scales
 
 
-def int8_linear(input: Tensor, weight: Int8Matrix, bias: Tensor | None = None) -> Tensor:
-    """`F.linear` of input [..., K] with an Int8Matrix [M, K]: fp32 [..., M]."""
-    outputs, width = weight.shape
-    rows = input.detach().reshape(-1, width)
-    if use_native(rows):
-        if packs():
-            result = packed_native(rows, weight.packed(), weight.scales, bias)
-        else:
-            result = linear_native(rows, weight.values, weight.scales, bias)
-        return result.view(*input.shape[:-1], outputs)
-    x, scales = quantize_rows(rows)
-    padded = weight.values.shape[1] - width
-    x = F.pad(x, (0, padded)) if padded else x
-    result = scales.new_empty(len(x), outputs)
-    block = max(1, len(x) if x.is_cuda else _BLOCK // max(1, outputs))
-    for start in range(0, len(x), block):
-        sums = int8_product(x[start : start + block], weight.values)[:, :outputs]
-        torch.mul(sums, weight.scales, out=result[start : start + block])
-    result = result.mul_(scales) if bias is None else torch.addcmul(bias.detach().float(), result, scales, out=result)
-    return result.view(*input.shape[:-1], outputs)
-
-
-def _pad(values: Tensor) -> Tensor:
-    rows, width = values.shape
-    return F.pad(values, (0, -width % MULTIPLE, 0, -rows % MULTIPLE)).contiguous()
+def _matrix(values: Tensor, scales: Tensor, *, width: int) -> Int8Matrix:
+    return PackedMatrix.make(Int8Matrix, padded(values, MULTIPLE), scales, rows=len(scales), width=width)

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 TYPES: Final = {torch.float32: "f32", torch.bfloat16: "bf16"}
 """The types of sequences that the kernels take, and the last part of the kernels' names."""
 
+_SUFFIXES: Final = {**TYPES, torch.int8: "i8"}
+
 _C = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 
 Kernel = Callable[..., None]
@@ -53,19 +55,19 @@ def _say_once(message: str) -> None:
 
 
 @functools.cache
-def has(name: str) -> bool:
+def has(name: str, dtype: torch.dtype) -> bool:
     """Whether there is such a function; some are only compiled for CPUs that have the instructions for them."""
-    return problem() is None and hasattr(_library(), f"{name}_{TYPES[torch.float32]}")
+    return problem() is None and hasattr(_library(), f"{name}_{_SUFFIXES[dtype]}")
 
 
 @functools.cache
 def kernel(name: str, signature: str, dtype: torch.dtype) -> Kernel:
-    """The C function `name` for sequences of `dtype`.
+    """The C function `name` for sequences, or a packed matrix, of `dtype`.
 
     `signature` has a letter for each argument: p a tensor or None, i an integer, f a number; spaces are ignored. The
     number of threads is added as the last argument.
     """
-    function = getattr(_library(), f"{name}_{TYPES[dtype]}")
+    function = getattr(_library(), f"{name}_{_SUFFIXES[dtype]}")
     letters = signature.replace(" ", "")
     function.argtypes = [*(_C[letter] for letter in letters), ctypes.c_int64]
     function.restype = None

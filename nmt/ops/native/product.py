@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.int8 import Int8Matrix
 from nmt.ops.native import kernel
+from nmt.ops.packed import PackedMatrix
 
 
 class Product:
@@ -18,7 +18,7 @@ class Product:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, *, length: int, batch: int, dtype: torch.dtype) -> None:
-        self.weight = weight if isinstance(weight, Int8Matrix) else weight.detach().to(dtype)
+        self.weight = weight if isinstance(weight, PackedMatrix) else weight.detach().to(dtype)
         self.bias = bias.detach().float().contiguous()
         self._shape, self._dtype = (length, batch, weight.size(0)), dtype
         self._gradients: Tensor | None = None
@@ -36,7 +36,7 @@ class Product:
 
     def forward(self, inputs: Tensor, *, out: Tensor) -> None:
         """Multiply inputs [B, H]."""
-        if isinstance(self.weight, Int8Matrix):
+        if isinstance(self.weight, PackedMatrix):
             out.copy_(F.linear(inputs, self.weight))
         else:
             torch.mm(inputs, self.weight.t(), out=out)

@@ -1,0 +1,13 @@
+"""Weights in narrow formats of their own, for inference: what a product with them has in common.
+
+A `PackedMatrix` stands in for the weight it was made from. Where the CPU has the instructions, its values are laid out
+once in the order in which a C kernel reads them, so that products with few rows cost little more than reading them,
+and the words with the largest of its products are found in the same pass (`nmt.ops.best`).
+"""
+
+from __future__ import annotations
+
+from nmt.ops.packed.bf16 import Bf16Matrix, to_bf16, worth_packing
+from nmt.ops.packed.matrix import PackedMatrix
+
+__all__ = ["Bf16Matrix", "PackedMatrix", "to_bf16", "worth_packing"]
