@@ -124,6 +124,22 @@ def recurrent(bench: Bench, shapes: Shapes) -> Iterator[Row]:
             limit = 1.0 if (unit, name) == ("atr", "GRU") else None
             details = {"forward": peer_times[0] / forward, "us": (forward, both)}
             yield Row(f"{unit} layer against torch {name}", peer_times[1] / both, "x", limit, details=details)
+    yield cudnn_layer(bench, x, both)
+
+
+def cudnn_layer(bench: Bench, x: Tensor, ours: float) -> Row:
+    """An LSTM layer over padded sentences by cuDNN, against the microseconds of ours without padding."""
+    cell = CELLS.get("lstm")(x.size(-1), x.size(-1)).to(bench.device)
+    mask = torch.ones(x.shape[:2], dtype=torch.bool, device=bench.device)
+
+    def layer() -> Tensor:
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            outputs: Tensor = cell.layer(x, mask=mask)[0]
+        return outputs
+
+    with kernels(bench.fast):
+        forward, both = both_ways(bench, layer, [x, *cell.parameters()])
+    return Row("lstm layer by cuDNN against our kernels", ours / both, "x", details={"us": (forward, both)})
 
 
 def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:

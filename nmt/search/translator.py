@@ -18,7 +18,7 @@ from nmt.data.tokenizer import on_one_line
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
 from nmt.models.output import PlainOutput
-from nmt.ops.dispatch import use_graphs
+from nmt.ops.dispatch import use_proven
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.precision import choose_search_precision
@@ -143,7 +143,7 @@ class Translator:
     @torch.inference_mode()
     def _search_batch(self, source: Tensor) -> list[list[Hypothesis]]:
         if self._shortlist is None:
-            graphed = use_graphs("decoding_step", source)
+            graphed = use_proven("decoding_step", source)
             return self._run(self._graphed if graphed else self._model, source)
         output = PlainOutput(self._model.embeddings.softmax_table)
         restricted = RestrictedModel(self._model, self._shortlist.words(source), output=output)
