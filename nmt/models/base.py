@@ -16,6 +16,7 @@ from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Encoder
 from nmt.models.initialize import initialize
 from nmt.models.readout import InitialStates, Readout
+from nmt.ops.best import Best, Choice, best_of_product
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 
 PAD = 0
@@ -194,6 +195,11 @@ class Seq2Seq(nn.Module):
         """
         features, state = self.features(tokens, state)
         return self.embeddings.logits(features), state
+
+    def best(self, tokens: Tensor | None, state: DecodingState, choice: Choice) -> tuple[Best, DecodingState]:
+        """As `step`, but what `choice` asks for instead of the logits, which are never all there."""
+        features, state = self.features(tokens, state)
+        return best_of_product(features, self.embeddings.softmax_table, choice), state
 
     def features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
         """As `step`, but what the output layer reads [N, E] instead of the logits."""

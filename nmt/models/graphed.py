@@ -12,6 +12,7 @@ from torch import Tensor
 from nmt.models.attention import AttentionMemory
 from nmt.models.base import DecodingState, Seq2Seq
 from nmt.ops import graphs
+from nmt.ops.best import Best, Choice, best_words
 
 SOURCE_STEP: Final = 16
 """Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""
@@ -57,6 +58,11 @@ class GraphedModel:
         inner = self._model.start(source)
         memories = tuple(None if memory is None else _filled_up(memory) for memory in inner.memories)
         return GraphedState(inner._replace(memories=memories), None, {})
+
+    def best(self, tokens: Tensor | None, state: GraphedState, choice: Choice) -> tuple[Best, GraphedState]:
+        """As `Seq2Seq.best`."""
+        logits, state = self.step(tokens, state)
+        return best_words(logits, choice), state
 
     def step(self, tokens: Tensor | None, state: GraphedState) -> tuple[Tensor, GraphedState]:
         """As `Seq2Seq.step`."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
-from nmt.ops.best import best_words
+from nmt.ops.best import Best, Choice
 from nmt.registry import SEARCHES
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
@@ -83,7 +83,7 @@ def beam_search(
     reach their own L earlier are cut there, and PAD may be generated. It is there for comparison.
 
     Args:
-        model: anything with `start` and `step`; must be in evaluation mode.
+        model: anything with `start` and `best`; must be in evaluation mode.
         source: ids [B, S], each row ending with EOS and filled with PAD.
         beam_size: K >= 1.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha, EOS counted.
@@ -113,8 +113,8 @@ def beam_search(
                 if not len(rows):
                     break
                 beam, state = beam.select(rows), state.keep(rows)
-        logits, state = model.step(last_tokens(beam, joint=joint), state)
-        candidates = best_candidates(logits, beam, t, pad_allowed=joint)
+        best, state = model.best(last_tokens(beam, joint=joint), state, choice_of(beam, t, pad_allowed=joint))
+        candidates = candidates_of(best, beam, t)
         beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, length_penalty))
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
     return results
@@ -163,31 +163,27 @@ def last_tokens(beam: Beam, *, joint: bool) -> Tensor | None:
     return None if joint and bool((tokens == PAD).all()) else tokens
 
 
-def best_candidates(logits: Tensor, beam: Beam, t: int, *, pad_allowed: bool) -> Candidates:
-    """The 2K best continuations by `logits` [B * K, V] ([B, V] at the first step).
+def choice_of(beam: Beam, t: int, *, pad_allowed: bool) -> Choice:
+    """The 2K best continuations after t tokens.
 
     2K are enough to leave K unfinished ones, for each hypothesis can end in only one way. Of
     equal ones the smaller beam, then the smaller id comes first. All have the same length, so
     they rank by log-probability.
     """
-    beam_size, vocabulary = beam.ids.shape[1], logits.shape[1]
-    before = beam.log_probs
-    if t == 0 and vocabulary >= 2 * beam_size:
-        before = before[:, :1]  # of the only alive hypothesis
-    elif t == 0:  # its row serves all beams
-        logits = logits.repeat_interleave(beam_size, 0)
-    best, places = best_words(
-        logits,
-        2 * beam_size,
-        before=before,
+    return Choice(
+        2 * beam.log_probs.shape[1],
+        before=beam.log_probs if t else beam.log_probs[:, :1],  # there is only one at first
         banned=None if pad_allowed else PAD,
-        penalised=EOS if t == 0 else None,
+        penalised=None if t else EOS,
         penalty=FIRST_EOS_PENALTY,
     )
-    beams, tokens = places // vocabulary, places % vocabulary
-    ids = torch.cat([gather_ids(beam.ids, beams), tokens.unsqueeze(2)], dim=2)
-    finished = (tokens == EOS) | (t >= beam.limits).unsqueeze(1)
-    return Candidates(best, ids, beams, finished)
+
+
+def candidates_of(best: Best, beam: Beam, t: int) -> Candidates:
+    """The best continuations of the hypotheses of `beam`, of t tokens each."""
+    ids = torch.cat([gather_ids(beam.ids, best.hypotheses), best.words.unsqueeze(2)], dim=2)
+    finished = (best.words == EOS) | (t >= beam.limits).unsqueeze(1)
+    return Candidates(best.values, ids, best.hypotheses, finished)
 
 
 def advance(beam: Beam, candidates: Candidates, *, penalty: float) -> tuple[Beam, Tensor]:

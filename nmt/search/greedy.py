@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
-from nmt.ops.best import best_words
+from nmt.ops.best import Choice
 from nmt.registry import SEARCHES
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
@@ -63,7 +63,7 @@ def greedy_search(
     ended leave the batch; the padding symbol is never chosen.
 
     Args:
-        model: anything with `start` and `step`.
+        model: anything with `start` and `best`; must be in evaluation mode.
         source: ids [B, S], each row ending with EOS and filled with PAD.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha.
         max_length_offset: tokens that a translation may have more than its source (with EOS).
@@ -90,11 +90,9 @@ def greedy_search(
                 if not len(rows):
                     return results
                 path, state = path.select(rows), state.keep(rows)
-        logits, state = model.step(path.ids[:, -1] if t else None, state)
-        values, tokens = best_words(
-            logits, 1, normalize=scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY
-        )
-        path = path.extended(tokens, values)
+        wanted = Choice(1, normalize=scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY)
+        best, state = model.best(path.ids[:, -1] if t else None, state, wanted)
+        path = path.extended(best.words, best.values)
     raise AssertionError("every sentence has a limit")
 
 

@@ -1,10 +1,12 @@
-"""What a search needs of a model: a start and a step. Any model that has both can be searched."""
+"""What a search needs of a model: a start, and the best words of a step. Any model that has both can be searched."""
 
 from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
 from torch import Tensor
+
+from nmt.ops.best import Best, Choice
 
 S = TypeVar("S", bound="SearchState")
 
@@ -28,8 +30,8 @@ class SearchModel(Protocol[S]):
     def start(self, source: Tensor) -> S:
         """State before the first token of `source` [B, S], with one row for each sentence."""
 
-    def step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, S]:
-        """Logits [N, V] after feeding `tokens` [N]; None feeds the zero vector, as before the first token.
+    def best(self, tokens: Tensor | None, state: S, choice: Choice) -> tuple[Best, S]:
+        """The best words after feeding `tokens` [N]; None feeds the zero vector, as before the first token.
 
-        The search may overwrite the logits.
+        A model that computes logits [N, V] leaves the rest to `nmt.ops.best.best_words`.
         """

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nmt.models.base import DecodingState, Seq2Seq
 from nmt.models.output import OutputLayer
+from nmt.ops.best import Best, Choice, best_words
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.shortlist import BatchWords
 
@@ -33,7 +34,7 @@ class RestrictedState(NamedTuple):
 
 
 class RestrictedModel:
-    """Start and step of `model` for one batch, in places of `words.ids` instead of ids.
+    """Start and best words of `model` for one batch, in places of `words.ids` instead of ids.
 
     The output layer is computed over the union of the sentences' lists; what is not in a sentence's
     own list has probability 0 there, so what a sentence gets does not depend on its companions.
@@ -49,14 +50,14 @@ class RestrictedModel:
         """State before the first token of the batch's sentences [B, S]."""
         return RestrictedState(self._model.start(source), self._words.forbidden)
 
-    def step(self, tokens: Tensor | None, state: RestrictedState) -> tuple[Tensor, RestrictedState]:
-        """Logits [N, U] after feeding `tokens` [N], places as well; None is the zero vector."""
+    def best(self, tokens: Tensor | None, state: RestrictedState, choice: Choice) -> tuple[Best, RestrictedState]:
+        """The best words, places as well as the `tokens` [N] fed; None is the zero vector."""
         ids = None if tokens is None else self._words.ids[tokens]
         features, inner = self._model.features(ids, state.inner)
         logits = self._output(features)
         by_sentence = logits.view(len(state.forbidden), -1, logits.shape[1])
         by_sentence.masked_fill_(state.forbidden.unsqueeze(1), -math.inf)
-        return logits, state._replace(inner=inner)
+        return best_words(logits, choice), state._replace(inner=inner)
 
     def with_ids(self, results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search found in places, in ids."""

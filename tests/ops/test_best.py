@@ -6,11 +6,13 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from nmt.ops import native
-from nmt.ops.best import best_words
+from nmt.ops import best, native
+from nmt.ops.best import Choice, best_of_product, best_words
 from nmt.ops.best.native import best_native
 from nmt.ops.best.reference import best_reference, log_probabilities, top
+from nmt.ops.dispatch import set_kernels
 
 
 @pytest.mark.parametrize("levels", [2, 5, 1000])
@@ -72,6 +74,27 @@ def test_native_is_the_reference(dtype: torch.dtype, parts: int, words: int, k: 
 @pytest.mark.skipif(native.problem() is not None, reason=f"no C kernels: {native.problem()}")
 def test_native_rows_do_not_hang_on_their_companions() -> None:
     logits = torch.randn(40, 999).bfloat16()
-    values, places = best_words(logits, 6, before=torch.zeros(8, 5))
-    alone, places_alone = best_words(logits[15:20].clone(), 6, before=torch.zeros(1, 5))
-    assert torch.equal(values[3:4], alone) and torch.equal(places[3:4], places_alone)
+    together = best_words(logits, Choice(6, before=torch.zeros(8, 5)))
+    alone = best_words(logits[15:20].clone(), Choice(6, before=torch.zeros(1, 5)))
+    assert all(torch.equal(whole[3:4], part) for whole, part in zip(together, alone, strict=True))
+
+
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+def test_of_a_product_in_pieces(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(best, "_CELLS", 20 * 300)
+    features, table = torch.randn(55, 16), torch.randn(300, 16)
+    choice = Choice(10, before=torch.randn(11, 5), banned=0, penalised=3, penalty=1e8)
+    set_kernels(kernels)
+    try:
+        found, wanted = best_of_product(features, table, choice), best_words(F.linear(features, table), choice)
+    finally:
+        set_kernels("auto")
+    torch.testing.assert_close(found.values, wanted.values)
+    assert torch.equal(found.hypotheses, wanted.hypotheses) and torch.equal(found.words, wanted.words)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fewer_words_than_wanted(dtype: torch.dtype) -> None:
+    found = best_words(torch.randn(2, 3, dtype=dtype), Choice(5))
+    assert found.values.isinf().tolist() == [[False] * 3 + [True] * 2] * 2
+    assert sorted(found.words[0, :3].tolist()) == [0, 1, 2]

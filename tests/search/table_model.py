@@ -1,6 +1,6 @@
 """A model without a network: logits are rows of a table, chosen by source and history.
 
-It has the start/step interface of a real model, so that searches are tested by themselves, and a
+It has the interface of a real model, so that searches are tested by themselves, and a
 plain `next_logits(source, history)` that oracles use.
 """
 
@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from nmt.ops.best import Best, Choice, best_words
 
 PAD, UNK, EOS = 0, 1, 2
 
@@ -58,6 +60,10 @@ class TableModel:
         return self.table[(state.key.repeat_interleave(beams) + history) % self.entries], state._replace(
             history=history
         )
+
+    def best(self, tokens: Tensor | None, state: TableState, choice: Choice) -> tuple[Best, TableState]:
+        logits, state = self.step(tokens, state)
+        return best_words(logits, choice), state
 
     def next_logits(self, source: list[int], history: list[int | None]) -> Tensor:
         """Logits [V] after feeding `history`, which begins with None (the zero vector)."""

@@ -9,9 +9,20 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
+from nmt.ops.best import best_words
 from nmt.registry import SEARCHES
 from nmt.search import Hypothesis, beam_search
-from nmt.search.beam import advance, are_done, best_candidates, empty_beam, last_tokens, rows_of
+from nmt.search.beam import (
+    Beam,
+    Candidates,
+    advance,
+    are_done,
+    candidates_of,
+    choice_of,
+    empty_beam,
+    last_tokens,
+    rows_of,
+)
 from tests.search.naive import cut, exhaustive, strip, zero_beam_search
 from tests.search.table_model import EOS, PAD, UNK, TableModel, random_sources
 
@@ -194,6 +205,11 @@ class TestSteps:
     def logits(self) -> Tensor:
         return torch.log(torch.tensor([[0.1, 0.1, 0.4, 0.3, 0.1], [0.1, 0.05, 0.2, 0.05, 0.6]], dtype=torch.float64))
 
+    def candidates(self, beam: Beam, t: int) -> Candidates:
+        choice = choice_of(beam, t, pad_allowed=False)
+        logits = self.logits().repeat_interleave(choice.hypotheses, dim=0)
+        return candidates_of(best_words(logits, choice), beam, t)
+
     def test_empty_beam(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
         assert beam.limits.tolist() == [7, 6]
@@ -202,16 +218,15 @@ class TestSteps:
 
     def test_the_first_candidates_do_not_end(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
-        candidates = best_candidates(self.logits(), beam, 0, pad_allowed=False)
+        candidates = self.candidates(beam, 0)
         assert candidates.ids[:, :, -1].tolist() == [[3, 1, 4, EOS], [4, 1, 3, EOS]]
         assert candidates.log_probs[0, :3].exp().tolist() == pytest.approx([0.3, 0.1, 0.1])
         assert candidates.log_probs[0, 3].item() == pytest.approx(-1e8, rel=1e-6)
 
     def test_finished_candidates_move_over(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
-        beam, _ = advance(beam, best_candidates(self.logits(), beam, 0, pad_allowed=False), penalty=1.0)
-        logits = self.logits().repeat_interleave(2, dim=0)
-        candidates = best_candidates(logits, beam, 1, pad_allowed=False)
+        beam, _ = advance(beam, self.candidates(beam, 0), penalty=1.0)
+        candidates = self.candidates(beam, 1)
         assert candidates.ids[0].tolist() == [[3, EOS], [3, 3], [1, EOS], [3, 1]]
         after, beams = advance(beam, candidates, penalty=2.0)
         assert after.finished_ids[0].tolist() == [[3, EOS], [1, EOS]]
@@ -223,8 +238,8 @@ class TestSteps:
 
     def test_all_end_at_the_limit(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=0)
-        beam, _ = advance(beam, best_candidates(self.logits(), beam, 0, pad_allowed=False), penalty=1.0)
-        candidates = best_candidates(self.logits().repeat_interleave(2, dim=0), beam, 2, pad_allowed=False)
+        beam, _ = advance(beam, self.candidates(beam, 0), penalty=1.0)
+        candidates = self.candidates(beam, 2)
         assert candidates.finished.tolist()[1] == [True] * 4
         assert not all(candidates.finished.tolist()[0])
 

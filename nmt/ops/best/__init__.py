@@ -1,40 +1,83 @@
-"""The best words of a search step, from the logits."""
+"""The best words of a search step: from the logits, or from the product that makes the logits."""
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.best.native import best_native
 from nmt.ops.best.reference import best_reference
 from nmt.ops.dispatch import use_native
 
-__all__ = ["best_words"]
+__all__ = ["Best", "Choice", "best_of_product", "best_words"]
+
+_CELLS: Final = 1 << 21
+"""Logits computed at a time on a CPU, 8 MiB in fp32: so they are still in the cache when the best are looked for."""
 
 
-def best_words(
-    logits: Tensor,
-    k: int,
-    *,
-    before: Tensor | None = None,
-    normalize: bool = True,
-    banned: int | None = None,
-    penalised: int | None = None,
-    penalty: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """The k best continuations of each of B hypotheses or groups of P hypotheses: values and places, both [B, k].
+class Choice(NamedTuple):
+    """What a search wants of a step, for each of B hypotheses or groups of P hypotheses."""
 
-    A value is the log-probability of a word, in at least fp32, or its logit where it need not be `normalize`d, plus
-    what is in `before` for its hypothesis. A place is p * V + the word's id. Largest first; of equal values the one at
-    the smaller place, also where the cut falls among equals, so that results do not hang on batch or device.
+    k: int
+    """Continuations of each group."""
+    before: Tensor | None = None
+    """[B, P], what is added to the values of each hypothesis; None for P = 1 and 0"""
+    normalize: bool = True
+    """Whether values are log-probabilities; else they are logits."""
+    banned: int | None = None
+    """Id of a word that counts as -infinity, though it has its part in the normalisation."""
+    penalised: int | None = None
+    """Id of a word from whose value `penalty` is taken."""
+    penalty: float = 0.0
 
-    Args:
-        logits: [B * P, V], may be overwritten.
-        k: at most P * V.
-        before: [B, P]; None for P = 1 and 0.
-        banned: id of a word that counts as -infinity, though it has its part in the normalisation.
-        penalised: id of a word from whose value `penalty` is taken.
+    @property
+    def hypotheses(self) -> int:
+        """P"""
+        return 1 if self.before is None else self.before.shape[1]
+
+    def rows(self, start: int, end: int) -> Choice:
+        """The same for the groups start to end - 1."""
+        return self if self.before is None else self._replace(before=self.before[start:end])
+
+
+class Best(NamedTuple):
+    """The k best continuations of each group, best first."""
+
+    values: Tensor
+    """[B, k], in at least fp32; -infinity where there are fewer than k"""
+    hypotheses: Tensor
+    """Which hypothesis of the group each one continues [B, k]."""
+    words: Tensor
+    """Ids of its new words [B, k]."""
+
+
+def best_words(logits: Tensor, choice: Choice) -> Best:
+    """The best continuations by logits [B * P, V], which may be overwritten.
+
+    Of equal ones first that of the earlier hypothesis, then that of the smaller id, also where the cut falls among
+    equals, so that results do not hang on batch or device.
     """
+    words = logits.shape[1]
+    k = min(choice.k, choice.hypotheses * words)
     implementation = best_native if use_native(logits) else best_reference
-    return implementation(
-        logits, k, before=before, normalize=normalize, banned=banned, penalised=penalised, penalty=penalty
-    )
+    values, places = implementation(logits, **choice._replace(k=k)._asdict())
+    if k < choice.k:
+        values = F.pad(values, (0, choice.k - k), value=float("-inf"))
+        places = F.pad(places, (0, choice.k - k))
+    return Best(values, places // words, places % words)
+
+
+def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> Best:
+    """`best_words` by the product of features [B * P, E] with a table [V, E], whose logits are never all there."""
+    group = choice.hypotheses
+    rows = max(1, _CELLS // (len(table) * group)) * group
+    if features.is_cuda or len(features) <= rows:
+        return best_words(F.linear(features, table), choice)
+    pieces = [
+        best_words(F.linear(piece, table), choice.rows(i * rows // group, (i + 1) * rows // group))
+        for i, piece in enumerate(features.split(rows))
+    ]
+    return Best(*(torch.cat(parts) for parts in zip(*pieces, strict=True)))
