@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -145,6 +146,7 @@ def cudnn_layer(bench: Bench, x: Tensor, ours: float) -> Row:
 def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
     """The loop of the decoder's first layer in a training step."""
     from nmt.models.conditional import AttentionRNN
+    from nmt.ops.conditional import memory as memory_rule
 
     batch, source, target, hidden = shapes.attention
     for unit in ("lrn", "atr", "gru"):
@@ -165,6 +167,13 @@ def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
         details = {"us": times, "us a step": times[bench.fast] / target}
         ratio = times[bench.plain] / times[bench.fast]
         yield Row(f"attention loop ({unit}) against the loop with autograd", ratio, "x", 5, details=details)
+        if unit == "lrn":
+            found = {}
+            for once in (True, False):
+                with kernels(bench.fast), patch.object(memory_rule, "worth_it", lambda *_, once=once: once):
+                    found[once] = both_ways(bench, run, leaves)[1]
+            ratio, details = found[False] / found[True], {"us": {str(once): us for once, us in found.items()}}
+            yield Row("attention loop (lrn), memory multiplied before it against inside", ratio, "x", details=details)
 
 
 def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
