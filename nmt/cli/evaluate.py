@@ -23,7 +23,10 @@ DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE --ref 
 --model RUN --source FILE --ref FILE... to translate first."""
 DEFAULT_METRICS = ("bleu", "chrf", "ter")
 METRIC_OPTIONS = ("tokenize", "lowercase")
-MODEL_OPTIONS = ("source", "beam_size", "length_penalty", "max_length_offset", "batch_tokens", "shortlist", "output")
+MODEL_OPTIONS = (
+    *("source", "beam_size", "length_penalty", "max_length_offset", "batch_tokens", "shortlist", "precision"),
+    "output",
+)
 STDIN = "-"
 
 

@@ -25,7 +25,7 @@ DESCRIPTION = """Translate text line by line, standard input to standard output 
 answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
 STDIN = "-"
 NO_SHORTLIST = "none"
-DECODING = ("beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens", "shortlist")
+DECODING = ("beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens", "shortlist", "precision")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,6 +74,11 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--shortlist", metavar="FILE", help="made by nmt-shortlist: words to choose from; 'none' allows all words"
+    )
+    group.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "bf16", "int8"),
+        help="number format; int8: of the decoder's matrices",
     )
 
 

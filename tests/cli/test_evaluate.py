@@ -251,7 +251,14 @@ def test_decoding_options_reach_the_search(files, model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--beam-size", "0"], ["--beam-size", "x"], ["--length-penalty", "-1"], ["--batch-tokens", "-5"]]
+    "wrong",
+    [
+        ["--beam-size", "0"],
+        ["--beam-size", "x"],
+        ["--length-penalty", "-1"],
+        ["--batch-tokens", "-5"],
+        ["--precision", "int4"],
+    ],
 )
 def test_decoding_options_are_checked(files, model, capsys, wrong):
     assert main(["--model", str(model), "--source", files["first"], "--ref", files["first"], *wrong]) == 2

@@ -118,6 +118,7 @@ def test_options_reach_the_search(run: str, text: str, capfdbinary: pytest.Captu
     assert best("--checkpoint", "last") != default
     assert best("--beam-size", "1") != default
     assert best("--length-penalty", "3") != default
+    assert best("--precision", "fp32") != best("--precision", "int8")
     assert max(len(text.split()) for text, _ in best("--max-length-offset", "0", "--length-penalty", "9")) <= 4
 
 

@@ -14,6 +14,8 @@ from nmt.ops.best import Choice, best_of_product, best_words
 from nmt.ops.best.native import best_native
 from nmt.ops.best.reference import best_reference, first_maximum, log_probabilities, ordered_top, top
 from nmt.ops.dispatch import set_kernels
+from nmt.ops.int8 import quantize
+from nmt.ops.int8.native import packs
 
 both = pytest.mark.parametrize("top", [top, ordered_top])
 
@@ -147,3 +149,19 @@ def test_fewer_words_than_wanted(dtype: torch.dtype) -> None:
     found = best_words(torch.randn(2, 3, dtype=dtype), Choice(5))
     assert found.values.isinf().tolist() == [[False] * 3 + [True] * 2] * 2
     assert sorted(found.words[0, :3].tolist()) == [0, 1, 2]
+
+
+@pytest.mark.skipif(not packs(), reason="this CPU has no kernel for packed int8 matrices")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("groups", "parts"), [(1, 1), (1, 5), (3, 5), (40, 1), (300, 5), (400, 1), (50, 13)])
+def test_of_an_int8_product_in_one_kernel(dtype: torch.dtype, groups: int, parts: int) -> None:
+    """Rows that the threads share by strips and by groups; no row hangs on its companions."""
+    torch.manual_seed(groups)
+    features, table = torch.randn(groups * parts, 50).to(dtype), quantize(torch.randn(301, 50))
+    before = torch.randn(groups, parts) if parts > 1 else None
+    for k, normalize in ((1, False), (7, True)):
+        choice = Choice(k, before=before, normalize=normalize, banned=0, penalised=3, penalty=1e8)
+        found, wanted = best_of_product(features, table, choice), best_words(F.linear(features, table), choice)
+        assert all(torch.equal(ours, right) for ours, right in zip(found, wanted, strict=True))
+        alone = best_of_product(features[-parts:], table, choice.rows(groups - 1, groups))
+        assert all(torch.equal(whole[-1:], part) for whole, part in zip(found, alone, strict=True))

@@ -10,7 +10,7 @@ from nmt.ops import native
 from nmt.ops.dispatch import set_kernels
 from nmt.ops.int8 import Int8Matrix, quantize
 
-SHAPES = [(1, 7, 5), (9, 50, 37), (33, 64, 40), (5, 130, 1001)]
+SHAPES = [(1, 7, 5), (9, 50, 37), (33, 64, 40), (5, 130, 1001), (12, 8, 32), (26, 33, 70), (250, 40, 65)]
 
 
 def product(x: torch.Tensor, weight: Int8Matrix, bias: torch.Tensor | None, *, kernels: str) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import torch
@@ -9,8 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.best.native import best_native
+from nmt.ops.best.packed import best_packed
 from nmt.ops.best.reference import best_reference
 from nmt.ops.dispatch import use_native
+from nmt.ops.int8 import Int8Matrix
+from nmt.ops.int8.native import packs
 
 __all__ = ["Best", "Choice", "best_of_product", "best_words"]
 
@@ -60,18 +65,13 @@ def best_words(logits: Tensor, choice: Choice) -> Best:
     Of equal ones first that of the earlier hypothesis, then that of the smaller id, also where the cut falls among
     equals, so that results do not hang on batch or device.
     """
-    words = logits.shape[1]
-    k = min(choice.k, choice.hypotheses * words)
-    implementation = best_native if use_native(logits) else best_reference
-    values, places = implementation(logits, **choice._replace(k=k)._asdict())
-    if k < choice.k:
-        values = F.pad(values, (0, choice.k - k), value=float("-inf"))
-        places = F.pad(places, (0, choice.k - k))
-    return Best(values, places // words, places % words)
+    return _best(best_native if use_native(logits) else best_reference, logits, choice, words=logits.shape[1])
 
 
 def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> Best:
     """`best_words` by the product of features [B * P, E] with a table [V, E], whose logits are never all there."""
+    if isinstance(table, Int8Matrix) and use_native(features) and packs():
+        return _best(partial(best_packed, table=table), features, choice, words=len(table))
     group = choice.hypotheses
     rows = max(1, _CELLS // (len(table) * group)) * group
     if features.is_cuda or len(features) <= rows:
@@ -81,3 +81,12 @@ def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> Best:
         for i, piece in enumerate(features.split(rows))
     ]
     return Best(*(torch.cat(parts) for parts in zip(*pieces, strict=True)))
+
+
+def _best(implementation: Callable[..., tuple[Tensor, Tensor]], rows: Tensor, choice: Choice, *, words: int) -> Best:
+    k = min(choice.k, choice.hypotheses * words)
+    values, places = implementation(rows, **choice._replace(k=k)._asdict())
+    if k < choice.k:
+        values = F.pad(values, (0, choice.k - k), value=float("-inf"))
+        places = F.pad(places, (0, choice.k - k))
+    return Best(values, places // words, places % words)

@@ -30,46 +30,51 @@ INLINE float NAME(best_bound)(const float *maxima, i64 blocks, i64 k, float *lar
     return largest[k + 1];
 }
 
-API void NAME(best)(const T *logits, const float *before, i64 B, i64 P, i64 V, i64 k, i64 normalize, i64 banned,
-                    i64 penalised, float penalty, float *values, i64 *places, i64 threads) {
-    i64 whole = V / BEST_BLOCK, blocks = (V + BEST_BLOCK - 1) / BEST_BLOCK;
-#pragma omp parallel for num_threads(threads) if (B * P * V >= PARALLEL_FROM)
-    for (i64 b = 0; b < B; b++) {
-        float *value = values + b * k, maxima[blocks], largest[k + 2];
-        i64 *place = places + b * k, found = 0;
-        for (i64 p = 0; p < P; p++) {
-            const T *restrict x = logits + (b * P + p) * V;
-            float shift = before ? before[b * P + p] : 0.0f, top = 0.0f, lse = 0.0f;
-            if (normalize && found == k && !(shift > value[k - 1])) continue; /* a log-probability is 0 at most */
-            for (i64 i = 0; i < whole; i++) maxima[i] = NAME(best_maximum)(x + i * BEST_BLOCK, BEST_BLOCK);
-            if (whole < blocks) maxima[whole] = NAME(best_maximum)(x + whole * BEST_BLOCK, V - whole * BEST_BLOCK);
-            if (normalize) {
-                float total = 0.0f;
-                top = maxima[0];
-                for (i64 i = 1; i < blocks; i++) top = maxima[i] > top ? maxima[i] : top;
+/* The k best of one group: logits [P, V], before [P] or none, value and place [k]. */
+static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64 V, i64 k, i64 normalize, i64 banned,
+                                i64 penalised, float penalty, float *value, i64 *place) {
+    i64 whole = V / BEST_BLOCK, blocks = (V + BEST_BLOCK - 1) / BEST_BLOCK, found = 0;
+    float maxima[blocks], largest[k + 2];
+    for (i64 p = 0; p < P; p++) {
+        const T *restrict x = logits + p * V;
+        float shift = before ? before[p] : 0.0f, top = 0.0f, lse = 0.0f;
+        if (normalize && found == k && !(shift > value[k - 1])) continue; /* a log-probability is 0 at most */
+        for (i64 i = 0; i < whole; i++) maxima[i] = NAME(best_maximum)(x + i * BEST_BLOCK, BEST_BLOCK);
+        if (whole < blocks) maxima[whole] = NAME(best_maximum)(x + whole * BEST_BLOCK, V - whole * BEST_BLOCK);
+        if (normalize) {
+            float total = 0.0f;
+            top = maxima[0];
+            for (i64 i = 1; i < blocks; i++) top = maxima[i] > top ? maxima[i] : top;
 #pragma omp simd reduction(+ : total)
-                for (i64 j = 0; j < V; j++) total += fast_exp(LOAD(x[j]) - top);
-                lse = logf(total);
-            }
-            float bound = NAME(best_bound)(maxima, blocks, k, largest);
-            for (i64 i = 0; i < blocks; i++) {
-                if (maxima[i] < bound) continue;
-                if (found == k && !(((maxima[i] - top) - lse) + shift > value[k - 1])) continue;
-                i64 end = i < whole ? (i + 1) * BEST_BLOCK : V;
-                for (i64 j = i * BEST_BLOCK; j < end; j++) {
-                    if (LOAD(x[j]) < bound) continue;
-                    float y = (LOAD(x[j]) - top) - lse;
-                    if (j == penalised) y -= penalty;
-                    if (j == banned) y = -INFINITY;
-                    y += shift;
-                    if (found == k && !(y > value[k - 1])) continue;
-                    i64 at = found < k ? found++ : k - 1;
-                    for (; at > 0 && y > value[at - 1]; at--) value[at] = value[at - 1], place[at] = place[at - 1];
-                    value[at] = y, place[at] = p * V + j;
-                }
+            for (i64 j = 0; j < V; j++) total += fast_exp(LOAD(x[j]) - top);
+            lse = logf(total);
+        }
+        float bound = NAME(best_bound)(maxima, blocks, k, largest);
+        for (i64 i = 0; i < blocks; i++) {
+            if (maxima[i] < bound) continue;
+            if (found == k && !(((maxima[i] - top) - lse) + shift > value[k - 1])) continue;
+            i64 end = i < whole ? (i + 1) * BEST_BLOCK : V;
+            for (i64 j = i * BEST_BLOCK; j < end; j++) {
+                if (LOAD(x[j]) < bound) continue;
+                float y = (LOAD(x[j]) - top) - lse;
+                if (j == penalised) y -= penalty;
+                if (j == banned) y = -INFINITY;
+                y += shift;
+                if (found == k && !(y > value[k - 1])) continue;
+                i64 at = found < k ? found++ : k - 1;
+                for (; at > 0 && y > value[at - 1]; at--) value[at] = value[at - 1], place[at] = place[at - 1];
+                value[at] = y, place[at] = p * V + j;
             }
         }
     }
+}
+
+API void NAME(best)(const T *logits, const float *before, i64 B, i64 P, i64 V, i64 k, i64 normalize, i64 banned,
+                    i64 penalised, float penalty, float *values, i64 *places, i64 threads) {
+#pragma omp parallel for num_threads(threads) if (B * P * V >= PARALLEL_FROM)
+    for (i64 b = 0; b < B; b++)
+        NAME(best_of_group)(logits + b * P * V, before ? before + b * P : 0, P, V, k, normalize, banned, penalised,
+                            penalty, values + b * k, places + b * k);
 }
 
 #undef BEST_BLOCK

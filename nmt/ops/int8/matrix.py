@@ -9,13 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.dispatch import use_native
-from nmt.ops.int8.native import linear_native
+from nmt.ops.int8.native import SMALLEST_SCALE, linear_native, pack, packed_native, packs
 from nmt.ops.int8.product import MULTIPLE, int8_product
 
 LARGEST: Final = 127
 """Values are -127..127: symmetric."""
-_SMALLEST_SCALE: Final = 1e-30
-"""For rows of zeros."""
 _BLOCK: Final = 1 << 19
 """Sums computed at a time on a CPU, 2 MiB: so they are still in the cache when they are scaled."""
 
@@ -32,14 +30,21 @@ class Int8Matrix(Tensor):
     """int8 [M', K'], both widths padded with zeros to a multiple of 8"""
     scales: Tensor
     """fp32 [M]"""
+    _packed: Tensor | None
 
     @staticmethod
     def __new__(cls, values: Tensor, scales: Tensor, *, width: int) -> Int8Matrix:
         """`width` is K."""
         shape = (len(scales), width)
         self: Int8Matrix = Tensor._make_wrapper_subclass(cls, shape, dtype=scales.dtype, device=scales.device)
-        self.values, self.scales = values, scales
+        self.values, self.scales, self._packed = values, scales, None
         return self
+
+    def packed(self) -> Tensor:
+        """The values as the C kernel reads them, kept from the first time on; see `nmt.ops.int8.native`."""
+        if self._packed is None:
+            self._packed = pack(self.values)
+        return self._packed
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -89,7 +94,7 @@ def quantize(weight: Tensor) -> Int8Matrix:
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """int8 values [N, K] and fp32 scales [N, 1] of x [N, K]; each row depends on itself alone."""
     x = x.detach().float()
-    scales = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_min_(_SMALLEST_SCALE)
+    scales = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
     return (x / scales).round_().to(torch.int8), scales
 
 
@@ -98,7 +103,10 @@ def int8_linear(input: Tensor, weight: Int8Matrix, bias: Tensor | None = None) -
     outputs, width = weight.shape
     rows = input.detach().reshape(-1, width)
     if use_native(rows):
-        result = linear_native(rows, weight.values, weight.scales, bias, least=_SMALLEST_SCALE)
+        if packs():
+            result = packed_native(rows, weight.packed(), weight.scales, bias)
+        else:
+            result = linear_native(rows, weight.values, weight.scales, bias)
         return result.view(*input.shape[:-1], outputs)
     x, scales = quantize_rows(rows)
     padded = weight.values.shape[1] - width

@@ -53,6 +53,12 @@ def _say_once(message: str) -> None:
 
 
 @functools.cache
+def has(name: str) -> bool:
+    """Whether there is such a function; some are only compiled for CPUs that have the instructions for them."""
+    return problem() is None and hasattr(_library(), f"{name}_{TYPES[torch.float32]}")
+
+
+@functools.cache
 def kernel(name: str, signature: str, dtype: torch.dtype) -> Kernel:
     """The C function `name` for sequences of `dtype`.
 
