@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nmt.cells.lstm import LSTM
 from nmt.ops import dispatch, lstm
+from nmt.ops.lstm import fused as module
 from nmt.ops.lstm.fused import can_run, lstm_layer_fused
 from nmt.ops.lstm.reference import lstm_reference
 from nmt.ops.recurrence import Recurrent
@@ -103,6 +104,18 @@ def test_a_row_without_a_real_step_keeps_its_state_to_the_bit() -> None:
     assert torch.equal(outputs[0], tensors[4][0].expand(LENGTH, HIDDEN))
     assert torch.equal(h[0], tensors[4][0])
     assert torch.equal(c[0], tensors[5][0])
+
+
+def test_parts_of_a_packed_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN refuses states that are not contiguous."""
+    run, seen = module._run, []
+    monkeypatch.setattr(module, "_run", lambda x, first, weights: (seen.extend(first), run(x, first, weights))[1])
+    h, c = randn(BATCH, 2 * HIDDEN, device=DEVICE).chunk(2, -1)
+    tensors = [*inputs()[:4], h, c]
+    for found, right in zip(*(f(None, reverse=True)(*tensors) for f in (fused, by_steps)), strict=True):
+        torch.testing.assert_close(found, right)
+    assert len(seen) == 2
+    assert all(part.is_contiguous() for part in seen)
 
 
 @contextmanager

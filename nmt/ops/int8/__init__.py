@@ -8,7 +8,7 @@ exact: the product of a row does not depend on the other rows.
 
 from __future__ import annotations
 
-from nmt.ops.int8.matrix import Int8Matrix, int8_linear, quantize
+from nmt.ops.int8.matrix import Int8Matrix, int8_linear, plain_parts, quantize, rebuilt_matrix
 from nmt.ops.int8.product import implementation
 
-__all__ = ["Int8Matrix", "implementation", "int8_linear", "quantize"]
+__all__ = ["Int8Matrix", "implementation", "int8_linear", "plain_parts", "quantize", "rebuilt_matrix"]

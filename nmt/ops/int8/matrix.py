@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -89,6 +90,16 @@ def quantize(weight: Tensor) -> Int8Matrix:
     """The nearest int8 values of a weight [M, K], with a scale for each row."""
     values, scales = quantize_rows(weight)
     return Int8Matrix(_pad(values), scales.squeeze(1), width=weight.shape[1])
+
+
+def plain_parts(matrix: Tensor) -> list[Tensor]:
+    """What a matrix consists of: values and scales of an Int8Matrix, any other itself."""
+    return [matrix.values, matrix.scales] if isinstance(matrix, Int8Matrix) else [matrix]
+
+
+def rebuilt_matrix(parts: Sequence[Tensor], *, like: Tensor) -> Tensor:
+    """The matrix of these `plain_parts`, of the kind and width of another."""
+    return Int8Matrix(parts[0], parts[1], width=like.shape[1]) if isinstance(like, Int8Matrix) else parts[0]
 
 
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -44,7 +44,7 @@ def lstm_layer_fused(
     """See `nmt.ops.lstm.lstm_layer`; T > 0, no layer norm. Outputs are in the type of the products."""
     dtype = product_type(recurrent.weight)
     zeros = x.new_zeros(len(x), recurrent.weight.size(1), dtype=dtype)
-    first = [(zeros if part is None else part.to(dtype)).unsqueeze(0) for part in (h, c)]
+    first = [(zeros if part is None else part.to(dtype).contiguous()).unsqueeze(0) for part in (h, c)]
     if reverse:
         x, mask = x.flip(1), None if mask is None else mask.flip(1)
     with torch.autocast(x.device.type, enabled=False):
