@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_facts import facts
 from bench_peer import translate_joeynmt
 
-from nmt.cli.argument_types import positive
+from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
 from nmt.cpus import available_cores
 from nmt.errors import DataError
@@ -49,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision", nargs="+", choices=("fp32", "bf16", "int8"), default=["fp32", "bf16", "int8"], help="default all"
     )
+    parser.add_argument("--max-length-offset", type=natural, metavar="N", help="as nmt-translate; default the run's")
     parser.add_argument("--shortlist", action="store_true", help="also with a shortlist, made from the training text")
     parser.add_argument("--train", metavar="PREFIX", help="that text, where it has moved since the training")
     parser.add_argument("--only-shortlist", action="store_true", help="not without one")
@@ -106,6 +107,7 @@ def _cases(arguments: argparse.Namespace, work: Path) -> Iterator[tuple[str, Cal
             "beam": beam,
             "precision": precision,
             "shortlist": _shortlist(arguments, folder, work) if short else None,
+            "max_length_offset": arguments.max_length_offset,
             "single": arguments.single,
             "source": arguments.source,
             "reference": arguments.reference,

@@ -1,9 +1,9 @@
 """One case of bench_decode in a process of its own: a test set translated from text to text, printed as JSON.
 
 python scripts/bench_decode_case.py RUN OPTIONS, with the variables of OpenMP set by the caller; OPTIONS is a JSON
-object with beam, precision, shortlist (a file or null), single (one sentence at a time), source, reference, and lines:
-how many of the source. Half of them are translated before the clock starts, because each new size of a batch costs the
-matrix library its preparations.
+object with beam, precision, max_length_offset (or null), shortlist (a file or null), single (one sentence at a time),
+source, reference, and lines: how many of the source. Half of them are translated before the clock starts, because each
+new size of a batch costs the matrix library its preparations.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ def measure(run: str, options: dict[str, Any]) -> dict[str, Any]:
     sources, references = list(read_lines(options["source"])), list(read_lines(options["reference"]))
     started = time.perf_counter()
     loaded = load_model(run)
+    decoding = loaded.config.decoding
+    offset = options["max_length_offset"]
     decoding = dataclasses.replace(
-        loaded.config.decoding,
+        decoding,
+        max_length_offset=decoding.max_length_offset if offset is None else offset,
         beam_size=options["beam"],
         n_best=1,
         precision=options["precision"],

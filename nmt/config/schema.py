@@ -116,6 +116,8 @@ class TrainingConfig:
     """Stop after this many updates."""
     max_epochs: Positive | None = None
     """Stop after this many passes over the training data."""
+    init_from: Text | None = fixed(None)
+    """Run or model whose weights to start from, with the same tokenizer and sizes; all else starts anew."""
     batch_tokens: Positive | None = fixed(None)
     """Tokens in a batch, padding counted: sentences times the longest of source and target."""
     batch_sentences: Positive | None = fixed(None)

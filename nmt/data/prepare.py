@@ -151,7 +151,11 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
         "tokenizer": config.data.tokenizer,
         "options": asdict(options),
         "seed": config.seed,
-        "inputs": [survey.digest(path) for path in kind.inputs(source, target, options=options)],
+        "inputs": [
+            # What is no text of ours is a model or a vocabulary, which is small and not always UTF-8.
+            survey.digest(path) if path in {*source, *target} else _digest(path)
+            for path in kind.inputs(source, target, options=options)
+        ],
     }
     folder = run_dir / "tokenizer"
     if folder.is_dir():
@@ -172,6 +176,13 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
         tokenizer.save(temporary)
         (temporary / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
     return tokenizer
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _read_record(folder: Path) -> Any:

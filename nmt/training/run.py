@@ -20,6 +20,7 @@ from nmt.training.distributed import World, check_same
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events
 from nmt.training.run_dir import LOCK, Change, check_resumable, locked, move_aside
 from nmt.training.setup import build_checkpoints, build_ranking, build_trainer, describe_sampling
+from nmt.training.start import find_start
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
 from nmt.training.testing import score_test_text, test_output
@@ -57,8 +58,11 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
             if finished is not None:
                 log.say(f"{run}: nothing to do, this run is finished: {finished}")
                 return 0
+            start = find_start(config.training.init_from) if config.training.init_from and loaded is None else None
             data = _prepare(config, world)
-            trainer = build_trainer(config, data, run=run, world=world, log=log, limits=limits)
+            trainer = build_trainer(config, data, run=run, world=world, log=log, limits=limits, start=start)
+            if start is not None:
+                log.say(f"starting from the weights in {start}")
             _begin(config, trainer, data, loaded=loaded, changes=changes)
             ending = trainer.train()
             return _end(config, trainer, data, ending)

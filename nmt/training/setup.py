@@ -29,6 +29,7 @@ from nmt.training.optimizers import build_optimizer
 from nmt.training.precision import choose_precision
 from nmt.training.random_state import seed_everything
 from nmt.training.schedules import build_schedule
+from nmt.training.start import start_from
 from nmt.training.state import Ranking
 from nmt.training.stopping import Limits
 from nmt.training.trainer import Frequencies, Trainer
@@ -40,12 +41,19 @@ WINDOW = 256
 
 
 def build_trainer(
-    config: Config, data: PreparedData, *, run: Path, world: World, log: RunLog, limits: Limits
+    config: Config,
+    data: PreparedData,
+    *,
+    run: Path,
+    world: World,
+    log: RunLog,
+    limits: Limits,
+    start: Path | None = None,
 ) -> Trainer:
-    """A trainer at step 0, its weights drawn from the seed."""
+    """A trainer at step 0, its weights drawn from the seed or taken from the model directory `start`."""
     training = config.training
     return Trainer(
-        updater=build_updater(config, data.tokenizer, device=world.device, world=world),
+        updater=build_updater(config, data.tokenizer, device=world.device, world=world, start=start),
         batches=build_batches(config, data.train, world=world),
         validator=build_validator(config, data, device=world.device, world=world),
         checkpoints=build_checkpoints(config, run, world=world),
@@ -59,10 +67,19 @@ def build_trainer(
     )
 
 
-def build_updater(config: Config, tokenizer: Tokenizer, *, device: torch.device, world: World | None = None) -> Updater:
+def build_updater(
+    config: Config,
+    tokenizer: Tokenizer,
+    *,
+    device: torch.device,
+    world: World | None = None,
+    start: Path | None = None,
+) -> Updater:
     """Model, optimizer, schedule and what else changes the weights."""
     training = config.training
     model = build_network(config, tokenizer, device=device)
+    if start is not None:
+        start_from(start, model, tokenizer=tokenizer)
     optimizer_options = component_options(OPTIMIZERS.get(training.optimizer), training.optimizer_options)
     schedule_options = component_options(SCHEDULES.get(training.schedule), training.schedule_options)
     hidden_size = config.model.hidden_size

@@ -159,6 +159,16 @@ def test_whitespace_text_with_vocabulary_files(config: Config, tmp_path: Path) -
     assert "unknown" in data.report_lines()[1]
 
 
+def test_a_given_sentencepiece_model(config: Config, tmp_path: Path) -> None:
+    made = run(config).tokenizer
+    model = Path(config.run_dir) / "tokenizer" / "joint.model"
+    with pytest.raises(UnicodeDecodeError):  # or this would not show that it is not taken for text
+        model.read_bytes().decode()
+    given = change(config, tokenizer_options={"source_model": str(model)})
+    given = dataclasses.replace(given, run_dir=str(tmp_path / "other"))
+    assert run(given).tokenizer.fingerprint() == run(given).tokenizer.fingerprint() == made.fingerprint()
+
+
 def test_saved_tokenizers_are_found(config: Config, tmp_path: Path) -> None:
     made = run(config).tokenizer
     step = Path(config.run_dir) / "checkpoints" / "step-10"

@@ -1,0 +1,64 @@
+"""Training that starts from the weights of another model."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.tiny_training import nmt_train, write_config, write_corpus
+
+
+@pytest.fixture
+def teacher(tmp_path: Path) -> Path:
+    """A trained run, moved away from where tiny.yaml trains."""
+    write_corpus(tmp_path)
+    assert nmt_train(write_config(tmp_path)) == 0
+    (tmp_path / "run").rename(tmp_path / "teacher")
+    return tmp_path / "teacher"
+
+
+def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints" / f"step-{step}" / "model.safetensors")
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.5])
+def test_the_weights_are_taken_over_and_nothing_else(teacher: Path, ema: float) -> None:
+    folder = teacher.parent
+    still = {"lr": 1e-30, "max_steps": 1, "ema_decay": ema}
+    assert (
+        nmt_train(write_config(folder, training={**still, "init_from": str(teacher / "checkpoints" / "step-12")})) == 0
+    )
+    theirs, ours = weights(teacher, 12), weights(folder / "run", 1)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert "starting from the weights in" in (folder / "run" / "train.log").read_text()
+
+
+def test_resuming_needs_the_model_no_more(teacher: Path) -> None:
+    folder = teacher.parent
+    assert nmt_train(write_config(folder, training={"max_steps": 6, "init_from": str(teacher)})) == 0
+    shutil.rmtree(teacher)
+    assert nmt_train(write_config(folder, training={"max_steps": 12, "init_from": str(teacher)})) == 0
+    assert (folder / "run" / "checkpoints" / "step-12").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training": {"init_from": "nowhere"}}, "training.init_from: nowhere: no such directory"),
+        ({"model": {"hidden_size": 16}}, "training.init_from: "),
+        ({"data": {"tokenizer_options": {"min_count": 20}}}, "has another tokenizer than this run"),
+    ],
+)
+def test_what_does_not_fit(
+    teacher: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, dict[str, object]], message: str
+) -> None:
+    capsys.readouterr()
+    config = write_config(teacher.parent, **{"training": {"init_from": str(teacher)}, **changes})
+    assert nmt_train(config) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message in error and not (teacher.parent / "run" / "checkpoints").exists()
+    assert nmt_train(write_config(teacher.parent, training={"init_from": str(teacher)})) == 0, "a mistake can be mended"
