@@ -18,9 +18,10 @@ from typing import Any, Final, NamedTuple
 import torch
 from gpu_timing import Bench, Row, kernels, run_or_say_why_not, time_on_gpu
 
-from nmt.models.base import Seq2Seq
+from nmt.models.base import PAD, Seq2Seq
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
+from nmt.ops.best import Choice
 from nmt.registry import CELLS
 
 TRAINING: Final = {"lrn": 0.37, "olrn": 0.43, "atr": 0.50, "sru": 0.50}
@@ -91,11 +92,10 @@ def decode(model: GraphedModel, source: torch.Tensor, size: Size) -> None:
     first = torch.arange(len(source), device=source.device).unsqueeze(1) * size.beam
     tokens, totals = None, source.new_zeros(len(source), size.beam, dtype=torch.float32)
     for _ in range(source.size(1)):
-        logits, state = model.step(tokens, state)
-        log_probs = logits.float().log_softmax(-1).view(len(source), size.beam, -1) + totals.unsqueeze(2)
-        totals, places = log_probs.flatten(1).topk(size.beam)
-        state = state.reorder((first + places // logits.size(1)).flatten())
-        tokens = (places % logits.size(1)).flatten()
+        choice = Choice(2 * size.beam, before=totals, banned=PAD)
+        best, state = model.best(tokens, state, choice)
+        totals, beams, words = (part[:, : size.beam] for part in best)
+        state, tokens = state.reorder((first + beams).flatten()), words.flatten()
 
 
 def decoding(bench: Bench, size: Size) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -124,11 +125,28 @@ def recurrent(bench: Bench, shapes: Shapes) -> Iterator[Row]:
             limit = 1.0 if (unit, name) == ("atr", "GRU") else None
             details = {"forward": peer_times[0] / forward, "us": (forward, both)}
             yield Row(f"{unit} layer against torch {name}", peer_times[1] / both, "x", limit, details=details)
+    yield cudnn_layer(bench, x, both)
+
+
+def cudnn_layer(bench: Bench, x: Tensor, ours: float) -> Row:
+    """An LSTM layer over padded sentences by cuDNN, against the microseconds of ours without padding."""
+    cell = CELLS.get("lstm")(x.size(-1), x.size(-1)).to(bench.device)
+    mask = torch.ones(x.shape[:2], dtype=torch.bool, device=bench.device)
+
+    def layer() -> Tensor:
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            outputs: Tensor = cell.layer(x, mask=mask)[0]
+        return outputs
+
+    with kernels(bench.fast):
+        forward, both = both_ways(bench, layer, [x, *cell.parameters()])
+    return Row("lstm layer by cuDNN against our kernels", ours / both, "x", details={"us": (forward, both)})
 
 
 def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
     """The loop of the decoder's first layer in a training step."""
     from nmt.models.conditional import AttentionRNN
+    from nmt.ops.conditional import memory as memory_rule
 
     batch, source, target, hidden = shapes.attention
     for unit in ("lrn", "atr", "gru"):
@@ -149,6 +167,13 @@ def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
         details = {"us": times, "us a step": times[bench.fast] / target}
         ratio = times[bench.plain] / times[bench.fast]
         yield Row(f"attention loop ({unit}) against the loop with autograd", ratio, "x", 5, details=details)
+        if unit == "lrn":
+            found = {}
+            for once in (True, False):
+                with kernels(bench.fast), patch.object(memory_rule, "worth_it", lambda *_, once=once: once):
+                    found[once] = both_ways(bench, run, leaves)[1]
+            ratio, details = found[False] / found[True], {"us": {str(once): us for once, us in found.items()}}
+            yield Row("attention loop (lrn), memory multiplied before it against inside", ratio, "x", details=details)
 
 
 def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:

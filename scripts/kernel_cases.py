@@ -110,6 +110,10 @@ def attention_cases() -> Iterator[Case]:
                 doubled = constants | absent | {"FACTOR": 2}
                 loop = f"{form}, in a loop"
                 yield Case("attention", kernel, storage, loop, doubled, memory_types(storage), blocks.warps)
+                if absent:
+                    del doubled["p_dweights"]
+                    loop += ", memory multiplied once"
+                    yield Case("attention", kernel, storage, loop, doubled, memory_types(storage), blocks.warps)
     for storage in STORAGES:
         constants = {"FACTOR": 1, "BLOCK_S": MEMORY_BLOCK_S, "BLOCK_W": MEMORY_BLOCK_W}
         form = f"{MEMORY_BLOCK_S} x {MEMORY_BLOCK_W}, {MEMORY_WARPS} warps"

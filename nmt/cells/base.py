@@ -117,6 +117,12 @@ class Cell(nn.Module, Generic[S]):
             outputs.reverse()
         return torch.stack(outputs, 1), state
 
+    def layer(
+        self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, S]:
+        """`sequence` of the products of x [B, T, D]; a unit may have a faster way to both at once."""
+        return self.sequence(self.project(x), state, mask, reverse=reverse)
+
     def unit(self) -> Unit | None:
         """What kernels over several cells need of this one; None where they must call `step`."""
         return None

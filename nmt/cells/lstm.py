@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt.cells.base import INIT_RANGE
 from nmt.cells.state import MemoryState
 from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_
-from nmt.ops.lstm import lstm_cell, lstm_sequence
+from nmt.ops.lstm import lstm_cell, lstm_layer, lstm_sequence
 from nmt.ops.recurrence import at_least_fp32
 from nmt.ops.unit import Unit as KernelUnit
 from nmt.ops.unit import flat
@@ -77,4 +77,13 @@ class LSTM(RecurrentUnit[MemoryState]):
     ) -> tuple[Tensor, MemoryState]:
         h, c = (None, None) if state is None else state
         outputs, h, c = lstm_sequence(projected, self.recurrent, h, c, mask, reverse=reverse)
+        return outputs, MemoryState(h, c)
+
+    def layer(
+        self, x: Tensor, state: MemoryState | None = None, mask: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, MemoryState]:
+        if self.layer_norm:
+            return super().layer(x, state, mask, reverse=reverse)
+        h, c = (None, None) if state is None else state
+        outputs, h, c = lstm_layer(x, self.input_weight, self.recurrent, h, c, mask, reverse=reverse)
         return outputs, MemoryState(h, c)

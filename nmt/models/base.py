@@ -15,6 +15,7 @@ from nmt.models.dropout import Dropout
 from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Encoder
 from nmt.models.initialize import initialize
+from nmt.models.output import OutputWords
 from nmt.models.readout import InitialStates, Readout
 from nmt.ops.best import Best, Choice, best_of_product
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
@@ -196,10 +197,22 @@ class Seq2Seq(nn.Module):
         features, state = self.features(tokens, state)
         return self.embeddings.logits(features), state
 
-    def best(self, tokens: Tensor | None, state: DecodingState, choice: Choice) -> tuple[Best, DecodingState]:
-        """As `step`, but what `choice` asks for instead of the logits, which are never all there."""
-        features, state = self.features(tokens, state)
-        return best_of_product(features, self.embeddings.softmax_table, choice), state
+    def best(
+        self, tokens: Tensor | None, state: DecodingState, choice: Choice, words: OutputWords | None = None
+    ) -> tuple[Best, DecodingState]:
+        """As `step`, but what `choice` asks for instead of the logits, which are never all there.
+
+        Among `words` only, if there are any; then tokens and what is found are places in them.
+        """
+        if words is None:
+            features, state = self.features(tokens, state)
+            return best_of_product(features, self.embeddings.softmax_table, choice), state
+        features, state = self.features(None if tokens is None else words.ids[tokens], state)
+        return words.best(features, choice), state
+
+    def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
+        """The words `ids` [U], of which `forbidden` [B, U] are not the sentences'."""
+        return OutputWords(ids, self.embeddings.softmax_table.index_select(0, ids), forbidden)
 
     def features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
         """As `step`, but what the output layer reads [N, E] instead of the logits."""

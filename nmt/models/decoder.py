@@ -119,8 +119,7 @@ class ConcatenatingLayer(DecoderLayer):
     def sequence(
         self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
     ) -> LayerOutput:
-        projected = self.cell.project(torch.cat([x, context], -1))
-        outputs, last = self.cell.sequence(projected, state, mask)
+        outputs, last = self.cell.layer(torch.cat([x, context], -1), state, mask)
         return LayerOutput(outputs, context, last)
 
     def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:

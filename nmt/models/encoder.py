@@ -43,7 +43,7 @@ class Forward(Encoder):
         self.output_size = self.last_size = self.cell.hidden_size
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        outputs, last = self.cell.sequence(self.cell.project(x), mask=mask)
+        outputs, last = self.cell.layer(x, mask=mask)
         return EncoderOutput(outputs, self.cell.output(last))
 
 
@@ -58,8 +58,8 @@ class Bidirectional(Encoder):
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         first, second = self.forward_rnn, self.backward_rnn
-        ahead, ahead_last = first.sequence(first.project(x), mask=mask)
-        back, back_last = second.sequence(second.project(x), mask=mask, reverse=True)
+        ahead, ahead_last = first.layer(x, mask=mask)
+        back, back_last = second.layer(x, mask=mask, reverse=True)
         last = torch.cat([first.output(ahead_last), second.output(back_last)], -1)
         return EncoderOutput(torch.cat([ahead, back], -1), last)
 
@@ -74,7 +74,7 @@ class ContextAware(Encoder):
         self.backward_rnn = OneToOneRNN(make_cell, input_size, self.output_size)
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        ahead, _ = self.forward_rnn.sequence(self.forward_rnn.project(x), mask=mask)
+        ahead, _ = self.forward_rnn.layer(x, mask=mask)
         outputs, last = self.backward_rnn.sequence(x, ahead, mask=mask, reverse=True)
         return EncoderOutput(outputs, self.backward_rnn.higher.output(last))
 

@@ -1,4 +1,4 @@
-"""A model as a search sees it whose step is one CUDA graph: the rows in their new order, decoder, output layer."""
+"""A model as a search sees it whose step is one CUDA graph: rows reordered, decoder, output layer, best words."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.models.attention import AttentionMemory
-from nmt.models.base import DecodingState, Seq2Seq
+from nmt.models.base import PAD, DecodingState, Seq2Seq
+from nmt.models.output import OutputWords
 from nmt.ops import graphs
-from nmt.ops.best import Best, Choice, best_words
+from nmt.ops.best import Best, Choice
+from nmt.ops.packed import plain_parts, rebuilt_matrix
 
 SOURCE_STEP: Final = 16
 """Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""
+
+WORDS_STEP: Final = 256
+"""The same of the words of a shortlist."""
 
 
 class GraphedState(NamedTuple):
@@ -59,31 +64,42 @@ class GraphedModel:
         memories = tuple(None if memory is None else _filled_up(memory) for memory in inner.memories)
         return GraphedState(inner._replace(memories=memories), None, {})
 
-    def best(self, tokens: Tensor | None, state: GraphedState, choice: Choice) -> tuple[Best, GraphedState]:
-        """As `Seq2Seq.best`."""
-        logits, state = self.step(tokens, state)
-        return best_words(logits, choice), state
+    def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
+        """As `Seq2Seq.among`, with words that are forbidden to all, up to a multiple of WORDS_STEP."""
+        more = -len(ids) % WORDS_STEP
+        return self._model.among(F.pad(ids, (0, more), value=PAD), F.pad(forbidden, (0, more), value=True))
 
-    def step(self, tokens: Tensor | None, state: GraphedState) -> tuple[Tensor, GraphedState]:
-        """As `Seq2Seq.step`."""
+    def best(
+        self, tokens: Tensor | None, state: GraphedState, choice: Choice, words: OutputWords | None = None
+    ) -> tuple[Best, GraphedState]:
+        """As `Seq2Seq.best`."""
         if tokens is None:  # the first step has other inputs and comes once
-            logits, inner = self._model.step(None, state.settled())
-            return logits, state._replace(inner=inner, rows=None)
+            best, inner = self._model.best(None, state.settled(), choice, words)
+            return best, state._replace(inner=inner, rows=None)
         kinds = [type(part) for part in state.inner.states]
         attends = [memory is not None for memory in state.inner.memories]
+        listed = [] if words is None else [words.ids, words.forbidden, *plain_parts(words.table)]
+        count = len(listed)
 
-        def work(tokens: Tensor, rows: Tensor | None, *tensors: Tensor) -> list[Tensor]:
-            inner = _rebuilt(tensors, kinds, attends)
+        def work(tokens: Tensor, rows: Tensor | None, before: Tensor | None, *tensors: Tensor) -> list[Tensor]:
+            inner = _rebuilt(tensors[count:], kinds, attends)
+            inner = inner if rows is None else inner.reorder(rows)
             with _without_cache(tokens):
-                logits, inner = self._model.step(tokens, inner if rows is None else inner.reorder(rows))
-            return [logits, *_tensors(inner.states)]
+                found, inner = self._model.best(tokens, inner, choice._replace(before=before), own(tensors[:count]))
+            return [*found, *_tensors(inner.states)]
+
+        def own(tensors: Sequence[Tensor]) -> OutputWords | None:
+            if words is None:
+                return None
+            return OutputWords(tensors[0], rebuilt_matrix(tensors[2:], like=words.table), tensors[1])
 
         parts = _tensors(memory[:3] for memory in state.inner.memories if memory is not None)
-        inputs = [tokens, state.rows, *_tensors(state.inner.states), *parts]
-        autocast = torch.is_autocast_enabled(tokens.device.type)
-        logits, *states = graphs.run(work, inputs, key=autocast, session=state.session, recorder=self._recorder)
-        inner = _rebuilt([*states, *parts], kinds, attends)
-        return logits, state._replace(inner=state.inner._replace(states=inner.states), rows=None)
+        inputs = [tokens, state.rows, choice.before, *listed, *_tensors(state.inner.states), *parts]
+        key = (torch.is_autocast_enabled(tokens.device.type), choice._replace(before=None), count)
+        found = graphs.run(work, inputs, key=key, session=state.session, recorder=self._recorder)
+        size = len(Best._fields)
+        inner = _rebuilt([*found[size:], *parts], kinds, attends)
+        return Best(*found[:size]), state._replace(inner=state.inner._replace(states=inner.states), rows=None)
 
 
 def _filled_up(memory: AttentionMemory) -> AttentionMemory:

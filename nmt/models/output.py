@@ -1,31 +1,33 @@
-"""The output layer as a search computes it: features to logits, over all words or a choice of them."""
+"""The output layer over a choice of the words, as a shortlist leaves it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor
 
-
-class OutputLayer(Protocol):
-    """From features to logits of V words."""
-
-    def __call__(self, features: Tensor) -> Tensor:
-        """features [N, E] -> logits [N, V]"""
-
-    def select(self, words: Tensor) -> OutputLayer:
-        """The same for the words [U] only."""
+from nmt.ops.best import Best, Choice, best_words
 
 
-class PlainOutput:
-    """Matrix product with the softmax table [V, E], which may be an Int8Matrix."""
+class OutputWords(NamedTuple):
+    """U words, of which each of B sentences has its own; a search calls them by their places."""
 
-    def __init__(self, table: Tensor) -> None:
-        self._table = table
+    ids: Tensor
+    """[U]"""
+    table: Tensor
+    """[U, E], their rows of the softmax table, which may be an Int8Matrix"""
+    forbidden: Tensor
+    """[B, U], true where a word is not the sentence's"""
 
-    def __call__(self, features: Tensor) -> Tensor:
-        return F.linear(features, self._table)
+    def keep(self, sentences: Tensor) -> OutputWords:
+        """Only the sentences [B']."""
+        return self._replace(forbidden=self.forbidden.index_select(0, sentences))
 
-    def select(self, words: Tensor) -> PlainOutput:
-        return PlainOutput(self._table.index_select(0, words))
+    def best(self, features: Tensor, choice: Choice) -> Best:
+        """The best places of features [B * K, E]; what is forbidden has probability 0."""
+        logits = F.linear(features, self.table)
+        by_sentence = logits.view(len(self.forbidden), -1, logits.shape[1])
+        by_sentence.masked_fill_(self.forbidden.unsqueeze(1), -math.inf)
+        return best_words(logits, choice)

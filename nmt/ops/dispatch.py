@@ -65,8 +65,9 @@ NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 """The same for the C kernels of a CPU, see `nmt.ops.native`."""
 
 PROVEN: Final[frozenset[str]] = frozenset()
-"""Kernels, and `decoding_step`, that have passed `scripts/gpu_check` on a GPU. `auto` runs only these, `triton` all.
-None so far: their results are proven in Triton's interpreter, but no GPU has run them yet."""
+"""Kernels, and `decoding_step` and `lstm_layer`, that have passed `scripts/gpu_check` on a GPU. `auto` runs only
+these, `triton` all. None so far: their results are proven in Triton's interpreter, that of `lstm_layer` on a CPU, but
+no GPU has run them yet."""
 
 _choice: ContextVar[str] = ContextVar("kernels", default="auto")
 
@@ -124,8 +125,9 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
     return reference
 
 
-def use_graphs(operation: str, like: Tensor) -> bool:
-    """Whether an operation on tensors such as `like` that has no other kernel than a CUDA graph of it runs as one."""
+def use_proven(operation: str, like: Tensor) -> bool:
+    """Whether an operation on tensors such as `like` runs in its form for GPUs that needs no Triton: as a CUDA graph,
+    or by cuDNN."""
     return like.is_cuda and (_choice.get() == "triton" or (_choice.get() == "auto" and operation in PROVEN))
 
 

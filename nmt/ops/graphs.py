@@ -138,14 +138,18 @@ class Recorder:
             return "failed"
 
     def _place(self, index: int, x: Tensor | None, key: Hashable) -> Tensor | None:
-        """Where recordings of this key find their input `index` if it is like x."""
+        """Where recordings of this key find their input `index` if it is like x; x is there now.
+
+        What lay there before may not fit the other inputs, as indices of a longer table, and recording does the work.
+        """
         if x is None:
             return None
         like = (key, index, x.shape, x.dtype)
         place = self._places.get(like)
         if place is None:
-            place = self._places[like] = torch.empty(x.shape, dtype=x.dtype, device=x.device).copy_(x)
-        return place
+            with torch.inference_mode(False):  # else only inference could write there ever after
+                place = self._places[like] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        return place.copy_(x)
 
     def _keep(self, full: Hashable, known: Recording | str) -> None:
         self._known[full] = known

@@ -2,62 +2,70 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
-from nmt.models.base import DecodingState, Seq2Seq
-from nmt.models.output import OutputLayer
-from nmt.ops.best import Best, Choice, best_words
+from nmt.models.output import OutputWords
+from nmt.ops.best import Best, Choice
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.protocol import SearchState
 from nmt.search.shortlist import BatchWords
 
+S = TypeVar("S", bound=SearchState)
 
-class RestrictedState(NamedTuple):
-    """The model's own state, and what is forbidden to each of its B sentences [B, U]."""
 
-    inner: DecodingState
-    forbidden: Tensor
+class Restrictable(Protocol[S]):
+    """A model whose output layer can be restricted."""
 
-    def expand(self, k: int) -> RestrictedState:
+    def start(self, source: Tensor) -> S:
+        """See `SearchModel`."""
+
+    def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
+        """The words `ids` [U], ascending, of which `forbidden` [B, U] are not the sentences'; more can be added."""
+
+    def best(self, tokens: Tensor | None, state: S, choice: Choice, words: OutputWords) -> tuple[Best, S]:
+        """As in `SearchModel`, among `words` and by their places."""
+
+
+class RestrictedState(NamedTuple, Generic[S]):
+    """The model's own state, and what its sentences may choose from."""
+
+    inner: S
+    words: OutputWords
+
+    def expand(self, k: int) -> RestrictedState[S]:
         """Each row k times, one below the other."""
         return self._replace(inner=self.inner.expand(k))
 
-    def reorder(self, rows: Tensor) -> RestrictedState:
+    def reorder(self, rows: Tensor) -> RestrictedState[S]:
         """The rows [N'] in this order, each within its sentence."""
         return self._replace(inner=self.inner.reorder(rows))
 
-    def keep(self, sentences: Tensor) -> RestrictedState:
+    def keep(self, sentences: Tensor) -> RestrictedState[S]:
         """Only the sentences [B']."""
-        return RestrictedState(self.inner.keep(sentences), self.forbidden.index_select(0, sentences))
+        return RestrictedState(self.inner.keep(sentences), self.words.keep(sentences))
 
 
-class RestrictedModel:
-    """Start and best words of `model` for one batch, in places of `words.ids` instead of ids.
+class RestrictedModel(Generic[S]):
+    """Start and best words of `model` for one batch, in places of words instead of ids.
 
     The output layer is computed over the union of the sentences' lists; what is not in a sentence's
     own list has probability 0 there, so what a sentence gets does not depend on its companions.
     """
 
-    def __init__(self, model: Seq2Seq, words: BatchWords, *, output: OutputLayer) -> None:
-        """`output` is the output layer of the whole vocabulary."""
+    def __init__(self, model: Restrictable[S], words: BatchWords) -> None:
         self._model = model
-        self._words = words
-        self._output = output.select(words.ids)
+        self._words = model.among(words.ids, words.forbidden)
 
-    def start(self, source: Tensor) -> RestrictedState:
+    def start(self, source: Tensor) -> RestrictedState[S]:
         """State before the first token of the batch's sentences [B, S]."""
-        return RestrictedState(self._model.start(source), self._words.forbidden)
+        return RestrictedState(self._model.start(source), self._words)
 
-    def best(self, tokens: Tensor | None, state: RestrictedState, choice: Choice) -> tuple[Best, RestrictedState]:
+    def best(self, tokens: Tensor | None, state: RestrictedState[S], choice: Choice) -> tuple[Best, RestrictedState[S]]:
         """The best words, places as well as the `tokens` [N] fed; None is the zero vector."""
-        ids = None if tokens is None else self._words.ids[tokens]
-        features, inner = self._model.features(ids, state.inner)
-        logits = self._output(features)
-        by_sentence = logits.view(len(state.forbidden), -1, logits.shape[1])
-        by_sentence.masked_fill_(state.forbidden.unsqueeze(1), -math.inf)
-        return best_words(logits, choice), state._replace(inner=inner)
+        found, inner = self._model.best(tokens, state.inner, choice, state.words)
+        return found, state._replace(inner=inner)
 
     def with_ids(self, results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search found in places, in ids."""

@@ -17,8 +17,7 @@ from nmt.data.text import is_empty
 from nmt.data.tokenizer import on_one_line
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
-from nmt.models.output import PlainOutput
-from nmt.ops.dispatch import use_graphs
+from nmt.ops.dispatch import use_proven
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.precision import choose_search_precision
@@ -142,11 +141,10 @@ class Translator:
 
     @torch.inference_mode()
     def _search_batch(self, source: Tensor) -> list[list[Hypothesis]]:
+        model = self._graphed if use_proven("decoding_step", source) else self._model
         if self._shortlist is None:
-            graphed = use_graphs("decoding_step", source)
-            return self._run(self._graphed if graphed else self._model, source)
-        output = PlainOutput(self._model.embeddings.softmax_table)
-        restricted = RestrictedModel(self._model, self._shortlist.words(source), output=output)
+            return self._run(model, source)
+        restricted: RestrictedModel[Any] = RestrictedModel(model, self._shortlist.words(source))
         return restricted.with_ids(self._run(restricted, source))
 
     def _run(self, model: SearchModel[Any], source: Tensor) -> list[list[Hypothesis]]:

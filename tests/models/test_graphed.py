@@ -9,10 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.models import graphed as graphed_module
 from nmt.models.base import Seq2Seq
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
+from nmt.models.inference import inference_copy
 from nmt.ops import graphs
+from nmt.ops.best import Choice
 
 SOURCE = torch.tensor([[5, 7, 3, 9, 1], [4, 8, 1, 0, 0], [6, 6, 2, 1, 0]])
 
@@ -84,8 +87,63 @@ def test_sources_of_similar_lengths_are_of_one_shape() -> None:
     assert memory is not None
     assert memory.keys.shape[2] == memory.values.shape[2] == memory.penalty.shape[3] == 16
     assert state.inner.memories[1] is None
-    logits, _ = GraphedModel(model).step(None, state)
-    torch.testing.assert_close(logits, model.step(None, model.start(SOURCE))[0])
+    found, _ = GraphedModel(model).best(None, state, Choice(4))
+    wanted, _ = model.best(None, model.start(SOURCE), Choice(4))
+    torch.testing.assert_close(found.values, wanted.values)
+    assert torch.equal(found.words, wanted.words)
+
+
+def test_steps_of_other_choices_are_recorded_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, replayed = make_model("lrn"), Replayed()
+    monkeypatch.setattr(graphs, "run", replayed.run)
+    graphed, tokens = GraphedModel(model), torch.tensor([4, 5, 6])
+    for choice in (Choice(2), Choice(2, banned=3), Choice(2, normalize=False), Choice(3), Choice(2)) * 3:
+        found, _ = graphed.best(tokens, graphed.start(SOURCE), choice)
+        wanted, _ = model.best(tokens, model.start(SOURCE), choice)
+        torch.testing.assert_close(found.values, wanted.values)
+        assert torch.equal(found.words, wanted.words)
+    assert replayed.replays > 5
+
+
+def shortlisted(model: Any, beam: int, words: list[list[int]]) -> Any:
+    """What is found where each sentence may only have its own words."""
+    pytest.importorskip("sentencepiece", reason="the search package needs what only an installation has")
+    from nmt.search.restricted import RestrictedModel
+    from nmt.search.shortlist import BatchWords
+
+    ids = torch.tensor(sorted({0, 1, 2, *(word for own in words for word in own)}))
+    forbidden = torch.tensor([[place not in (0, 1, 2, *own) for place in ids.tolist()] for own in words])
+    restricted = RestrictedModel(model, BatchWords(ids, forbidden))
+    return restricted.with_ids(search(restricted, beam))
+
+
+WORDS = [[3, 5, 7, 9, 11], [4, 5], [3, 6, 8, 10]]
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_among_the_words_of_a_shortlist(beam: int, int8: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, replayed, shapes = inference_copy(make_model("lrn"), int8=int8), Replayed(), set()
+    monkeypatch.setattr(graphed_module, "WORDS_STEP", 8)
+
+    def run(work: Any, inputs: Any, **options: Any) -> list[Tensor]:
+        shapes.add(inputs[3].shape)
+        return replayed.run(work, inputs, **options)
+
+    lists = (WORDS, [[3, 5, 7], [9], [3, 9]])
+    graphed = GraphedModel(model)
+    wanted = [shortlisted(model, beam, words) for words in lists]
+    monkeypatch.setattr(graphs, "run", run)
+    for _ in range(3):
+        for words, right in zip(lists, wanted, strict=True):
+            found = shortlisted(graphed, beam, words)
+            assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in right]
+            for ours, theirs in zip(found, right, strict=True):
+                assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-5)
+    assert replayed.replays > 5
+    assert shapes == {(8,), (16,)}  # of 7 and of 12 words: the shapes of ids
+    used = {word for own, one in zip(WORDS, wanted[0], strict=True) for h in one for word in set(h.ids) - {*own, 1, 2}}
+    assert not used
 
 
 @pytest.mark.gpu
@@ -95,8 +153,10 @@ def test_on_a_gpu_a_replay_is_the_step_itself() -> None:
     with torch.inference_mode():
         state, plain = graphed.start(source), model.start(source)
         tokens = torch.tensor([4, 5, 6], device="cuda")
+        choice = Choice(3)
         for _ in range(5):
-            (ours, state), (wanted, plain) = graphed.step(tokens, state), model.step(tokens, plain)
-            torch.testing.assert_close(ours, wanted)
+            (ours, state), (wanted, plain) = graphed.best(tokens, state, choice), model.best(tokens, plain, choice)
+            torch.testing.assert_close(ours.values, wanted.values)
+            assert torch.equal(ours.words, wanted.words)
             order = torch.tensor([0, 1, 2], device="cuda")
             state, plain = state.reorder(order), plain.reorder(order)

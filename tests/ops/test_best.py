@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.ops import best, native
+from nmt.ops import best, graphs, native
 from nmt.ops.best import Choice, best_of_product, best_words
 from nmt.ops.best.native import best_native
-from nmt.ops.best.reference import best_reference, log_probabilities, top
+from nmt.ops.best.reference import best_reference, first_maximum, log_probabilities, ordered_top, top
 from nmt.ops.dispatch import set_kernels
 from nmt.ops.int8 import quantize
 from nmt.ops.packed import PackedMatrix, to_bf16
 from nmt.ops.packed.native import packs
 
+both = pytest.mark.parametrize("top", [top, ordered_top])
 
+
+@both
 @pytest.mark.parametrize("levels", [2, 5, 1000])
 @pytest.mark.parametrize("k", [1, 3, 8, 20])
-def test_is_the_head_of_a_stable_sort(levels: int, k: int) -> None:
+def test_is_the_head_of_a_stable_sort(levels: int, k: int, top: Any) -> None:
     generator = torch.Generator().manual_seed(levels + k)
     scores = torch.randint(0, levels, (40, 20), generator=generator).double()
     scores[3] = -math.inf
@@ -32,9 +36,10 @@ def test_is_the_head_of_a_stable_sort(levels: int, k: int) -> None:
     assert torch.equal(places, expected.indices[:, :k])
 
 
+@both
 @pytest.mark.parametrize("levels", [3, 200, 10**6])
 @pytest.mark.parametrize("size", [2560, 2561, 9999])
-def test_long_rows(levels: int, size: int) -> None:
+def test_long_rows(levels: int, size: int, top: Any) -> None:
     """Long rows are searched block by block; the blocks of equal values are where it could go wrong."""
     generator = torch.Generator().manual_seed(levels)
     scores = torch.randint(0, levels, (6, size), generator=generator).double()
@@ -43,6 +48,50 @@ def test_long_rows(levels: int, size: int) -> None:
     expected = scores.sort(dim=1, descending=True, stable=True)
     assert torch.equal(values, expected.values[:, :8])
     assert torch.equal(places, expected.indices[:, :8])
+
+
+@both
+@pytest.mark.parametrize("levels", [3, 200, 10**6])
+@pytest.mark.parametrize(("parts", "width"), [(1, 640), (3, 640), (4, 701), (2, 65), (5, 30)])
+def test_of_several_hypotheses(parts: int, width: int, levels: int, top: Any) -> None:
+    generator = torch.Generator().manual_seed(levels + width)
+    scores = torch.randint(0, levels, (7 * parts, width), generator=generator).double()
+    before = torch.randint(0, 4, (7, parts), generator=generator).double()
+    before[2, 1:] = -math.inf
+    scores[parts : 2 * parts, 2:] = -math.inf
+    values, places = top(scores.view(7, -1), 8, before=before)
+    expected = (scores.view(7, parts, -1) + before.unsqueeze(2)).flatten(1).sort(dim=1, descending=True, stable=True)
+    assert torch.equal(values, expected.values[:, :8])
+    assert torch.equal(places, expected.indices[:, :8])
+
+
+def test_on_a_gpu_nobody_waits_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads a tensor on the host would stop the GPU, and a graph could not record it."""
+
+    def read(*_: Any) -> Any:
+        raise AssertionError
+
+    scores, before = torch.randn(4, 3 * 700), torch.randn(4, 3)
+    for name in ("__bool__", "item", "tolist", "nonzero", "__int__"):
+        monkeypatch.setattr(torch.Tensor, name, read)
+    ordered_top(scores, 6, before=before)
+    first_maximum(scores)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("choice", [Choice(1, banned=0), Choice(8, before=torch.zeros(5, 4), banned=0)])
+def test_a_graph_can_record_it(choice: Choice) -> None:
+    logits = torch.randint(0, 9, (5 * choice.hypotheses, 5000)).float()
+    wanted = best_reference(logits.clone(), **choice._asdict())
+    placed = choice if choice.before is None else choice._replace(before=choice.before.cuda())
+
+    def work(logits: torch.Tensor) -> list[torch.Tensor]:
+        return [*best_reference(logits.clone(), **placed._asdict())]
+
+    for _ in range(3):
+        values, places = graphs.run(work, [logits.cuda()])
+    torch.testing.assert_close(values.cpu(), wanted[0])
+    assert torch.equal(places.cpu(), wanted[1])
 
 
 def test_log_probabilities_are_never_less_than_float32() -> None:

@@ -30,6 +30,7 @@ class Counter:
         self.recorded += 1
         outputs = [torch.empty_like(out) for out in work(*inputs)]
 
+        @torch.inference_mode()  # as a GPU does, it may write anywhere
         def replay() -> None:
             for out, new in zip(outputs, work(*inputs), strict=True):
                 out.copy_(new)
@@ -88,6 +89,25 @@ def test_recordings_of_one_key_share_the_memory_of_like_inputs() -> None:
     own = [recording.inputs[1] for recording in counter.recorder._known.values()]
     assert len(own) == 2
     assert own[0] is own[1]
+
+
+def test_work_is_recorded_on_the_inputs_that_were_given() -> None:
+    """Not on what an earlier recording has left where they are: an index would be beyond the smaller table."""
+    counter = Counter()
+    counter.work = lambda table, index: [table[index]]  # type: ignore[method-assign,assignment]
+    for size in (9, 4):
+        for _ in range(3):
+            table, index = torch.arange(size), torch.tensor([size - 1])
+            assert counter.run(table, index)[0].item() == size - 1
+    assert counter.recorded == 2
+
+
+def test_what_inference_has_recorded_serves_training_too() -> None:
+    counter = Counter()
+    for value in range(5):
+        with torch.inference_mode(value < 2):
+            assert counter.run(torch.full((2,), float(value)))[0].tolist() == [2 * value] * 2
+    assert counter.recorded == 1
 
 
 def test_shapes_types_absent_tensors_and_keys_are_recorded_apart() -> None:

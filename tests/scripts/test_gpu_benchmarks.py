@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,7 +49,7 @@ def test_all_operations_are_measured(script: Callable[[str], ModuleType]) -> Non
     timing, ops = script("gpu_timing.py"), script("bench_ops.py")
     shapes = ops.Shapes(elementwise=(2, 3, 4), recurrent=(2, 3, 4), attention=(2, 3, 3, 4), loss=(3, 9, 4), copied=8)
     rows = {row.what: row for row in ops.all_rows(on_cpu(timing), shapes)}
-    assert len(rows) == 1 + 3 * 3 + 2 + 3 * 4 + 3 + 1
+    assert len(rows) == 1 + 3 * 3 + 2 + 3 * 4 + 1 + 3 + 1 + 1
     assert rows["copy bandwidth"].value == pytest.approx(2 * 8 / 2e-6 / 1e9)
     share = rows["sru backward, share of copy bandwidth"]  # ten tensors of 2 x 3 x 4 values of two bytes
     assert share.value == pytest.approx(10 * 2 * 24 / (2 * 8))
@@ -117,3 +117,52 @@ def test_a_part_that_fails_or_takes_too_long_does_not_stop_the_others(
     done = check.check(todo, tmp_path)["parts"]
     assert [(part["exit"], part["last"]) for part in done.values()] == [(None, ""), (3, "why"), (0, "ok")]
     assert (tmp_path / "bad.log").read_text(encoding="utf-8") == "why\n"
+
+
+def race_check(check: ModuleType, folder: Path) -> str:
+    """What is said of the race check, and whether it was a failure, after it has run."""
+    (part,) = (part for part in check.parts(folder) if part.name == "racecheck")
+    (done,) = check.check([part], folder)["parts"].values()
+    return f"{check.outcome(part.name, done, Path('here'))}, {done['exit']}"
+
+
+def test_without_a_race_checker_that_is_said(
+    script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = script("gpu_check")
+    monkeypatch.setattr(check.shutil, "which", lambda name, path: None)
+    assert race_check(check, tmp_path) == "racecheck: not run, as compute-sanitizer is not installed, 0"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("place", "variable"), [("", "PATH"), ("bin", "CUDA_HOME"), ("bin", "CUDA_PATH"), ("backends/nvidia/bin", "")]
+)
+@pytest.mark.parametrize(("code", "said"), [(0, "done"), (1, "failed: 2 hazards"), (None, "not in time")])
+def test_races_are_looked_for_where_there_is_a_checker(
+    code: int | None, said: str, place: str, variable: str,
+    script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    check = script("gpu_check")
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    home = tmp_path / "home"
+    if variable:
+        monkeypatch.setenv(variable, f"{home}:/usr/bin:/bin" if variable == "PATH" else str(home))
+    else:
+        spec = SimpleNamespace(origin=str(home / "__init__.py"))
+        monkeypatch.setattr(check.importlib.util, "find_spec", lambda name: spec)
+    tool = home / place / "compute-sanitizer"
+    tool.parent.mkdir(parents=True)
+    ending = "sleep 60" if code is None else f"exit {code}"
+    tool.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given\necho 2 hazards\nexec 1>&-\n{ending}\n')
+    tool.chmod(0o755)
+    parts = check.parts(tmp_path)
+    monkeypatch.setattr(check, "parts", lambda folder: [part._replace(seconds=1) for part in parts])
+    result = race_check(check, tmp_path)
+    assert result.startswith(f"racecheck: {said} (")
+    assert result.endswith(f", {code}")
+    given = (tmp_path / "given").read_text(encoding="utf-8")
+    assert given.startswith("--tool racecheck ")
+    assert " -m pytest " in given

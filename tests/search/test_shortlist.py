@@ -15,7 +15,6 @@ from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.models.output import PlainOutput
 from nmt.search import Hypothesis, Translator, beam_search, greedy_search
 from nmt.search.restricted import RestrictedModel
 from nmt.search.shortlist import Shortlist, load_shortlist
@@ -57,9 +56,8 @@ def own_list(shortlist: Shortlist, row: torch.Tensor) -> set[int]:
 
 
 def search(method, size: int, model: Seq2Seq, source: torch.Tensor, shortlist: Shortlist) -> list[list[Hypothesis]]:
-    output = PlainOutput(model.embeddings.softmax_table)
     with torch.inference_mode():
-        restricted = RestrictedModel(model, shortlist.words(source), output=output)
+        restricted = RestrictedModel(model, shortlist.words(source))
         return restricted.with_ids(method(restricted, source, beam_size=size, **OPTIONS))
 
 

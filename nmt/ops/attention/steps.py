@@ -31,12 +31,14 @@ class AttentionSteps:
         )  # fmt: skip
 
     def query_gradient(
-        self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor
-    ) -> None:
-        """From d_context write d_query, and d_scores as `memory_gradients` wants them."""
+        self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor,
+        d_weights: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """From d_context and, if there are any, d_weights, contiguous, write d_query, and d_scores as
+        `memory_gradients` wants them."""
         launches.query_gradient(
             self._heads(query), self.memory, weights=self._scores(weights),
-            d_context=d_context.unflatten(0, (len(self.penalty), -1)), d_weights=None,
+            d_context=d_context.unflatten(0, (len(self.penalty), -1)), d_weights=d_weights,
             d_scores=self._scores(d_scores), d_query=self._heads(d_query),
         )  # fmt: skip
 

@@ -41,6 +41,8 @@ def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor
     `before` [B, P] says what is added to the P equal parts of each row, where there are such; only what
     can be among the largest is added up.
     """
+    if scores.is_cuda:
+        return ordered_top(scores, k, before=before)
     values, places = _largest(scores, before, min(k + 1, scores.shape[1]))
     if values.shape[1] > k:
         # One more than needed tells whether the cut falls among equals, which topk settles at will.
@@ -57,34 +59,68 @@ def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor
     return values, places.gather(1, order)
 
 
+def ordered_top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """As `top`, by stable sorts of a few values: on a GPU no one has to wait for values, and a graph can record it.
+
+    The k first of all values lie in the first k of the blocks, in order of their maxima: for what lies in another
+    block, each of these has one that comes before it.
+    """
+    blocks = _Blocks(scores, before)
+    if blocks.count < k:
+        values, places = _totals(scores, before).sort(dim=1, descending=True, stable=True)
+        return values[:, :k], places[:, :k]
+    best = blocks.maxima().sort(dim=1, descending=True, stable=True).indices[:, :k]
+    totals, places = blocks.inside(best)
+    places, order = places.sort(dim=1)
+    values, order = totals.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values[:, :k], places.gather(1, order[:, :k])
+
+
 def _largest(scores: Tensor, before: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
     """As topk(k, dim=1) of the totals, but several times as fast on long rows.
 
     The k largest values lie in the k blocks with the largest maxima; a maximum costs far less than
     a topk. Of values equal to the k-th, it is open which are chosen, as in topk.
     """
-    if before is None:
-        before = scores.new_zeros(len(scores), 1)
-    parts = before.shape[1]
-    width = scores.shape[1] // parts
-    blocks = width // _BLOCK
-    if parts * blocks < 2 * k:
+    blocks = _Blocks(scores, before)
+    if blocks.count < 2 * k:
         return _totals(scores, before).topk(k, dim=1)
-    by_part = scores.view(-1, parts, width)
-    maxima = by_part[:, :, : blocks * _BLOCK].unflatten(2, (blocks, _BLOCK)).amax(dim=3)
-    best = maxima.add_(before.unsqueeze(2)).flatten(1).topk(k, dim=1).indices  # [B, k]
-    part = best.div(blocks, rounding_mode="floor")
-    first = best * _BLOCK + part * (width - blocks * _BLOCK)
-    inside = torch.arange(_BLOCK, device=scores.device)
-    places = (first.unsqueeze(2) + inside).flatten(1)  # [B, k * _BLOCK]
-    totals = (scores.gather(1, places).view(*best.shape, _BLOCK) + before.gather(1, part).unsqueeze(2)).flatten(1)
-    if blocks * _BLOCK < width:  # what fills no block
-        rest = torch.arange(blocks * _BLOCK, width, device=scores.device)
-        rest = (torch.arange(parts, device=scores.device).unsqueeze(1) * width + rest).flatten()
-        left = (by_part[:, :, blocks * _BLOCK :] + before.unsqueeze(2)).flatten(1)
-        totals, places = torch.cat([totals, left], 1), torch.cat([places, rest.expand(len(scores), -1)], 1)
+    totals, places = blocks.inside(blocks.maxima().topk(k, dim=1).indices)
     values, order = totals.topk(k, dim=1)
     return values, places.gather(1, order)
+
+
+class _Blocks:
+    """Scores [B, P * W] with what is added to their P parts, cut into blocks in the order of their places."""
+
+    def __init__(self, scores: Tensor, before: Tensor | None) -> None:
+        self.scores = scores
+        self.before = scores.new_zeros(len(scores), 1) if before is None else before  # [B, P]
+        self.parts = self.before.shape[1]
+        self.width = scores.shape[1] // self.parts
+        self.in_part = self.width // _BLOCK
+        self.count = self.parts * self.in_part
+        """How many blocks a row has, without what fills none."""
+
+    def maxima(self) -> Tensor:
+        """Of the totals in each block [B, count]."""
+        whole = self.scores.view(-1, self.parts, self.width)[:, :, : self.in_part * _BLOCK]
+        return whole.unflatten(2, (self.in_part, _BLOCK)).amax(dim=3).add_(self.before.unsqueeze(2)).flatten(1)
+
+    def inside(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Totals and places of all that lies in the blocks `chosen` [B, n], and of what fills no block."""
+        scores, before, filled = self.scores, self.before, self.in_part * _BLOCK
+        part = chosen.div(self.in_part, rounding_mode="floor")
+        first = chosen * _BLOCK + part * (self.width - filled)
+        places = (first.unsqueeze(2) + torch.arange(_BLOCK, device=scores.device)).flatten(1)  # [B, n * _BLOCK]
+        by_block = scores.gather(1, places).view(*chosen.shape, _BLOCK)
+        totals = (by_block + before.gather(1, part).unsqueeze(2)).flatten(1)
+        if filled == self.width:
+            return totals, places
+        rest = torch.arange(filled, self.width, device=scores.device)
+        rest = (torch.arange(self.parts, device=scores.device).unsqueeze(1) * self.width + rest).flatten()
+        left = (scores.view(-1, self.parts, self.width)[:, :, filled:] + before.unsqueeze(2)).flatten(1)
+        return torch.cat([totals, left], 1), torch.cat([places, rest.expand(len(scores), -1)], 1)
 
 
 def first_maximum(scores: Tensor) -> Tensor:

@@ -2,68 +2,24 @@
 
 Imported only by kernels, because Triton exists only on Linux.
 
-Letters: B sentences, T time steps, P parts of the state, H channels, k and k' products of the lower and the higher
-cell, M = G * D width of the memory in G heads, S source positions. Time comes first in all that is kept.
+Letters as in `nmt.ops.conditional.plan`. Time comes first in all that is kept.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from nmt.ops.attention.steps import AttentionSteps
+from nmt.ops.conditional.plan import Given, Plan
 from nmt.ops.conditional.product import Product
 from nmt.ops.steps import States, Steps, steps_class
 
 Shapes = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
 """Of tensors by name: shape without T, and type."""
-
-
-class Plan(NamedTuple):
-    """What a loop is made of: with the shapes and types of its tensors, all that its work depends on."""
-
-    lower: str
-    """Name and options in words, see `nmt.ops.unit.Unit.words`"""
-    higher: str
-    counts: tuple[int, ...]
-    """How many weights lower and higher cell, context and query have; the last two have none without attention"""
-    widths: tuple[int, ...]
-    """Parts in which the input product of the higher cell is normalised"""
-
-    def cut(self, weights: Sequence[Tensor]) -> list[Sequence[Tensor]]:
-        """The weights of lower and higher cell, context and query, from all in one row."""
-        ends = [sum(self.counts[: i + 1]) for i in range(len(self.counts))]
-        return [weights[end - count : end] for end, count in zip(ends, self.counts, strict=True)]
-
-
-class Given(NamedTuple):
-    """What a loop, or a part of it, reads besides its weights."""
-
-    x: Tensor
-    """[B, T, kH]"""
-    mask: Tensor | None
-    """[B, T] bytes"""
-    first: Tensor
-    """The state before, fp32 [P, B, H]"""
-    aligned: Tensor | None
-    """[B, T, k'H], the inputs of the higher cell if they do not come from attention, to which the rest belongs"""
-    keys: Tensor | None = None
-    """[B, G, S, D], doubled"""
-    values: Tensor | None = None
-    """[B, G, S, D]"""
-    penalty: Tensor | None = None
-    """fp32 [B, S]"""
-    score_weight: Tensor | None = None
-    """fp32 [D]"""
-
-    def part(self, start: int, end: int, *, first: Tensor) -> Given:
-        """The time steps from `start` to before `end`, with the state before them."""
-        mask, aligned = (None if x is None else x[:, start:end] for x in (self.mask, self.aligned))
-        return self._replace(x=self.x[:, start:end], mask=mask, first=first, aligned=aligned)
 
 
 class Loop:
@@ -94,8 +50,7 @@ class Loop:
         )
         self.attends = bool(self._query)
         if self.attends:
-            keys, values, penalty, score_weight = (x for x in given[4:] if x is not None)
-            self.attention = AttentionSteps(keys, values, penalty=penalty, weight=score_weight)
+            self.attention = self._attention(given.values if given.multiplied is None else given.multiplied)
             self.context = Product(self._context, plan.widths, saved=self.kept.get("context product"))
             self.query = Product(self._query, (), saved=self.kept.get("query product"))
         self.after, self.between = (
@@ -151,6 +106,14 @@ class Loop:
     def _written(self, i: int) -> list[Tensor]:
         return [self.gradients[f"saved {i} {j}"] for j in range(len(self.kinds[i].gradient_widths))]
 
+    def _attention(self, values: Tensor | None) -> AttentionSteps:
+        _, _, _, _, keys, _, penalty, score_weight, _ = self.given
+        assert keys is not None
+        assert values is not None
+        assert penalty is not None
+        assert score_weight is not None
+        return AttentionSteps(keys, values, penalty=penalty, weight=score_weight)
+
     def _live(self, t: int) -> Tensor | None:
         return None if self.given.mask is None else self.given.mask[:, t]
 
@@ -168,17 +131,34 @@ class Loop:
             between, after = self.between.at(t), self.after.at(t)
             self.lower.forward(t, self.given.x[:, t], self._live(t), before=before, after=between)
             if self.attends:
-                queries, contexts = self.kept["queries"][t], self.kept["contexts"][t]
-                self.query.forward(t, self._output(between), out=queries)
-                self.attention.forward(queries, weights=self.kept["weights"][t], context=contexts)
-                self.context.forward(t, contexts, out=self.kept["inputs"][t])
+                self._attend(t, between)
             self.higher.forward(t, self._higher_input(t), self._live(t), before=between, after=after)
             before = after
-        return list(self.kept.values())
+        return self.in_loop(self.kept)
+
+    def in_loop(self, tensors: Mapping[str, Tensor]) -> list[Tensor]:
+        """Of the tensors kept or written, those that the steps themselves write."""
+        late = {"contexts"} if self.given.multiplied is not None else set()
+        return [x for name, x in tensors.items() if name not in late]
+
+    def _attend(self, t: int, between: States) -> None:
+        """From the state between the cells to the input of the higher one."""
+        queries, weights, inputs = (self.kept[name][t] for name in ("queries", "weights", "inputs"))
+        self.query.forward(t, self._output(between), out=queries)
+        if self.given.multiplied is None:
+            contexts = self.kept["contexts"][t]
+            self.attention.forward(queries, weights=weights, context=contexts)
+            self.context.forward(t, contexts, out=inputs)
+        else:
+            self.attention.forward(queries, weights=weights, context=self.context.product(t, out=inputs))
+            self.context.finish(t, out=inputs)
 
     def backward(self, d_outputs: Tensor, d_contexts: Tensor | None, d_last: Tensor) -> list[Tensor]:
         """From the gradients of h after each step [B, T, H], of the contexts [T, B, M] and of the last state
-        [P, B, H] to all that the backward pass writes and, at the end, the gradient of the first state."""
+        [P, B, H] to all that the backward pass writes and, at the end, the gradient of the first state.
+
+        Where the memory is multiplied, what the gradients of the contexts say of the attention weights [T, B, 1, S]
+        comes in their place."""
         gradient, pending = d_last.clone(), None
         for t in reversed(range(self.length)):
             between, before = self.between.at(t), self.after.at(t - 1) if t else self.first
@@ -193,15 +173,19 @@ class Loop:
             )  # fmt: skip
         if pending is not None:
             gradient[0] += pending
-        return [*self.gradients.values(), gradient]
+        return [*self.in_loop(self.gradients), gradient]
 
     def _attention_backward(self, t: int, d_context: Tensor, between: States) -> Tensor:
         """The gradient of what the lower cell puts out, through the query of time step t."""
         d_product = self.context.backward(t, self.gradients["inputs"][t], self.gradients.get("context product"))
-        d_query, d_all = self.gradients["queries"][t], self.gradients["contexts"][t]
-        torch.addmm(d_context, d_product, self.context.parameters.weight, out=d_all)
+        d_query, d_weights = self.gradients["queries"][t], None
+        if self.given.multiplied is None:
+            d_all = self.gradients["contexts"][t]
+            torch.addmm(d_context, d_product, self.context.parameters.weight, out=d_all)
+        else:
+            d_all, d_weights = d_product, d_context
         self.attention.query_gradient(
-            self.kept["queries"][t], weights=self.kept["weights"][t], d_context=d_all,
+            self.kept["queries"][t], weights=self.kept["weights"][t], d_context=d_all, d_weights=d_weights,
             d_scores=self.gradients["weights"][t], d_query=d_query,
         )  # fmt: skip
         d_product = self.query.backward(t, d_query, self.gradients.get("query product"))
@@ -226,7 +210,7 @@ class Loop:
 
     def memory_gradients(self) -> tuple[Tensor, Tensor, Tensor]:
         """After all steps: the gradients of keys, values and score weight."""
-        return self.attention.memory_gradients(
+        return self._attention(self.given.values).memory_gradients(
             self.kept["queries"], weights=self.kept["weights"],
             d_scores=self.gradients["weights"], d_contexts=self.gradients["contexts"],
         )  # fmt: skip

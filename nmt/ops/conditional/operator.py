@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from nmt.ops import graphs
-from nmt.ops.conditional.loop import Given, Loop, Plan
+from nmt.ops.conditional import memory as once
+from nmt.ops.conditional.loop import Loop
+from nmt.ops.conditional.plan import Given, Plan
 from nmt.ops.kernels import mask_bytes, or_zeros, readable_rows
 
 MOST_STEPS: Final = 8
@@ -43,13 +45,24 @@ def run_forward(plan: Plan, given: Given, weights: Sequence[Tensor]) -> Loop:
     def work(*tensors: Any) -> list[Tensor]:
         return Loop(plan, Given(*tensors[:_GIVEN]), tensors[_GIVEN:]).forward()
 
+    given = _multiplied(plan, given, weights)
     loop, first, session = Loop(plan, given, weights), given.first, graphs.Session()
     for start, end in parts(loop.length):
-        out = [x[start:end] for x in loop.kept.values()]
+        out = [x[start:end] for x in loop.in_loop(loop.kept)]
         inputs = [*given.part(start, end, first=first), *weights]
         graphs.run(work, inputs, key=("conditional", plan), out=out, session=session)
         first = loop.kept["after"][end - 1]
+    if given.values is not None and given.multiplied is not None:
+        once.write_contexts(loop.kept["weights"], given.values, out=loop.kept["contexts"])
     return loop
+
+
+def _multiplied(plan: Plan, given: Given, weights: Sequence[Tensor]) -> Given:
+    """With the product of memory and matrix, if it is to be formed once."""
+    context = plan.cut(weights)[2]
+    if given.values is None or not once.worth_it(given.values, context[0]):
+        return given
+    return given._replace(multiplied=once.multiplied(given.values, context))
 
 
 def run_backward(
@@ -64,15 +77,23 @@ def run_backward(
         loop = Loop(plan, Given(*tensors[:_GIVEN]), rest[:count], kept=rest[count:])
         return loop.backward(d_outputs, d_contexts, d_last)
 
+    given = _multiplied(plan, given, weights)
     loop, session = Loop(plan, given, weights, kept=kept), graphs.Session()
+    d_read = d_contexts
+    if d_contexts is not None and given.values is not None and given.multiplied is not None:
+        d_read = once.weights_gradient(d_contexts, given.values)
     for start, end in reversed(list(parts(loop.length))):
         first = loop.kept["after"][start - 1] if start else given.first
-        d_part = None if d_contexts is None else d_contexts[start:end]
+        d_part = None if d_read is None else d_read[start:end]
         inputs = [d_outputs[:, start:end], d_part, d_last, *given.part(start, end, first=first), *weights]
         inputs += [x[start:end] for x in kept]
         d_last = torch.empty_like(d_last)
-        out = [*(x[start:end] for x in loop.gradients.values()), d_last]
+        out = [*(x[start:end] for x in loop.in_loop(loop.gradients)), d_last]
         graphs.run(work, inputs, key=("conditional backward", plan), out=out, session=session)
+    if d_contexts is not None and given.multiplied is not None:
+        gradients, matrix = loop.gradients, plan.cut(weights)[2][0]
+        d_product = gradients.get("context product", gradients["inputs"])
+        once.write_contexts_gradient(d_contexts, d_product, matrix, out=gradients["contexts"])
     return loop, d_last
 
 

@@ -29,12 +29,21 @@ class Product:
 
     def forward(self, t: int, x: Tensor, *, out: Tensor) -> None:
         """Write what becomes of x [B, n], for time step t, into out [B, m]."""
-        weight, bias, scale, offset = self.parameters
-        if self.saved is None or scale is None or offset is None:
-            torch.addmm(bias, x, weight.t(), out=out)
-            return
-        torch.mm(x, weight.t(), out=self.saved[t])
-        out.copy_(layer_norm_parts(self.saved[t], scale, offset, widths=self.widths) + bias)
+        if self.saved is None:
+            torch.addmm(self.parameters.bias, x, self.parameters.weight.t(), out=out)
+        else:
+            torch.mm(x, self.parameters.weight.t(), out=self.saved[t])
+            self.finish(t, out=out)
+
+    def product(self, t: int, *, out: Tensor) -> Tensor:
+        """Where `finish` finds the product [B, m] of time step t: without layer norm with its bias, in `out`."""
+        return out if self.saved is None else self.saved[t]
+
+    def finish(self, t: int, *, out: Tensor) -> None:
+        """Write what layer norm, if there is one, and bias make of a product into out [B, m]."""
+        _, bias, scale, offset = self.parameters
+        if self.saved is not None and scale is not None and offset is not None:
+            out.copy_(layer_norm_parts(self.saved[t], scale, offset, widths=self.widths) + bias)
 
     def backward(self, t: int, d_out: Tensor, written: Tensor | None) -> Tensor:
         """The gradient of the product alone, from that of the output of time step t; with layer norm it is written."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.dispatch import choose
+from nmt.ops.dispatch import choose, use_proven
+from nmt.ops.lstm.fused import can_run, lstm_layer_fused
 from nmt.ops.lstm.reference import lstm_cell, lstm_reference
 from nmt.ops.recurrence import Recurrent
 
-__all__ = ["lstm_cell", "lstm_sequence"]
+__all__ = ["lstm_cell", "lstm_layer", "lstm_sequence"]
 
 
 def lstm_sequence(
@@ -29,3 +31,19 @@ def lstm_sequence(
     """
     run = choose("lstm", lstm_reference, like=projected)
     return run(projected, recurrent, h, c, mask, reverse=reverse)
+
+
+def lstm_layer(
+    x: Tensor,
+    input_weight: Tensor,
+    recurrent: Recurrent,
+    h: Tensor | None,
+    c: Tensor | None,
+    mask: Tensor | None,
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`lstm_sequence` of the products of x [B, T, D] with input_weight [4H, D], by cuDNN where that is proven."""
+    if use_proven("lstm_layer", x) and can_run(x, recurrent):
+        return lstm_layer_fused(x, input_weight, recurrent, h, c, mask, reverse=reverse)
+    return lstm_sequence(F.linear(x, input_weight), recurrent, h, c, mask, reverse=reverse)

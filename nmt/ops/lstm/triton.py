@@ -1,7 +1,6 @@
 """LSTM in Triton: one product and one kernel a step, forward as backward; see `nmt.ops.loop`.
 
-Without layer norm cuDNN's LSTM computes the same equations. It is not used here: it multiplies the input itself,
-where this operation gets products, and it knows no mask but lengths, which the host would have to wait for.
+Without layer norm cuDNN computes the same equations, if it may multiply the input, too: see `nmt.ops.lstm.fused`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,6 @@ and the words with the largest of its products are found in the same pass (`nmt.
 from __future__ import annotations
 
 from nmt.ops.packed.bf16 import Bf16Matrix, to_bf16, worth_packing
-from nmt.ops.packed.matrix import PackedMatrix
+from nmt.ops.packed.matrix import PackedMatrix, plain_parts, rebuilt_matrix
 
-__all__ = ["Bf16Matrix", "PackedMatrix", "to_bf16", "worth_packing"]
+__all__ = ["Bf16Matrix", "PackedMatrix", "plain_parts", "rebuilt_matrix", "to_bf16", "worth_packing"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import torch
@@ -98,6 +99,21 @@ _OF_THE_WRAPPER: Final = frozenset(
     )
 )
 """What the matrix itself answers, without computing its values."""
+
+
+def plain_parts(matrix: Tensor) -> list[Tensor]:
+    """What a matrix consists of: values and scales of a PackedMatrix, any other itself."""
+    if not isinstance(matrix, PackedMatrix):
+        return [matrix]
+    return [matrix.values] if matrix.scales is None else [matrix.values, matrix.scales]
+
+
+def rebuilt_matrix(parts: Sequence[Tensor], *, like: Tensor) -> Tensor:
+    """The matrix of these `plain_parts`, of the kind and size of another."""
+    if not isinstance(like, PackedMatrix):
+        return parts[0]
+    rows, width = like.shape
+    return PackedMatrix.make(type(like), parts[0], parts[1] if len(parts) > 1 else None, rows=rows, width=width)
 
 
 def _input_and_bias(x: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.ops import dispatch
+from nmt.ops.conditional import memory
 from tests.models.two_cells import Sizes, check, given, maker, run_attention, run_one_to_one, started
 from tests.ops.triton.comparison import make_mask
 
@@ -22,6 +23,7 @@ triton = pytest.importorskip("nmt.ops.conditional.triton", reason="Triton is not
 
 SIZES = Sizes(sentences=2, target=3, source=3, inputs=3, hidden=5, memory=6)
 BATCH, LENGTH = SIZES[:2]
+worth = memory.worth_it
 UNITS = ("atr", "gru", "lrn", "lstm", "olrn", "sru")
 DESIGNS = [
     ("atr", {"activation": "output"}),
@@ -48,8 +50,12 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.fixture(autouse=True)
 def _several_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two steps a graph, so that several are joined; what is compared with is not computed by kernels."""
+    """Two steps a graph, so that several are joined; what is compared with is not computed by kernels.
+
+    The product with the memory is in the loop, but where a test is about it.
+    """
     monkeypatch.setattr(operator, "MOST_STEPS", 2)
+    monkeypatch.setattr(memory, "worth_it", lambda values, matrix: False)
     token = dispatch._choice.set("reference")
     yield
     dispatch._choice.reset(token)
@@ -100,6 +106,57 @@ def test_attention_loop(
 ) -> None:
     model = network(AttentionRNN, unit, device, layer_norm=layer_norm, heads=heads)
     compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch)
+
+
+@pytest.fixture
+def _memory_multiplied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "worth_it", lambda values, matrix: values.size(1) == 1)
+
+
+@pytest.mark.usefixtures("_memory_multiplied_once")
+@pytest.mark.parametrize(("layer_norm", "mask"), [(False, "none"), (False, "holes"), (True, "padding")])
+@pytest.mark.parametrize("unit", UNITS)
+def test_attention_loop_over_a_multiplied_memory(
+    unit: str, layer_norm: bool, mask: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(AttentionRNN, unit, device, layer_norm=layer_norm)
+    compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch)
+
+
+@pytest.mark.usefixtures("_memory_multiplied_once")
+@pytest.mark.parametrize(("unit", "layer_norm"), [("lrn", False), ("gru", True), ("lstm", False)])
+def test_autocast_over_a_multiplied_memory(
+    unit: str, layer_norm: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(AttentionRNN, unit, device, layer_norm=layer_norm)
+    compare(model, make_mask("padding", BATCH, LENGTH, device), monkeypatch, autocast=True)
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_multiplied_memory_takes_the_product_out_of_the_loop(
+    once: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is one of as many rows as there are sentences, with a matrix as wide as the memory."""
+    monkeypatch.setattr(memory, "worth_it", lambda values, matrix: once)
+    product, shape, calls = importlib.import_module("nmt.ops.conditional.product"), (3 * SIZES.hidden, SIZES.memory), []
+    original = product.Product.forward
+    monkeypatch.setattr(
+        product.Product, "forward",
+        lambda own, *rest, **named: (calls.append(tuple(own.parameters.weight.shape)), original(own, *rest, **named)),
+    )  # fmt: skip
+    compare(network(AttentionRNN, "lrn", device), None, monkeypatch)
+    assert calls.count(shape) == (0 if once else LENGTH)
+
+
+def test_the_memory_is_multiplied_once_where_that_moves_less() -> None:
+    def worth_it(batch: int, source: int, width: int, *, products: int, heads: int = 1) -> bool:
+        values = torch.empty(batch, heads, source, width // heads, dtype=torch.bfloat16, device="meta")
+        return worth(values, torch.empty(products * width, width, dtype=torch.bfloat16, device="meta"))
+
+    assert worth_it(64, 32, 512, products=3)
+    assert worth_it(100, 100, 1024, products=1)  # ATR reads as much as it did
+    assert not worth_it(100, 100, 1024, products=3)
+    assert not worth_it(64, 32, 512, products=3, heads=4)
 
 
 @pytest.mark.parametrize(("unit", "options"), DESIGNS)

@@ -1,0 +1,186 @@
+"""The LSTM layer of PyTorch against ours step by step; on a GPU, where there is one, that is cuDNN's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.cells.lstm import LSTM
+from nmt.ops import dispatch, lstm
+from nmt.ops.lstm import fused as module
+from nmt.ops.lstm.fused import can_run, lstm_layer_fused
+from nmt.ops.lstm.reference import lstm_reference
+from nmt.ops.recurrence import Recurrent
+from tests.ops.triton.comparison import MASKS, assert_equal, make_mask, outputs_and_gradients, randn
+
+BATCH, LENGTH, WIDTH, HIDDEN = 3, 5, 4, 6
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _exact_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+def inputs(*, started: bool = True, dtype: torch.dtype = torch.float32) -> list[Tensor | None]:
+    """x, input matrix, recurrent matrix and bias, h, c."""
+    x = randn(BATCH, LENGTH, WIDTH, device=DEVICE, dtype=dtype)
+    matrices = [randn(4 * HIDDEN, n, device=DEVICE, dtype=dtype, seed=n) for n in (WIDTH, HIDDEN)]
+    bias = randn(4 * HIDDEN, device=DEVICE, dtype=dtype, seed=1)
+    state = [randn(BATCH, HIDDEN, device=DEVICE, dtype=dtype, seed=n) if started else None for n in (2, 3)]
+    return [x, *matrices, bias, *state]
+
+
+def fused(mask: Tensor | None, *, reverse: bool) -> Any:
+    def run(x: Tensor, matrix: Tensor, weight: Tensor, bias: Tensor, h: Any, c: Any) -> tuple[Tensor, ...]:
+        return lstm_layer_fused(x, matrix, Recurrent(weight, bias), h, c, mask, reverse=reverse)
+
+    return run
+
+
+def by_steps(mask: Tensor | None, *, reverse: bool) -> Any:
+    def run(x: Tensor, matrix: Tensor, weight: Tensor, bias: Tensor, h: Any, c: Any) -> tuple[Tensor, ...]:
+        return lstm_reference(F.linear(x, matrix), Recurrent(weight, bias), h, c, mask, reverse=reverse)
+
+    return run
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("mask", MASKS)
+def test_values_and_all_gradients(mask: str, started: bool, reverse: bool) -> None:
+    live = make_mask(mask, BATCH, LENGTH, DEVICE)
+    ours, right = fused(live, reverse=reverse), by_steps(live, reverse=reverse)
+    assert_equal(ours, right, inputs(started=started))
+    tensors = inputs(started=started, dtype=torch.float64)
+    results = zip(*(outputs_and_gradients(function, tensors) for function in (ours, right)), strict=True)
+    for found, wanted in results:
+        torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("mask", ["none", "holes"])
+def test_low_precision(mask: str) -> None:
+    live = make_mask(mask, BATCH, LENGTH, DEVICE)
+    tensors = inputs(dtype=torch.bfloat16)
+    outputs, *last = fused(live, reverse=False)(*tensors)
+    assert outputs.dtype == torch.bfloat16
+    assert {part.dtype for part in last} == {torch.float32}
+    assert_equal(fused(live, reverse=False), by_steps(live, reverse=False), tensors, storage=torch.bfloat16, slack=2)
+
+
+def test_autocast_decides_the_type() -> None:
+    tensors = [x if x is None else x.requires_grad_() for x in inputs()]
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        outputs, h, _ = fused(make_mask("padding", BATCH, LENGTH, DEVICE), reverse=True)(*tensors)
+    assert outputs.dtype == torch.bfloat16
+    (gradient,) = torch.autograd.grad(outputs.float().sum() + h.sum(), tensors[2])
+    assert gradient.dtype == torch.float32
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_stands_at_padding_is_not_read(reverse: bool) -> None:
+    mask = make_mask("holes", BATCH, LENGTH, DEVICE)
+    assert mask is not None
+    tensors = inputs()
+    wanted = outputs_and_gradients(fused(mask, reverse=reverse), tensors)
+    tensors[0] = torch.where(mask[..., None], tensors[0], torch.nan)
+    for found, right in zip(outputs_and_gradients(fused(mask, reverse=reverse), tensors), wanted, strict=True):
+        assert torch.equal(found, right)
+
+
+def test_a_row_without_a_real_step_keeps_its_state_to_the_bit() -> None:
+    mask = make_mask("holes", BATCH, LENGTH, DEVICE)
+    assert mask is not None
+    assert not mask[0].any()
+    tensors = inputs()
+    outputs, h, c = fused(mask, reverse=False)(*tensors)
+    assert torch.equal(outputs[0], tensors[4][0].expand(LENGTH, HIDDEN))
+    assert torch.equal(h[0], tensors[4][0])
+    assert torch.equal(c[0], tensors[5][0])
+
+
+def test_parts_of_a_packed_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN refuses states that are not contiguous."""
+    run, seen = module._run, []
+    monkeypatch.setattr(module, "_run", lambda x, first, weights: (seen.extend(first), run(x, first, weights))[1])
+    h, c = randn(BATCH, 2 * HIDDEN, device=DEVICE).chunk(2, -1)
+    tensors = [*inputs()[:4], h, c]
+    for found, right in zip(*(f(None, reverse=True)(*tensors) for f in (fused, by_steps)), strict=True):
+        torch.testing.assert_close(found, right)
+    assert len(seen) == 2
+    assert all(part.is_contiguous() for part in seen)
+
+
+@contextmanager
+def kernels(choice: str) -> Iterator[None]:
+    token = dispatch._choice.set(choice)
+    try:
+        yield
+    finally:
+        dispatch._choice.reset(token)
+
+
+class LikeOnGPU:
+    """What is asked of a tensor on a GPU with cuDNN."""
+
+    is_cuda, dtype, device = True, torch.float32, torch.device("cuda")
+
+    def numel(self) -> int:
+        return 1
+
+
+@pytest.fixture
+def _accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "is_acceptable", lambda x: x.is_cuda)
+
+
+@pytest.mark.usefixtures("_accepted")
+def test_it_is_chosen_by_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Recurrent(torch.zeros(4, 1), torch.zeros(4))
+    x: Any = LikeOnGPU()
+    assert can_run(x, plain)
+    assert not can_run(x, plain._replace(scale=torch.ones(4), offset=torch.zeros(4)))
+    assert not can_run(torch.zeros(0, 2, 3), plain)
+    assert not can_run(torch.zeros(2, 2, 3), plain)  # on a CPU
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    assert not can_run(x, plain)
+    assert can_run(x, Recurrent(*(part.bfloat16() for part in plain[:2])))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not can_run(x, Recurrent(*(part.bfloat16() for part in plain[:2])))
+
+
+@pytest.mark.parametrize(
+    ("choice", "proven", "runs"),
+    [("auto", (), False), ("auto", ("lstm_layer",), True), ("triton", (), True), ("reference", ("lstm_layer",), False)],
+)
+def test_it_runs_where_it_is_proven(
+    choice: str, proven: tuple[str, ...], runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "PROVEN", frozenset(proven))
+    with kernels(choice):
+        assert dispatch.use_proven("lstm_layer", SimpleNamespace(is_cuda=True)) is runs
+        assert not dispatch.use_proven("lstm_layer", torch.zeros(1))
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_the_unit_takes_it_without_layer_norm(layer_norm: bool, runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is the same by either way."""
+    torch.manual_seed(0)
+    cell, mask = LSTM(WIDTH, HIDDEN, layer_norm=layer_norm).to(DEVICE), make_mask("holes", BATCH, LENGTH, DEVICE)
+    x = randn(BATCH, LENGTH, WIDTH, device=DEVICE)
+    with kernels("reference"):
+        wanted, last = cell.sequence(cell.project(x), None, mask, reverse=True)
+    used = []
+    monkeypatch.setattr(lstm, "use_proven", lambda operation, like: runs)
+    monkeypatch.setattr(lstm, "can_run", lambda x, recurrent: not used.append("fused"))
+    found, state = cell.layer(x, mask=mask, reverse=True)
+    assert used == (["fused"] if runs and not layer_norm else [])
+    torch.testing.assert_close((found, *state), (wanted, *last))
