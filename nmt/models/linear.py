@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.models.initialize import initialize
 from nmt.ops.layer_norm import layer_norm
+from nmt.ops.linear import linear
 
 
 class LayerNorm(nn.Module):
@@ -58,7 +58,7 @@ class Linear(nn.Module):
         """Map the inputs [..., width_j], which agree in all but the last axis, to [..., out]."""
         if not self.norms:
             x = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=-1)
-            return F.linear(x, self.weights[0], self.bias)
-        products = [norm(F.linear(x, weight)) for norm, x, weight in zip(self.norms, inputs, self.weights, strict=True)]
+            return linear(x, self.weights[0], self.bias)
+        products = [norm(linear(x, weight)) for norm, x, weight in zip(self.norms, inputs, self.weights, strict=True)]
         total = sum(products[1:], start=products[0])
         return total if self.bias is None else total + self.bias

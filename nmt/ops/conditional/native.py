@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from nmt.ops.attention.native import AttentionKernel, powers_of
 from nmt.ops.conditional import Attended, Attention
+from nmt.ops.linear.matrix import matrix_of
 from nmt.ops.native.unit import States, kernel_class, make_pair, supported
 from nmt.ops.unit import Projection, Unit
 
@@ -78,12 +79,12 @@ class _Run:
         self.lower, self.higher = make_pair(
             lower, higher, weights, length=self.length, batch=self.batch, hidden=self.hidden, dtype=dtype
         )
-        self.context_weight = context_weight.detach().to(dtype)
-        self.query_weight, self.query_bias = (x.detach().to(dtype) for x in (query_weight, query_bias))
+        self.context, self.query = matrix_of(context_weight, dtype), matrix_of(query_weight, dtype)
+        self.query_bias = query_bias.detach().to(dtype)
         penalty, score_weight = penalty[:, 0, 0].float(), score_weight.detach().float()
         keys, values = keys.detach(), values.detach()
         self.attention = AttentionKernel(keys, values, powers=powers_of(keys), penalty=penalty, weight=score_weight)
-        heads, positions, memory = self.attention.heads, self.attention.positions, self.query_weight.size(0)
+        heads, positions, memory = self.attention.heads, self.attention.positions, query_weight.size(0)
 
         def room(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
             return torch.empty(self.length, self.batch, *shape, dtype=dtype)
@@ -103,9 +104,9 @@ class _Run:
         between, live = self.between.at(t, t + 1), self._live(t)
         x = self.projected[:, t : t + 1]
         self.lower.forward(x, self.after.at(t, t + 1), between, live, start=t, reverse=False)
-        torch.addmm(self.query_bias, self.between.narrow[t], self.query_weight.t(), out=self.queries[t])
+        self.query.forward(self.between.narrow[t], out=self.queries[t], bias=self.query_bias)
         self.attention.forward(self.queries[t], weights=self.weights[t], context=self.contexts[t])
-        torch.mm(self.contexts[t], self.context_weight.t(), out=self.higher_inputs[t])
+        self.context.forward(self.contexts[t], out=self.higher_inputs[t])
         x = self.higher_inputs[t].unsqueeze(1)
         self.higher.forward(x, between, self.after.at(t + 1, t + 2), live, start=t, reverse=False)
 
@@ -115,6 +116,7 @@ class _Run:
         dx = torch.empty_like(self.projected, memory_format=torch.contiguous_format)
         d_higher, d_queries = torch.empty_like(self.higher_inputs), torch.empty_like(self.queries)
         d_all_contexts, d_scores = torch.empty_like(self.contexts), torch.empty_like(self.weights)
+        d_between = torch.empty_like(self.between.narrow[0])
         for t in reversed(range(self.length)):
             between, live = self.between.at(t, t + 1), self._live(t)
             self.higher.backward(
@@ -125,7 +127,7 @@ class _Run:
                 outputs=d_outputs[:, t : t + 1],
                 dx=d_higher[t].unsqueeze(1),
             )
-            torch.addmm(d_contexts[:, t], d_higher[t], self.context_weight, out=d_all_contexts[t])
+            self.context.backward(d_higher[t], out=d_all_contexts[t], added=d_contexts[:, t])
             self.attention.query_gradient(
                 self.queries[t],
                 weights=self.weights[t],
@@ -133,7 +135,7 @@ class _Run:
                 d_scores=d_scores[t],
                 d_query=d_queries[t],
             )
-            d_between = torch.mm(d_queries[t], self.query_weight)
+            self.query.backward(d_queries[t], out=d_between)
             self.lower.backward(
                 *(self.projected[:, t : t + 1], self.after.at(t, t + 1), between, live),
                 start=t,
@@ -147,18 +149,14 @@ class _Run:
         )
         return (
             dx,
-            _product(d_higher, self.contexts),
+            self.context.weight_gradient(d_higher.flatten(0, 1), self.contexts.flatten(0, 1)),
             *(d_keys, d_values, None, d_weight, torch.zeros(1)),
-            *(_product(d_queries, self.between.narrow), d_queries.sum((0, 1), dtype=torch.float32)),
+            self.query.weight_gradient(d_queries.flatten(0, 1), self.between.narrow.flatten(0, 1)),
+            d_queries.sum((0, 1), dtype=torch.float32),
             *d_state,
             *self.lower.weight_gradients(self.after.narrow[:-1]),
             *self.higher.weight_gradients(self.between.narrow),
         )
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """The gradient of a matrix: left [T, B, m] and right [T, B, n] -> [m, n], summed over all rows."""
-    return torch.mm(left.flatten(0, 1).t(), right.flatten(0, 1))
 
 
 def _batch_first(x: Tensor) -> Tensor:

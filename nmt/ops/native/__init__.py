@@ -52,6 +52,11 @@ def _say_once(message: str) -> None:
     logger.warning(message)
 
 
+def has_kernel(name: str, dtype: torch.dtype) -> bool:
+    """Whether the processor has what the C function `name` is made of; there are native kernels at all."""
+    return hasattr(_library(), f"{name}_{TYPES[dtype]}")
+
+
 @functools.cache
 def kernel(name: str, signature: str, dtype: torch.dtype) -> Kernel:
     """The C function `name` for sequences of `dtype`.
