@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from nmt.ops.attention.native import AttentionKernel, powers_of
 from nmt.ops.conditional import Attended, Attention
 from nmt.ops.linear.matrix import matrix_of
+from nmt.ops.native import together
 from nmt.ops.native.unit import States, kernel_class, make_pair, supported
 from nmt.ops.unit import Projection, Unit
 
@@ -48,8 +49,9 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, lower: Unit, higher: Unit, mask: Tensor | None, *tensors: Tensor) -> Any:
         run = _Run(lower, higher, mask, tensors)
-        for t in range(run.length):
-            run.forward(t)
+        with together(possible=run.kernels_alone):
+            for t in range(run.length):
+                run.forward(t)
         ctx.run = run
         outputs, contexts = (_batch_first(x) for x in (run.after.narrow[1:], run.contexts))
         weights = run.weights.permute(1, 2, 0, 3)
@@ -81,6 +83,8 @@ class _Run:
         )
         self.context, self.query = matrix_of(context_weight, dtype), matrix_of(query_weight, dtype)
         self.query_bias = query_bias.detach().to(dtype)
+        cells = self.lower.kernels_alone and self.higher.kernels_alone
+        self.kernels_alone = cells and self.context.packed and self.query.packed
         penalty, score_weight = penalty[:, 0, 0].float(), score_weight.detach().float()
         keys, values = keys.detach(), values.detach()
         self.attention = AttentionKernel(keys, values, powers=powers_of(keys), penalty=penalty, weight=score_weight)
@@ -117,33 +121,34 @@ class _Run:
         d_higher, d_queries = torch.empty_like(self.higher_inputs), torch.empty_like(self.queries)
         d_all_contexts, d_scores = torch.empty_like(self.contexts), torch.empty_like(self.weights)
         d_between = torch.empty_like(self.between.narrow[0])
-        for t in reversed(range(self.length)):
-            between, live = self.between.at(t, t + 1), self._live(t)
-            self.higher.backward(
-                *(self.higher_inputs[t].unsqueeze(1), between, self.after.at(t + 1, t + 2), live),
-                start=t,
-                reverse=False,
-                gradient=d_state,
-                outputs=d_outputs[:, t : t + 1],
-                dx=d_higher[t].unsqueeze(1),
-            )
-            self.context.backward(d_higher[t], out=d_all_contexts[t], added=d_contexts[:, t])
-            self.attention.query_gradient(
-                self.queries[t],
-                weights=self.weights[t],
-                d_context=d_all_contexts[t],
-                d_scores=d_scores[t],
-                d_query=d_queries[t],
-            )
-            self.query.backward(d_queries[t], out=d_between)
-            self.lower.backward(
-                *(self.projected[:, t : t + 1], self.after.at(t, t + 1), between, live),
-                start=t,
-                reverse=False,
-                gradient=d_state,
-                outputs=d_between.unsqueeze(1),
-                dx=dx[:, t : t + 1],
-            )
+        with together(possible=self.kernels_alone):
+            for t in reversed(range(self.length)):
+                between, live = self.between.at(t, t + 1), self._live(t)
+                self.higher.backward(
+                    *(self.higher_inputs[t].unsqueeze(1), between, self.after.at(t + 1, t + 2), live),
+                    start=t,
+                    reverse=False,
+                    gradient=d_state,
+                    outputs=d_outputs[:, t : t + 1],
+                    dx=d_higher[t].unsqueeze(1),
+                )
+                self.context.backward(d_higher[t], out=d_all_contexts[t], added=d_contexts[:, t])
+                self.attention.query_gradient(
+                    self.queries[t],
+                    weights=self.weights[t],
+                    d_context=d_all_contexts[t],
+                    d_scores=d_scores[t],
+                    d_query=d_queries[t],
+                )
+                self.query.backward(d_queries[t], out=d_between)
+                self.lower.backward(
+                    *(self.projected[:, t : t + 1], self.after.at(t, t + 1), between, live),
+                    start=t,
+                    reverse=False,
+                    gradient=d_state,
+                    outputs=d_between.unsqueeze(1),
+                    dx=dx[:, t : t + 1],
+                )
         d_keys, d_values, d_weight = self.attention.memory_gradients(
             self.queries, weights=self.weights, d_scores=d_scores, d_contexts=d_all_contexts
         )

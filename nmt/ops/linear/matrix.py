@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ def packable(weight: Tensor, dtype: torch.dtype) -> bool:
 class Matrix(Protocol):
     """Products of rows with a matrix W [M, K], in one type; rows may stand apart, values in a row may not."""
 
+    packed: ClassVar[bool]
+    """Whether its products are C kernels, see `nmt.ops.native.together`."""
+
     def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
         """out [N, M] = x [N, K] W' + bias [M]"""
 
@@ -43,6 +46,8 @@ def matrix_of(weight: Tensor, dtype: torch.dtype) -> Matrix:
 
 class PlainMatrix:
     """By torch. Products are written with `out=`, which autocast leaves alone."""
+
+    packed: ClassVar[bool] = False
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
@@ -69,6 +74,8 @@ class PlainMatrix:
 
 class PackedMatrix:
     """By the C kernels, in bf16; `out` is bf16 or fp32, the gradient of the weight fp32."""
+
+    packed: ClassVar[bool] = True
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight if weight.stride(1) == 1 else weight.contiguous()
@@ -107,5 +114,5 @@ def _pack(x: Tensor) -> Tensor:
 
 
 def _product(x: Tensor, packed: Tensor, *, added: Tensor | None, step: int, out: Tensor) -> None:
-    run = kernel("linear_product", "pip pi pi iii", out.dtype)
-    run(x, x.stride(0), packed, added, step, out, out.stride(0), *x.shape, out.size(1))
+    run = kernel("linear_product", "pip pi pi i iii", torch.bfloat16)
+    run(x, x.stride(0), packed, added, step, out, out.stride(0), out.dtype == torch.float32, *x.shape, out.size(1))

@@ -3,6 +3,7 @@
    A tile of the result has TILE rows and STRIP columns, all in registers. The right operand is packed in strips of
    columns, two values of the summed index side by side: [strips][pairs][STRIP][2], with zeros beyond the edges. Values
    of the left operand are read in such pairs, wherever they stand. Which thread computes a tile changes nothing in it.
+   T is the type of what is packed.
 
    CPUs without the instruction have no such products, and those with AMX are better served by torch. */
 
@@ -25,8 +26,7 @@
 /* Rows of the summed index that a weight's gradient takes at a time: a strip of them stays in the cache. */
 #define DEPTH 512
 
-INLINE bf16 narrow_f32(float x) { return store_bf16(x); }
-INLINE bf16 narrow_bf16(bf16 x) { return x; }
+#define NARROW(x) (sizeof(x) == sizeof(bf16) ? (bf16)(x) : store_bf16(x))
 
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 
@@ -90,24 +90,25 @@ static __attribute__((noinline)) void tile(const char *a, i64 ar, i64 ak, const 
 #undef SIZES
 #endif
 
-/* out [N, M] = x [N, K] times a packed matrix, plus `added` [N, M], if any, whose rows stand dn apart; K is even. */
-API void NAME(linear_product)(const bf16 *x, i64 xn, const char *packed, const T *added, i64 dn, T *out, i64 on, i64 N,
-                              i64 K, i64 M, i64 threads) {
+/* out [N, M] = x [N, K] times a packed matrix, plus `added` [N, M], if any, whose rows stand dn apart; both are fp32 if
+   `wide`, else bf16. K is even. */
+API void NAME(linear_product)(const bf16 *x, i64 xn, const char *packed, const char *added, i64 dn, char *out, i64 on,
+                              i64 wide, i64 N, i64 K, i64 M, i64 threads) {
     i64 strips = (M + STRIP - 1) / STRIP, block = N < BLOCKS_FROM ? N : BLOCK, blocks = (N + block - 1) / block;
-#pragma omp parallel for collapse(2) schedule(static) num_threads(threads) if (N * M >= PARALLEL_FROM)
-    for (i64 b = 0; b < blocks; b++)
-        for (i64 s = 0; s < strips; s++) {
-            i64 end = least((b + 1) * block, N), j = s * STRIP;
-            for (i64 n = b * block; n < end; n += TILE)
-                tile((const char *)(x + n * xn), xn * sizeof(bf16), PAIR, packed + s * (K / 2) * STRIP_PAIR, K / 2,
-                     added ? (const char *)(added + n * dn + j) : 0, dn * sizeof(T), (char *)(out + n * on + j),
-                     on * sizeof(T), M - j, sizeof(T) == sizeof(float), least(end - n, TILE));
-        }
+    i64 size = wide ? sizeof(float) : sizeof(bf16);
+    SHARE(N * M)
+    for (i64 i = 0; i < blocks * strips; i++) {
+        i64 start = i / strips * block, end = least(start + block, N), j = i % strips * STRIP;
+        for (i64 n = start; n < end; n += TILE)
+            tile((const char *)(x + n * xn), xn * sizeof(bf16), PAIR, packed + j * K * sizeof(bf16), K / 2,
+                 added ? added + (n * dn + j) * size : 0, dn * size, out + (n * on + j) * size, on * size, M - j,
+                 wide, least(end - n, TILE));
+    }
 }
 
 /* The strips of w' [K, M]: to multiply with the transposed matrix. w [M, K], K is even. */
 API void NAME(linear_pack_transposed)(const T *w, i64 wm, bf16 *packed, i64 M, i64 K, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (M * K >= PARALLEL_FROM)
+    SHARE(M * K)
     for (i64 m = 0; m < M; m += STRIP)
         for (i64 start = 0; start < K; start += STRIP) {
             bf16 square[STRIP][STRIP] = {0};
@@ -115,7 +116,7 @@ API void NAME(linear_pack_transposed)(const T *w, i64 wm, bf16 *packed, i64 M, i
             for (i64 r = 0; r < rows; r++) {
                 const T *restrict from = w + (m + r) * wm + start;
 #pragma omp simd
-                for (i64 j = 0; j < width; j++) square[r][j] = NAME(narrow)(from[j]);
+                for (i64 j = 0; j < width; j++) square[r][j] = NARROW(from[j]);
             }
             bf16 *to = packed + m * K + start * STRIP;
             for (i64 j = 0; j < width; j += 2)
@@ -131,17 +132,17 @@ INLINE void NAME(pack_strip)(const T *x, i64 xn, bf16 *to, i64 rows, i64 width) 
         if (width >= STRIP)
 #pragma omp simd
             for (i64 j = 0; j < STRIP; j++)
-                to[2 * j] = NAME(narrow)(even[j]), to[2 * j + 1] = NAME(narrow)(odd[j]) & last;
+                to[2 * j] = NARROW(even[j]), to[2 * j + 1] = NARROW(odd[j]) & last;
         else
             for (i64 j = 0; j < STRIP; j++)
-                to[2 * j] = j < width ? NAME(narrow)(even[j]) : 0,
-                       to[2 * j + 1] = j < width ? NAME(narrow)(odd[j]) & last : 0;
+                to[2 * j] = j < width ? NARROW(even[j]) : 0,
+                       to[2 * j + 1] = j < width ? NARROW(odd[j]) & last : 0;
     }
 }
 
 /* The strips of x [N, K] itself. */
 API void NAME(linear_pack)(const T *x, i64 xn, bf16 *packed, i64 N, i64 K, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (N * K >= PARALLEL_FROM)
+    SHARE(N * K)
     for (i64 j = 0; j < K; j += STRIP) NAME(pack_strip)(x + j, xn, packed + j * (N + N % 2), N, K - j);
 }
 
@@ -149,7 +150,7 @@ API void NAME(linear_pack)(const T *x, i64 xn, bf16 *packed, i64 N, i64 K, i64 t
 API void NAME(linear_gradient)(const T *y, i64 yn, const char *packed, float *out, i64 N, i64 M, i64 K, i64 add,
                                i64 threads) {
     i64 pairs = (N + 1) / 2;
-#pragma omp parallel for schedule(static) num_threads(threads) if (M * K >= PARALLEL_FROM)
+    SHARE(M * K)
     for (i64 m = 0; m < M; m += STRIP)
         for (i64 start = 0; start < N; start += DEPTH) {
             bf16 strip[DEPTH * STRIP];

@@ -7,7 +7,7 @@
 
 API void NAME(cross_entropy_step)(T *logits, const i64 *targets, const float *weights, float *losses, i64 N, i64 V,
                                   float confidence, float rest, float constant, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (N * V >= PARALLEL_FROM)
+    SHARE(N * V)
     for (i64 n = 0; n < N; n++) {
         T *restrict x = logits + n * V;
         float top = -INFINITY, total = 0.0f, sum = 0.0f;

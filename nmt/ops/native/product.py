@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.int8 import Int8Matrix
-from nmt.ops.linear.matrix import Matrix, PackedMatrix, PlainMatrix, matrix_of
+from nmt.ops.linear.matrix import Matrix, PlainMatrix, matrix_of
 from nmt.ops.native import kernel
 
 
@@ -50,6 +50,11 @@ class Product:
             self._weight.forward(inputs, out=out)
 
     @property
+    def packed(self) -> bool:
+        """Whether the products are C kernels."""
+        return not isinstance(self._weight, Int8Matrix) and self._weight.packed
+
+    @property
     def _matrix(self) -> Matrix:
         """The weight, which has gradients and so is not in int8."""
         return cast("Matrix", self._weight)
@@ -60,7 +65,7 @@ class Product:
 
     def add_backward(self, t: int, *, to: Tensor) -> None:
         """The same, added to `to` [B, H] fp32."""
-        if isinstance(self._matrix, PackedMatrix) or self._dtype == torch.float32:
+        if self.packed or self._dtype == torch.float32:
             self._matrix.backward(self.gradients[t], out=to, added=to)
             return
         gradient = torch.empty(to.shape, dtype=self._dtype)
