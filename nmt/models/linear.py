@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nmt.models.initialize import initialize
 from nmt.ops.layer_norm import layer_norm
 from nmt.ops.linear import linear
+from nmt.ops.recurrence import product_type
 
 
 class LayerNorm(nn.Module):
@@ -57,7 +58,7 @@ class Linear(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Map the inputs [..., width_j], which agree in all but the last axis, to [..., out]."""
         if not self.norms:
-            x = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=-1)
+            x = inputs[0] if len(inputs) == 1 else torch.cat([x.to(product_type(x)) for x in inputs], dim=-1)
             return linear(x, self.weights[0], self.bias)
         products = [norm(linear(x, weight)) for norm, x, weight in zip(self.norms, inputs, self.weights, strict=True)]
         total = sum(products[1:], start=products[0])

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.linear.matrix import PackedMatrix, packable
-from nmt.ops.native import kernel
+from nmt.ops.native import column_sums
 from nmt.ops.recurrence import product_type
 
 __all__ = ["linear"]
@@ -53,6 +53,5 @@ class _Linear(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             d_weight = matrix.weight_gradient(d_rows, x)
         if ctx.needs_input_grad[2]:
-            d_bias = torch.empty(len(weight), dtype=torch.float32)
-            kernel("sum_columns", "pp ii", d_rows.dtype)(d_rows.contiguous(), d_bias, *d_rows.shape)
+            d_bias = column_sums(d_rows)
         return dx, d_weight, d_bias

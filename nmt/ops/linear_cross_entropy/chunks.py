@@ -11,7 +11,6 @@ from torch.autograd.function import once_differentiable
 from nmt.ops.dispatch import choose
 from nmt.ops.linear.matrix import matrix_of
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
-from nmt.ops.recurrence import product_type
 
 CPU_ROWS = 1024
 """Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
@@ -46,11 +45,6 @@ class Result(NamedTuple):
     losses: Tensor
     features: Tensor | None
     table: Tensor | None
-
-
-def compute_type(features: Tensor) -> torch.dtype:
-    """The type of the matrix products here: autocast's, or that of the features; fp64 stays fp64."""
-    return features.dtype if features.dtype == torch.float64 else product_type(features)
 
 
 def choose_step(logits: Tensor) -> Step:

@@ -119,6 +119,13 @@ def together(*, possible: bool) -> Iterator[None]:
         run(numbers.buffer_info()[0], len(calls), torch.get_num_threads())
 
 
+def column_sums(x: Tensor) -> Tensor:
+    """x [N, W] summed over its rows: [W] fp32."""
+    total = torch.empty(x.size(1), dtype=torch.float32)
+    kernel("sum_columns", "pp ii", x.dtype)(x.contiguous(), total, *x.shape)
+    return total
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
     runtime = _openmp_runtime()

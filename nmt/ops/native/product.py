@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.ops.int8 import Int8Matrix
 from nmt.ops.linear.matrix import Matrix, PlainMatrix, matrix_of
-from nmt.ops.native import kernel
+from nmt.ops.native import column_sums, kernel
 
 
 class Product:
@@ -75,7 +75,5 @@ class Product:
     def weight_gradients(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of weight and bias (fp32), from the inputs of all time steps [T, B, H]."""
         rows = self.gradients.flatten(0, 1)  # [T * B, jH]
-        weight, bias = self._matrix.weight_gradient(rows, inputs.flatten(0, 1)), torch.empty_like(self.bias)
-        kernel("sum_columns", "pp ii", rows.dtype)(rows, bias, *rows.shape)
         self._gradients = None
-        return weight, bias
+        return self._matrix.weight_gradient(rows, inputs.flatten(0, 1)), column_sums(rows)
