@@ -3,7 +3,7 @@
    A tile of the result has TILE rows and STRIP columns, all in registers. The right operand is packed in strips of
    columns, two values of the summed index side by side: [strips][pairs][STRIP][2], with zeros beyond the edges. Values
    of the left operand are read in such pairs, wherever they stand. Which thread computes a tile changes nothing in it.
-   T is the type of what is packed.
+   T is the type of what is packed. To the instruction values below the normal range of bf16 (1e-38) are zeros.
 
    CPUs without the instruction have no such products, and those with AMX are better served by torch. */
 
