@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.cells.base import Cell
 from nmt.cells.state import CellState
 from nmt.ops.layer_norm import layer_norm_parts
+from nmt.ops.linear import linear
 from nmt.ops.recurrence import Recurrent
 from nmt.ops.unit import Projection
 
@@ -43,7 +43,7 @@ class Unit(Cell[S]):
         return nn.Parameter(torch.empty(width)) if self.layer_norm else None
 
     def project(self, x: Tensor) -> Tensor:
-        products = F.linear(x, self.input_weight)
+        products = linear(x, self.input_weight)
         if self.input_scale is None or self.input_offset is None:
             return products
         widths = [part * self.hidden_size for part in self.input_parts]

@@ -14,7 +14,7 @@ from nmt.models.base import PAD, DecodingState, Seq2Seq
 from nmt.models.output import OutputWords
 from nmt.ops import graphs
 from nmt.ops.best import Best, Choice
-from nmt.ops.packed import plain_parts, rebuilt_matrix
+from nmt.ops.narrow import plain_parts, rebuilt_matrix
 
 SOURCE_STEP: Final = 16
 """Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.models.initialize import initialize
 from nmt.ops.layer_norm import layer_norm
+from nmt.ops.linear import linear
+from nmt.ops.recurrence import product_type
 
 
 class LayerNorm(nn.Module):
@@ -57,8 +58,8 @@ class Linear(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Map the inputs [..., width_j], which agree in all but the last axis, to [..., out]."""
         if not self.norms:
-            x = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=-1)
-            return F.linear(x, self.weights[0], self.bias)
-        products = [norm(F.linear(x, weight)) for norm, x, weight in zip(self.norms, inputs, self.weights, strict=True)]
+            x = inputs[0] if len(inputs) == 1 else torch.cat([x.to(product_type(x)) for x in inputs], dim=-1)
+            return linear(x, self.weights[0], self.bias)
+        products = [norm(linear(x, weight)) for norm, x, weight in zip(self.norms, inputs, self.weights, strict=True)]
         total = sum(products[1:], start=products[0])
         return total if self.bias is None else total + self.bias

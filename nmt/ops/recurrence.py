@@ -43,9 +43,10 @@ def at_least_fp32(x: Tensor) -> Tensor:
 
 
 def product_type(x: Tensor) -> torch.dtype:
-    """The type in which a matrix product with `x` is computed here: autocast's, or its own."""
+    """The type in which a matrix product with `x` is computed here: autocast's, which leaves fp64 alone, or its own."""
     device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+    casts = x.dtype != torch.float64 and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if casts else x.dtype
 
 
 def initial(state: Tensor | None, projected: Tensor, *, hidden: int) -> Tensor:

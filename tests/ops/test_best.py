@@ -16,8 +16,8 @@ from nmt.ops.best.native import best_native
 from nmt.ops.best.reference import best_reference, first_maximum, log_probabilities, ordered_top, top
 from nmt.ops.dispatch import set_kernels
 from nmt.ops.int8 import quantize
-from nmt.ops.packed import PackedMatrix, to_bf16
-from nmt.ops.packed.native import packs
+from nmt.ops.narrow import NarrowMatrix, to_bf16
+from nmt.ops.narrow.native import packs
 
 both = pytest.mark.parametrize("top", [top, ordered_top])
 
@@ -156,8 +156,8 @@ def test_fewer_words_than_wanted(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(("make", "values"), [(quantize, torch.int8), (to_bf16, torch.bfloat16)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("groups", "parts"), [(1, 1), (1, 5), (3, 5), (40, 1), (300, 5), (400, 1), (50, 13)])
-def test_of_a_packed_product_in_one_kernel(
-    make: Callable[[torch.Tensor], PackedMatrix], values: torch.dtype, dtype: torch.dtype, groups: int, parts: int
+def test_of_a_narrow_product_in_one_kernel(
+    make: Callable[[torch.Tensor], NarrowMatrix], values: torch.dtype, dtype: torch.dtype, groups: int, parts: int
 ) -> None:
     """Rows that the threads share by strips and by groups; no row hangs on its companions."""
     if not packs(values):

@@ -241,3 +241,16 @@ def test_the_c_kernel_equals_the_reference_whatever_the_threads(words: int, dtyp
     close = {torch.float32: 1e-6, torch.bfloat16: 2**-7}[dtype]
     torch.testing.assert_close(alone[0], wanted[0], rtol=close, atol=1e-6)
     assert torch.equal(run_step(linear_cross_entropy_native, logits, targets, None)[1], alone[1])
+
+
+@pytest.mark.skipif(native.problem() is not None, reason="there are no native kernels here")
+def test_more_words_than_a_thread_has_room_for_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets, loss = torch.tensor([3, 0, 8]), Loss(*smoothing_terms(9, 0.1))
+    found = []
+    for most in (9, 8):
+        monkeypatch.setattr("nmt.ops.linear_cross_entropy.native.MOST_WORDS", most)
+        logits, losses = torch.linspace(-4, 4, 27).view(3, 9), torch.empty(3)
+        linear_cross_entropy_native(logits, targets, weights=torch.ones(3), loss=loss, losses=losses)
+        found.append((logits, losses))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -32,7 +32,7 @@ INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float 
 API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                            const float *before, float *after, T *out, i64 sb, i64 B, i64 H, i64 activation, i64 coupled,
                            i64 threads) {
-#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    SHARE(B * H)
     for (i64 b = 0; b < B; b++) {
         const float *h = before + b * sb;
         float *new = after + b * sb;
@@ -67,7 +67,7 @@ INLINE void NAME(atr_gradient_row)(const T *restrict x, const T *restrict u, con
 API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                             const float *before, const float *after, i64 sb, const T *dout, i64 ob, float *dh, T *dx,
                             i64 db, T *du, i64 B, i64 H, i64 activation, i64 coupled, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (B * H >= PARALLEL_FROM)
+    SHARE(B * H)
     for (i64 b = 0; b < B; b++) {
         float *restrict d = dh + b * H;
         if (dout) {

@@ -49,6 +49,10 @@ class ATRKernel(Kernel):
         self.kept = (self._product.empty(),)
         self._options = _ACTIVATIONS[unit.options["activation"]], unit.options["gates"] == "coupled"
 
+    @property
+    def kernels_alone(self) -> bool:
+        return self._product.packed
+
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:

@@ -79,7 +79,7 @@ class AttentionKernel:
         d_keys, d_values = torch.empty_like(self.keys), torch.empty_like(self.values)
         d_weight = torch.empty(self.sentences, self.width, dtype=torch.float32)
         queries = queries.contiguous()
-        small = bool((queries.abs().amax() <= LARGEST / 2).item()) if queries.numel() else True
+        small = all(abs(float(end)) <= LARGEST / 2 for end in torch.aminmax(queries)) if queries.numel() else True
         run = kernel("attention_memory", "ppii ppip pp ii pii ppp iiiii", self.dtype)
         run(
             *(queries, powers_of(queries, scale=2.0), queries.stride(1), queries.stride(0)),

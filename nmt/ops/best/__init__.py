@@ -14,8 +14,8 @@ from nmt.ops.best.native import best_native
 from nmt.ops.best.packed import best_packed
 from nmt.ops.best.reference import best_reference
 from nmt.ops.dispatch import use_native
-from nmt.ops.packed import PackedMatrix
-from nmt.ops.packed.native import packs
+from nmt.ops.narrow import NarrowMatrix
+from nmt.ops.narrow.native import packs
 
 __all__ = ["Best", "Choice", "best_of_product", "best_words"]
 
@@ -70,7 +70,7 @@ def best_words(logits: Tensor, choice: Choice) -> Best:
 
 def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> Best:
     """`best_words` by the product of features [B * P, E] with a table [V, E], whose logits are never all there."""
-    if isinstance(table, PackedMatrix) and use_native(features) and packs(table.values.dtype):
+    if isinstance(table, NarrowMatrix) and use_native(features) and packs(table.values.dtype):
         return _best(partial(best_packed, table=table), features, choice, words=len(table))
     group = choice.hypotheses
     rows = max(1, _CELLS // (len(table) * group)) * group

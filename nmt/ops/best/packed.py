@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nmt.ops.narrow import NarrowMatrix
+from nmt.ops.narrow.native import ROWS, SIGNATURE, arguments
 from nmt.ops.native import kernel
-from nmt.ops.packed import PackedMatrix
-from nmt.ops.packed.native import ROWS, SIGNATURE, arguments
 
 
 def best_packed(
     features: Tensor,
     k: int,
     *,
-    table: PackedMatrix,
+    table: NarrowMatrix,
     before: Tensor | None,
     normalize: bool,
     banned: int | None,
@@ -31,7 +31,7 @@ def best_packed(
     shared = groups < 8 * together * threads
     room = torch.empty(groups if shared else threads * together, parts * words, dtype=torch.float32)
     values, places = torch.empty(groups, k, dtype=torch.float32), torch.empty(groups, k, dtype=torch.int64)
-    run = kernel("packed_best", f"{SIGNATURE} pii p iii ii f pp", rows.values.dtype)
+    run = kernel("narrow_best", f"{SIGNATURE} pii p iii ii f pp", rows.values.dtype)
     run(
         *arguments(rows, table.packed(), table.scales, None, outputs=words),
         *(room, shared, together, before, parts, k, normalize),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from torch.autograd.function import once_differentiable
 
 from nmt.ops.attention.native import AttentionKernel, powers_of
 from nmt.ops.conditional import Attended, Attention
+from nmt.ops.linear.matrix import matrix_of
+from nmt.ops.native import column_sums, together
 from nmt.ops.native.unit import States, kernel_class, make_pair, supported
 from nmt.ops.unit import Projection, Unit
 
@@ -47,8 +49,9 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, lower: Unit, higher: Unit, mask: Tensor | None, *tensors: Tensor) -> Any:
         run = _Run(lower, higher, mask, tensors)
-        for t in range(run.length):
-            run.forward(t)
+        with together(possible=run.kernels_alone):
+            for t, step in enumerate(run.steps()):
+                run.forward(t, step)
         ctx.run = run
         outputs, contexts = (_batch_first(x) for x in (run.after.narrow[1:], run.contexts))
         weights = run.weights.permute(1, 2, 0, 3)
@@ -60,6 +63,21 @@ class _Loop(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         d_outputs, d_contexts, _, *d_last = gradients
         return (None, None, None, *ctx.run.gradients(_rows(d_outputs), _rows(d_contexts), d_last))
+
+
+class _Step(NamedTuple):
+    """What belongs to one time step, [B, 1, ...] as units take it or [B, ...]."""
+
+    x: Tensor
+    live: Tensor | None
+    before: States
+    between: States
+    after: States
+    query: Tensor
+    weights: Tensor
+    context: Tensor
+    inputs: Tensor
+    """Of the higher cell."""
 
 
 class _Run:
@@ -78,12 +96,14 @@ class _Run:
         self.lower, self.higher = make_pair(
             lower, higher, weights, length=self.length, batch=self.batch, hidden=self.hidden, dtype=dtype
         )
-        self.context_weight = context_weight.detach().to(dtype)
-        self.query_weight, self.query_bias = (x.detach().to(dtype) for x in (query_weight, query_bias))
+        self.context, self.query = matrix_of(context_weight, dtype), matrix_of(query_weight, dtype)
+        self.query_bias = query_bias.detach().to(dtype)
+        cells = self.lower.kernels_alone and self.higher.kernels_alone
+        self.kernels_alone = cells and self.context.packed and self.query.packed
         penalty, score_weight = penalty[:, 0, 0].float(), score_weight.detach().float()
         keys, values = keys.detach(), values.detach()
         self.attention = AttentionKernel(keys, values, powers=powers_of(keys), penalty=penalty, weight=score_weight)
-        heads, positions, memory = self.attention.heads, self.attention.positions, self.query_weight.size(0)
+        heads, positions, memory = self.attention.heads, self.attention.positions, query_weight.size(0)
 
         def room(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
             return torch.empty(self.length, self.batch, *shape, dtype=dtype)
@@ -95,19 +115,22 @@ class _Run:
         self.between = States.empty(parts, self.length, self.batch, self.hidden, dtype=dtype)
         self.after.put(0, tuple(state))
 
-    def _live(self, t: int) -> Tensor | None:
-        return None if self.mask is None else self.mask[:, t : t + 1]
+    def steps(self) -> list[_Step]:
+        """All time steps: cutting tensors once is faster than anew in each of them."""
+        masks = [None] * self.length if self.mask is None else self.mask.split(1, 1)
+        after = self.after.split(1)
+        states = after[:-1], self.between.split(1), after[1:]
+        single = self.queries, self.weights, self.contexts, self.higher_inputs
+        parts = self.projected.split(1, 1), masks, *states, *(x.unbind() for x in single)
+        return [_Step(*step) for step in zip(*parts, strict=True)]
 
-    def forward(self, t: int) -> None:
+    def forward(self, t: int, step: _Step) -> None:
         """Time step t."""
-        between, live = self.between.at(t, t + 1), self._live(t)
-        x = self.projected[:, t : t + 1]
-        self.lower.forward(x, self.after.at(t, t + 1), between, live, start=t, reverse=False)
-        torch.addmm(self.query_bias, self.between.narrow[t], self.query_weight.t(), out=self.queries[t])
-        self.attention.forward(self.queries[t], weights=self.weights[t], context=self.contexts[t])
-        torch.mm(self.contexts[t], self.context_weight.t(), out=self.higher_inputs[t])
-        x = self.higher_inputs[t].unsqueeze(1)
-        self.higher.forward(x, between, self.after.at(t + 1, t + 2), live, start=t, reverse=False)
+        self.lower.forward(step.x, step.before, step.between, step.live, start=t, reverse=False)
+        self.query.forward(step.between.narrow[0], out=step.query, bias=self.query_bias)
+        self.attention.forward(step.query, weights=step.weights, context=step.context)
+        self.context.forward(step.context, out=step.inputs)
+        self.higher.forward(step.inputs.unsqueeze(1), step.between, step.after, step.live, start=t, reverse=False)
 
     def gradients(self, d_outputs: Tensor, d_contexts: Tensor, d_last: list[Tensor]) -> tuple[Tensor | None, ...]:
         """The gradients of all tensors of the loop, in their order."""
@@ -115,50 +138,46 @@ class _Run:
         dx = torch.empty_like(self.projected, memory_format=torch.contiguous_format)
         d_higher, d_queries = torch.empty_like(self.higher_inputs), torch.empty_like(self.queries)
         d_all_contexts, d_scores = torch.empty_like(self.contexts), torch.empty_like(self.weights)
-        for t in reversed(range(self.length)):
-            between, live = self.between.at(t, t + 1), self._live(t)
-            self.higher.backward(
-                *(self.higher_inputs[t].unsqueeze(1), between, self.after.at(t + 1, t + 2), live),
-                start=t,
-                reverse=False,
-                gradient=d_state,
-                outputs=d_outputs[:, t : t + 1],
-                dx=d_higher[t].unsqueeze(1),
-            )
-            torch.addmm(d_contexts[:, t], d_higher[t], self.context_weight, out=d_all_contexts[t])
-            self.attention.query_gradient(
-                self.queries[t],
-                weights=self.weights[t],
-                d_context=d_all_contexts[t],
-                d_scores=d_scores[t],
-                d_query=d_queries[t],
-            )
-            d_between = torch.mm(d_queries[t], self.query_weight)
-            self.lower.backward(
-                *(self.projected[:, t : t + 1], self.after.at(t, t + 1), between, live),
-                start=t,
-                reverse=False,
-                gradient=d_state,
-                outputs=d_between.unsqueeze(1),
-                dx=dx[:, t : t + 1],
-            )
+        d_between = torch.empty_like(self.between.narrow[0])
+        written = dx.split(1, 1), *(x.unbind() for x in (d_higher, d_queries, d_all_contexts, d_scores))
+        pieces = list(zip(self.steps(), d_outputs.split(1, 1), d_contexts.unbind(1), *written, strict=True))
+        with together(possible=self.kernels_alone):
+            for t in reversed(range(self.length)):
+                step, d_output, d_context, d_x, d_inputs, d_query, d_all, d_score = pieces[t]
+                self.higher.backward(
+                    *(step.inputs.unsqueeze(1), step.between, step.after, step.live),
+                    start=t,
+                    reverse=False,
+                    gradient=d_state,
+                    outputs=d_output,
+                    dx=d_inputs.unsqueeze(1),
+                )
+                self.context.backward(d_inputs, out=d_all, added=d_context)
+                self.attention.query_gradient(
+                    step.query, weights=step.weights, d_context=d_all, d_scores=d_score, d_query=d_query
+                )
+                self.query.backward(d_query, out=d_between)
+                self.lower.backward(
+                    *(step.x, step.before, step.between, step.live),
+                    start=t,
+                    reverse=False,
+                    gradient=d_state,
+                    outputs=d_between.unsqueeze(1),
+                    dx=d_x,
+                )
         d_keys, d_values, d_weight = self.attention.memory_gradients(
             self.queries, weights=self.weights, d_scores=d_scores, d_contexts=d_all_contexts
         )
         return (
             dx,
-            _product(d_higher, self.contexts),
+            self.context.weight_gradient(d_higher.flatten(0, 1), self.contexts.flatten(0, 1)),
             *(d_keys, d_values, None, d_weight, torch.zeros(1)),
-            *(_product(d_queries, self.between.narrow), d_queries.sum((0, 1), dtype=torch.float32)),
+            self.query.weight_gradient(d_queries.flatten(0, 1), self.between.narrow.flatten(0, 1)),
+            column_sums(d_queries.flatten(0, 1)),
             *d_state,
             *self.lower.weight_gradients(self.after.narrow[:-1]),
             *self.higher.weight_gradients(self.between.narrow),
         )
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """The gradient of a matrix: left [T, B, m] and right [T, B, n] -> [m, n], summed over all rows."""
-    return torch.mm(left.flatten(0, 1).t(), right.flatten(0, 1))
 
 
 def _batch_first(x: Tensor) -> Tensor:

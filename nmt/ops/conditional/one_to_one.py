@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.conditional import Aligned
+from nmt.ops.native import together
 from nmt.ops.native.unit import States, kernel_class, make_pair, supported
 from nmt.ops.unit import Unit
 
@@ -63,6 +64,7 @@ class _Run:
         self.lower, self.higher = make_pair(
             lower, higher, weights, length=length, batch=batch, hidden=hidden, dtype=dtype
         )
+        self.kernels_alone = self.lower.kernels_alone and self.higher.kernels_alone
         self.mask, self.reverse = mask, reverse
         self.states = States.empty(parts, length + 1, batch, hidden, dtype=dtype)
         self.between = States.empty(parts, length, batch, hidden, dtype=dtype)
@@ -74,11 +76,12 @@ class _Run:
 
     def forward(self) -> None:
         """All time steps."""
-        for t in self.order:
-            before, between, after = (states.at(t, t + 1) for states in (self.before, self.between, self.after))
-            live = None if self.mask is None else self.mask[:, t : t + 1]
-            self.lower.forward(self.inputs[:, t : t + 1], before, between, live, start=t, reverse=self.reverse)
-            self.higher.forward(self.context[:, t : t + 1], between, after, live, start=t, reverse=self.reverse)
+        with together(possible=self.kernels_alone):
+            for t in self.order:
+                before, between, after = (states.at(t, t + 1) for states in (self.before, self.between, self.after))
+                live = None if self.mask is None else self.mask[:, t : t + 1]
+                self.lower.forward(self.inputs[:, t : t + 1], before, between, live, start=t, reverse=self.reverse)
+                self.higher.forward(self.context[:, t : t + 1], between, after, live, start=t, reverse=self.reverse)
 
     def gradients(self, d_outputs: Tensor, d_last: list[Tensor]) -> tuple[Tensor, ...]:
         """The gradients of all tensors of the loop, in their order."""
@@ -86,25 +89,26 @@ class _Run:
         d_inputs, d_context = (
             torch.empty_like(x, memory_format=torch.contiguous_format) for x in (self.inputs, self.context)
         )
-        for t in reversed(self.order):
-            before, between, after = (states.at(t, t + 1) for states in (self.before, self.between, self.after))
-            live = None if self.mask is None else self.mask[:, t : t + 1]
-            self.higher.backward(
-                *(self.context[:, t : t + 1], between, after, live),
-                start=t,
-                reverse=self.reverse,
-                gradient=d_state,
-                outputs=d_outputs[:, t : t + 1],
-                dx=d_context[:, t : t + 1],
-            )
-            self.lower.backward(
-                *(self.inputs[:, t : t + 1], before, between, live),
-                start=t,
-                reverse=self.reverse,
-                gradient=d_state,
-                outputs=None,
-                dx=d_inputs[:, t : t + 1],
-            )
+        with together(possible=self.kernels_alone):
+            for t in reversed(self.order):
+                before, between, after = (states.at(t, t + 1) for states in (self.before, self.between, self.after))
+                live = None if self.mask is None else self.mask[:, t : t + 1]
+                self.higher.backward(
+                    *(self.context[:, t : t + 1], between, after, live),
+                    start=t,
+                    reverse=self.reverse,
+                    gradient=d_state,
+                    outputs=d_outputs[:, t : t + 1],
+                    dx=d_context[:, t : t + 1],
+                )
+                self.lower.backward(
+                    *(self.inputs[:, t : t + 1], before, between, live),
+                    start=t,
+                    reverse=self.reverse,
+                    gradient=d_state,
+                    outputs=None,
+                    dx=d_inputs[:, t : t + 1],
+                )
         return (
             *(d_inputs, d_context, *d_state),
             *self.lower.weight_gradients(self.before.narrow),

@@ -20,7 +20,7 @@ INLINE void NAME(philox)(uint32_t *restrict numbers, uint64_t seed, uint64_t blo
 }
 
 API void NAME(dropout)(const T *restrict x, T *restrict out, i64 N, i64 seed, i64 threshold, float scale, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (N >= PARALLEL_FROM)
+    SHARE(N)
     for (i64 start = 0; start < N; start += 64) {
         uint32_t numbers[64], limit = threshold > 0xffffffff ? 0xffffffffu : (uint32_t)threshold;
         NAME(philox)(numbers, (uint64_t)seed, (uint64_t)start / 64);

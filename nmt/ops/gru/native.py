@@ -40,6 +40,10 @@ class GRUKernel(Kernel):
         resets = torch.empty(length, batch, hidden, dtype=dtype)  # r * h', the inputs of the candidate's product
         self.kept = (self._gates.empty(), self._candidate.empty(), resets)
 
+    @property
+    def kernels_alone(self) -> bool:
+        return self._gates.packed and self._candidate.packed
+
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from nmt.ops.dispatch import use_native
 from nmt.ops.int8.native import SMALLEST_SCALE, linear_native, quantized
 from nmt.ops.int8.product import MULTIPLE, int8_product
-from nmt.ops.packed.matrix import PackedMatrix, padded
-from nmt.ops.packed.native import Rows
+from nmt.ops.narrow.matrix import NarrowMatrix, padded
+from nmt.ops.narrow.native import Rows
 
 LARGEST: Final = 127
 """Values are -127..127: symmetric."""
@@ -20,7 +20,7 @@ _BLOCK: Final = 1 << 19
 """Sums computed at a time on a CPU, 2 MiB: so they are still in the cache when they are scaled."""
 
 
-class Int8Matrix(PackedMatrix):
+class Int8Matrix(NarrowMatrix):
     """A matrix [M, K] as int8 values and fp32 scales [M]; made by `quantize`."""
 
     scales: Tensor
@@ -64,4 +64,4 @@ def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _matrix(values: Tensor, scales: Tensor, *, width: int) -> Int8Matrix:
-    return PackedMatrix.make(Int8Matrix, padded(values, MULTIPLE), scales, rows=len(scales), width=width)
+    return NarrowMatrix.make(Int8Matrix, padded(values, MULTIPLE), scales, rows=len(scales), width=width)

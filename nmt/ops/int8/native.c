@@ -1,7 +1,7 @@
 /* What surrounds the integer product of an int8 matrix: rows to int8 with a scale each, and sums back to numbers. */
 
 /* q[n, j] = round(x[n, j] / s_n), s_n = max_j |x[n, j]| / 127, at least `least`; ties to even. Rows of q are qn wide,
-   filled up with zeros. excess_n = 128 sum_j q[n, j], see packed/native.c. */
+   filled up with zeros. excess_n = 128 sum_j q[n, j], see narrow/native.c. */
 API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K, float least,
                          i64 threads) {
 #pragma omp parallel for num_threads(threads) if (N * K >= PARALLEL_FROM)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from nmt.ops.int8.product import int8_product
+from nmt.ops.narrow.native import Rows
 from nmt.ops.native import kernel
-from nmt.ops.packed.native import Rows
 
 SMALLEST_SCALE: Final = 1e-30
 """For rows of zeros."""

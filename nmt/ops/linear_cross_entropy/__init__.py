@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from nmt.ops.cross_entropy import smoothing_terms
-from nmt.ops.linear_cross_entropy.chunks import LinearCrossEntropy, Loss, chunked, compute_type
+from nmt.ops.linear_cross_entropy.chunks import LinearCrossEntropy, Loss, chunked
+from nmt.ops.recurrence import product_type
 
 __all__ = ["linear_cross_entropy"]
 
@@ -24,7 +25,7 @@ def linear_cross_entropy(
 
     Raises IndexError for a target that is not in the table; on a GPU its loss can be NaN instead.
     """
-    dtype = compute_type(features)
+    dtype = product_type(features)
     targets = targets.long()
     wide = torch.promote_types(dtype, torch.float32)
     weights = weights.to(wide).expand(len(targets)).contiguous()

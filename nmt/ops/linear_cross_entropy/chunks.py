@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
+from nmt.ops.linear.matrix import matrix_of
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
-from nmt.ops.recurrence import product_type
 
 CPU_ROWS = 1024
 """Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
@@ -47,11 +47,6 @@ class Result(NamedTuple):
     table: Tensor | None
 
 
-def compute_type(features: Tensor) -> torch.dtype:
-    """The type of the matrix products here: autocast's, or that of the features; fp64 stays fp64."""
-    return features.dtype if features.dtype == torch.float64 else product_type(features)
-
-
 def choose_step(logits: Tensor) -> Step:
     """The implementation for logits of this type and device."""
     step: Step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=logits)
@@ -71,26 +66,26 @@ def chunked(
 ) -> Result:
     """Losses, and with `weights` the gradients in features and table that are `needed`."""
     with torch.autocast(features.device.type, enabled=False):
-        x, w = features.detach().to(dtype), table.detach().to(dtype)
+        x, w = features.detach().to(dtype).contiguous(), matrix_of(table, dtype)
         rows = _rows(len(x), most=GPU_ROWS if x.is_cuda else CPU_ROWS)
         wide = torch.promote_types(dtype, torch.float32)
         losses = x.new_empty(len(x), dtype=wide)
         dx = torch.empty_like(x) if needed[0] else None
         dw: Tensor | None = None
-        buffer = x.new_empty(rows, len(w))
+        buffer = x.new_empty(rows, len(table))
         step = choose_step(buffer)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
             logits = buffer[: len(x[part])]
-            torch.mm(x[part], w.t(), out=logits)
+            w.forward(x[part], out=logits)
             factors = None if weights is None else weights[part]
             step(logits, targets[part], weights=factors, loss=loss, losses=losses[part])
             if dx is not None:
-                torch.mm(logits, w, out=dx[part])
+                w.backward(logits, out=dx[part])
             if needed[1]:
-                dw = _add_product(dw, logits, x[part], dtype=wide)
+                dw = w.weight_gradient(logits, x[part], to=dw)
         if needed[1] and dw is None:
-            dw = torch.zeros_like(w)
+            dw = torch.zeros_like(table)
     return Result(losses, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype))
 
 
@@ -124,12 +119,3 @@ def _rows(count: int, *, most: int) -> int:
     """Rows of a chunk, so that all chunks are of about the same size."""
     chunks = max(1, -(-count // most))
     return max(1, -(-count // chunks))
-
-
-def _add_product(total: Tensor | None, gradient: Tensor, x: Tensor, *, dtype: torch.dtype) -> Tensor:
-    """`total` [V, E], of `dtype`, plus gradient [n, V], transposed, times x [n, E]; in place."""
-    if total is None:
-        return torch.mm(gradient.t(), x).to(dtype)
-    if dtype == x.dtype:
-        return total.addmm_(gradient.t(), x)
-    return total.add_(torch.mm(gradient.t(), x))

@@ -3,14 +3,15 @@
    loss = lse(x) - confidence x_target - rest sum(x) + constant
 
    and, with weights [N], its gradient times the weight in place of the logits: weight (softmax(x) - rest), less
-   weight confidence at the target. Because confidence + V rest = 1 all x can be taken relative to the largest. */
+   weight confidence at the target. Because confidence + V rest = 1 all x can be taken relative to the largest.
+   Each thread has V floats on its stack, see native.py. */
 
 API void NAME(cross_entropy_step)(T *logits, const i64 *targets, const float *weights, float *losses, i64 N, i64 V,
                                   float confidence, float rest, float constant, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (N * V >= PARALLEL_FROM)
+    SHARE(N * V)
     for (i64 n = 0; n < N; n++) {
         T *restrict x = logits + n * V;
-        float top = -INFINITY, total = 0.0f, sum = 0.0f;
+        float top = -INFINITY, total = 0.0f, sum = 0.0f, powers[V];
 #pragma omp simd reduction(max : top)
         for (i64 j = 0; j < V; j++) {
             float value = LOAD(x[j]);
@@ -19,7 +20,8 @@ API void NAME(cross_entropy_step)(T *logits, const i64 *targets, const float *we
 #pragma omp simd reduction(+ : total, sum)
         for (i64 j = 0; j < V; j++) {
             float value = LOAD(x[j]) - top;
-            total += fast_exp(value);
+            powers[j] = fast_exp(value);
+            total += powers[j];
             sum += value;
         }
         float gold = LOAD(x[targets[n]]) - top;
@@ -28,7 +30,7 @@ API void NAME(cross_entropy_step)(T *logits, const i64 *targets, const float *we
         if (!weights) continue;
         float weight = weights[n], scale = weight / total, shift = weight * rest;
 #pragma omp simd
-        for (i64 j = 0; j < V; j++) x[j] = STORE(fast_exp(LOAD(x[j]) - top) * scale - shift);
-        x[targets[n]] = STORE(fast_exp(gold) * scale - shift - weight * confidence);
+        for (i64 j = 0; j < V; j++) x[j] = STORE(powers[j] * scale - shift);
+        x[targets[n]] = STORE(powers[targets[n]] * scale - shift - weight * confidence);
     }
 }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from torch import Tensor
 
+from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
 from nmt.ops.native import kernel
 
 if TYPE_CHECKING:
     from nmt.ops.linear_cross_entropy.chunks import Loss
+
+MOST_WORDS: Final = 1 << 18
+"""Each thread of the kernel has a row of floats on its stack: with so many words 1 MiB."""
 
 
 def linear_cross_entropy_native(
@@ -20,5 +24,8 @@ def linear_cross_entropy_native(
     targets = targets.contiguous()
     if rows and not 0 <= int(targets.min()) <= int(targets.max()) < words:
         raise IndexError(f"targets must be ids from 0 to {words - 1}; found {int(targets.min())}, {int(targets.max())}")
+    if words > MOST_WORDS:
+        linear_cross_entropy_reference(logits, targets, weights=weights, loss=loss, losses=losses)
+        return
     run = kernel("cross_entropy_step", "pppp iifff", logits.dtype)
     run(logits, targets, weights, losses, rows, words, loss.confidence, loss.rest, loss.constant)

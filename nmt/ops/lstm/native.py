@@ -39,6 +39,10 @@ class LSTMKernel(Kernel):
         self._product = Product(*unit.weights, length=length, batch=batch, dtype=dtype)
         self.kept = (self._product.empty(),)
 
+    @property
+    def kernels_alone(self) -> bool:
+        return self._product.packed
+
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:

@@ -8,7 +8,9 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +64,7 @@ def has(name: str, dtype: torch.dtype) -> bool:
 
 @functools.cache
 def kernel(name: str, signature: str, dtype: torch.dtype) -> Kernel:
-    """The C function `name` for sequences, or a packed matrix, of `dtype`.
+    """The C function `name` for sequences, or a packed matrix, of `dtype`; within `together` it runs later.
 
     `signature` has a letter for each argument: p a tensor or None, i an integer, f a number; spaces are ignored. The
     number of threads is added as the last argument.
@@ -71,12 +73,60 @@ def kernel(name: str, signature: str, dtype: torch.dtype) -> Kernel:
     letters = signature.replace(" ", "")
     function.argtypes = [*(_C[letter] for letter in letters), ctypes.c_int64]
     function.restype = None
+    in_team = None if "f" in letters else getattr(_library(), f"{name}_{_SUFFIXES[dtype]}_team", None)
+    address = 0 if in_team is None else ctypes.cast(in_team, ctypes.c_void_p).value
 
     def call(*arguments: Any) -> None:
         values = [value.data_ptr() if isinstance(value, Tensor) else value for value in arguments]
-        function(*values, torch.get_num_threads())
+        calls = _put_off.get()
+        if calls is None or not address:
+            function(*values, torch.get_num_threads())
+        else:
+            calls.append(([address, *values], arguments))
 
     return call
+
+
+_ARGUMENTS: Final = 25
+"""As many as native.c passes to a kernel of a team."""
+
+_put_off: ContextVar[list[tuple[list[Any], Any]] | None] = ContextVar("put_off", default=None)
+"""Kernels with their arguments, of which the tensors must live until they run."""
+
+
+@contextlib.contextmanager
+def together(*, possible: bool) -> Iterator[None]:
+    """Put off the kernels that are called in the block to its end, where one team of threads runs them in this order.
+
+    Threads that part between kernels fall asleep, and waking them takes longer than many a kernel. Only kernels for
+    bf16 are put off, whose arguments are tensors and integers; `possible` says that what they write is read by them
+    alone before the block ends. Where it is not, all runs at once.
+    """
+    if not possible:
+        yield
+        return
+    calls: list[tuple[list[Any], Any]] = []
+    token = _put_off.set(calls)
+    try:
+        yield
+    finally:
+        _put_off.reset(token)
+    numbers = array("q")
+    for values, _ in calls:
+        numbers.extend(int(value or 0) for value in values)
+        numbers.extend([0] * (1 + _ARGUMENTS - len(values)))
+    if calls:
+        run = _library().run_team
+        run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+        run.restype = None
+        run(numbers.buffer_info()[0], len(calls), torch.get_num_threads())
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """x [N, W] summed over its rows: [W] fp32."""
+    total = torch.empty(x.size(1), dtype=torch.float32)
+    kernel("sum_columns", "pp ii", x.dtype)(x.contiguous(), total, *x.shape)
+    return total
 
 
 @functools.cache

@@ -23,8 +23,13 @@ _FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno"
 _NATIVE = {"x86_64": "-march=native", "AMD64": "-march=native"}
 _TIMEOUT = 120  # seconds
 
-_TYPES = (("f32", "float"), ("bf16", "bf16"))
-"""Each kernel exists for both types of the sequences: suffix of its name, type in C."""
+_VERSIONS = (
+    ("f32", "float", "f32", "SHARE_AMONG_NEW_TEAM"),
+    ("bf16", "bf16", "bf16", "SHARE_AMONG_NEW_TEAM"),
+    ("bf16", "bf16", "bf16_team", "SHARE_IN_TEAM"),
+)
+"""Each kernel exists in these: type of the sequences, the same in C, suffix of its name, how it shares its loops among
+threads (see simd.h)."""
 
 
 class BuildError(Exception):
@@ -83,17 +88,18 @@ def find_compiler() -> list[str]:
 
 
 def _translation_unit() -> str:
-    """One C text that includes every source once for each type."""
+    """One C text that includes every source once for each version."""
     lines = [f'#include "{HEADER}"']
-    for suffix, ctype in _TYPES:
+    for dtype, ctype, suffix, share in _VERSIONS:
         lines += [
             f"#define T {ctype}",
-            f"#define LOAD(x) load_{suffix}(x)",
-            f"#define STORE(x) store_{suffix}(x)",
+            f"#define LOAD(x) load_{dtype}(x)",
+            f"#define STORE(x) store_{dtype}(x)",
             f"#define NAME(name) name##_{suffix}",
+            f"#define SHARE(work) {share}(work)",
         ]
         lines += [source.read_text(encoding="utf-8") for source in sources()]
-        lines += ["#undef T", "#undef LOAD", "#undef STORE", "#undef NAME"]
+        lines += ["#undef T", "#undef LOAD", "#undef STORE", "#undef NAME", "#undef SHARE"]
     return "\n".join(lines) + "\n"
 
 

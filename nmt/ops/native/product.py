@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.native import kernel
-from nmt.ops.packed import PackedMatrix
+from nmt.ops.linear.matrix import Matrix, PlainMatrix, matrix_of
+from nmt.ops.narrow import NarrowMatrix
+from nmt.ops.native import column_sums, kernel
 
 
 class Product:
     """inputs_t W' for the weight W [jH, H], one time step after the other; the bias [jH] is left to the kernels.
 
-    Everything is in the type of the sequences but the bias, which is fp32. All products are written with `out=`,
-    which autocast leaves alone.
+    Everything is in the type of the sequences but the bias and the gradients of the parameters, which are fp32.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, *, length: int, batch: int, dtype: torch.dtype) -> None:
-        self.weight = weight if isinstance(weight, PackedMatrix) else weight.detach().to(dtype)
+        self._weight: Matrix | NarrowMatrix
+        if isinstance(weight, NarrowMatrix):
+            self._weight = weight
+        elif length > 1:
+            self._weight = matrix_of(weight, dtype)
+        else:  # a step of a search, for which packing would take longer than the product
+            self._weight = PlainMatrix(weight.detach().to(dtype))
         self.bias = bias.detach().float().contiguous()
         self._shape, self._dtype = (length, batch, weight.size(0)), dtype
         self._gradients: Tensor | None = None
@@ -36,29 +44,36 @@ class Product:
 
     def forward(self, inputs: Tensor, *, out: Tensor) -> None:
         """Multiply inputs [B, H]."""
-        if isinstance(self.weight, PackedMatrix):
-            out.copy_(F.linear(inputs, self.weight))
+        if isinstance(self._weight, NarrowMatrix):
+            out.copy_(F.linear(inputs, self._weight))
         else:
-            torch.mm(inputs, self.weight.t(), out=out)
+            self._weight.forward(inputs, out=out)
+
+    @property
+    def packed(self) -> bool:
+        """Whether the products are C kernels."""
+        return not isinstance(self._weight, NarrowMatrix) and self._weight.packed
+
+    @property
+    def _matrix(self) -> Matrix:
+        """The weight, which has gradients and so is not one for inference."""
+        return cast("Matrix", self._weight)
 
     def backward(self, t: int, *, out: Tensor) -> None:
         """The gradient of the inputs of time step t, from that of their products."""
-        torch.mm(self.gradients[t], self.weight, out=out)
+        self._matrix.backward(self.gradients[t], out=out)
 
     def add_backward(self, t: int, *, to: Tensor) -> None:
         """The same, added to `to` [B, H] fp32."""
-        if self.weight.dtype == torch.float32:
-            torch.addmm(to, self.gradients[t], self.weight, out=to)
+        if self.packed or self._dtype == torch.float32:
+            self._matrix.backward(self.gradients[t], out=to, added=to)
             return
-        gradient = torch.empty(to.shape, dtype=self.weight.dtype)
+        gradient = torch.empty(to.shape, dtype=self._dtype)
         self.backward(t, out=gradient)
         kernel("add_rows", "pi pii", gradient.dtype)(gradient, gradient.stride(0), to, *to.shape)
 
     def weight_gradients(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of weight and bias (fp32), from the inputs of all time steps [T, B, H]."""
         rows = self.gradients.flatten(0, 1)  # [T * B, jH]
-        weight, bias = torch.empty_like(self.weight), torch.empty_like(self.bias)
-        torch.mm(rows.t(), inputs.flatten(0, 1), out=weight)
-        kernel("sum_columns", "pp ii", rows.dtype)(rows, bias, *rows.shape)
         self._gradients = None
-        return weight, bias
+        return self._matrix.weight_gradient(rows, inputs.flatten(0, 1)), column_sums(rows)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.ops.native import together
 from nmt.ops.native.unit import Kernel, States, kernel_class, make_kernel
 from nmt.ops.unit import Unit
 
@@ -37,8 +38,9 @@ class _Sequence(torch.autograd.Function):
         first, last = (length, 0) if reverse else (0, length)
         zeros = projected.new_zeros(batch, hidden, dtype=torch.float32)
         states.put(first, tuple(zeros if part is None else part for part in state))
-        for start, x, live, before, after in _pieces(kernel, projected, mask, states, reverse=reverse):
-            kernel.forward(x, before, after, live, start=start, reverse=reverse)
+        with together(possible=kernel.kernels_alone):
+            for start, x, live, before, after in _pieces(kernel, projected, mask, states, reverse=reverse):
+                kernel.forward(x, before, after, live, start=start, reverse=reverse)
         ctx.save_for_backward(projected, mask, *states, *kernel.kept)
         kernel.kept = ()
         ctx.kernel, ctx.reverse = kernel, reverse
@@ -61,14 +63,15 @@ class _Sequence(torch.autograd.Function):
         kernel.kept = tuple(kept)
         pieces = _pieces(kernel, projected, mask, states, reverse=reverse)
         added, written = _split(outputs, kernel, reverse=reverse), _split(dx, kernel, reverse=reverse)
-        for index in range(len(pieces) - 1, -1, -1):
-            start, x, live, before, after = pieces[index]
-            kernel.backward(
-                *(x, before, after, live),
-                **{"start": start, "reverse": reverse, "gradient": gradient},
-                outputs=added[index],
-                dx=written[index],
-            )
+        with together(possible=kernel.kernels_alone):
+            for index in range(len(pieces) - 1, -1, -1):
+                start, x, live, before, after = pieces[index]
+                kernel.backward(
+                    *(x, before, after, live),
+                    **{"start": start, "reverse": reverse, "gradient": gradient},
+                    outputs=added[index],
+                    dx=written[index],
+                )
         state = [part if given else None for part, given in zip(gradient, ctx.given, strict=True)]
         weights = kernel.weight_gradients(_shifted(states, reverse=reverse)[0].narrow)
         kernel.kept = ()

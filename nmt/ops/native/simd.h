@@ -16,6 +16,13 @@ typedef uint16_t bf16;
 /* Work of at least so many elements is shared among the threads; waking them costs more for less. */
 #define PARALLEL_FROM 8192
 
+/* SHARE(elements) before a loop shares it among the threads: it makes a team of them or, in a kernel's second version,
+   whose name ends in _team, the loop belongs to the team that calls the kernel and waits until all is done. */
+#define PRAGMA(...) _Pragma(#__VA_ARGS__)
+#define SHARE_AMONG_NEW_TEAM(work) \
+    PRAGMA(omp parallel for schedule(static) num_threads(threads) if ((work) >= PARALLEL_FROM))
+#define SHARE_IN_TEAM(work) PRAGMA(omp for schedule(static))
+
 INLINE float float_of_bits(uint32_t bits) {
     union { uint32_t u; float f; } v = {.u = bits};
     return v.f;

@@ -85,6 +85,11 @@ class Kernel:
         self.unit = unit
         self.length, self.batch, self.hidden, self.dtype = length, batch, hidden, dtype
 
+    @property
+    def kernels_alone(self) -> bool:
+        """Whether `forward` and `backward` are kernels for bf16 and nothing else, see `nmt.ops.native.together`."""
+        return self.dtype == torch.bfloat16
+
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.dispatch import use_native
-from nmt.ops.packed.native import Rows, pack, packs, product_native
+from nmt.ops.narrow.native import Rows, pack, packs, product_native
 
-M = TypeVar("M", bound="PackedMatrix")
+M = TypeVar("M", bound="NarrowMatrix")
 
 
-class PackedMatrix(Tensor):
+class NarrowMatrix(Tensor):
     """A matrix [M, K] in a narrow format, for inference.
 
     To modules it is the weight that it was made from: `F.linear` with it is its `product`, `index_select` of rows gives
@@ -47,7 +47,7 @@ class PackedMatrix(Tensor):
         return result.view(*x.shape[:-1], outputs)
 
     def packed(self) -> Tensor:
-        """The values as the C kernel reads them, kept from the first time on; see `nmt.ops.packed.native`."""
+        """The values as the C kernel reads them, kept from the first time on; see `nmt.ops.narrow.native`."""
         if self._packed is None:
             self._packed = pack(self.values)
         return self._packed
@@ -76,12 +76,12 @@ class PackedMatrix(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.linear and isinstance(args[1], PackedMatrix):
+        if func is F.linear and isinstance(args[1], NarrowMatrix):
             return args[1].product(*_input_and_bias(args[0], *args[2:], **(kwargs or {})))
         with torch._C.DisableTorchFunctionSubclass():
             if func in _OF_THE_WRAPPER:
                 return func(*args, **(kwargs or {}))
-            plain = [arg.dequantize() if isinstance(arg, PackedMatrix) else arg for arg in args]
+            plain = [arg.dequantize() if isinstance(arg, NarrowMatrix) else arg for arg in args]
             return func(*plain, **(kwargs or {}))
 
     @classmethod
@@ -102,18 +102,18 @@ _OF_THE_WRAPPER: Final = frozenset(
 
 
 def plain_parts(matrix: Tensor) -> list[Tensor]:
-    """What a matrix consists of: values and scales of a PackedMatrix, any other itself."""
-    if not isinstance(matrix, PackedMatrix):
+    """What a matrix consists of: values and scales of a NarrowMatrix, any other itself."""
+    if not isinstance(matrix, NarrowMatrix):
         return [matrix]
     return [matrix.values] if matrix.scales is None else [matrix.values, matrix.scales]
 
 
 def rebuilt_matrix(parts: Sequence[Tensor], *, like: Tensor) -> Tensor:
     """The matrix of these `plain_parts`, of the kind and size of another."""
-    if not isinstance(like, PackedMatrix):
+    if not isinstance(like, NarrowMatrix):
         return parts[0]
     rows, width = like.shape
-    return PackedMatrix.make(type(like), parts[0], parts[1] if len(parts) > 1 else None, rows=rows, width=width)
+    return NarrowMatrix.make(type(like), parts[0], parts[1] if len(parts) > 1 else None, rows=rows, width=width)
 
 
 def _input_and_bias(x: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

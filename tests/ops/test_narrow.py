@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from nmt.ops.dispatch import set_kernels
-from nmt.ops.packed import Bf16Matrix, to_bf16
-from nmt.ops.packed.native import packs
+from nmt.ops.narrow import Bf16Matrix, to_bf16
+from nmt.ops.narrow.native import packs
 
 SHAPES = [(1, 7, 5), (9, 50, 37), (33, 64, 40), (5, 131, 1001), (12, 8, 32), (26, 33, 70), (250, 40, 65)]
 

@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 def packs(dtype: torch.dtype) -> bool:
     """Whether this CPU has a kernel for packed matrices of such values, int8 or bf16."""
-    return has("packed_product", dtype)
+    return has("narrow_product", dtype)
 
 
 def pack(values: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def pack(values: Tensor) -> Tensor:
 def product_native(rows: Rows, packed: Tensor, scales: Tensor | None, bias: Tensor | None, *, outputs: int) -> Tensor:
     """The products [N, M] in fp32 of rows with a `pack`ed matrix of M `outputs`, times `scales` [M], plus bias [M]."""
     result = torch.empty(len(rows.values), outputs, dtype=torch.float32)
-    run = kernel("packed_product", f"{SIGNATURE} p", rows.values.dtype)
+    run = kernel("narrow_product", f"{SIGNATURE} p", rows.values.dtype)
     run(*arguments(rows, packed, scales, bias, outputs=outputs), result)
     return result
 

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.packed.matrix import PackedMatrix, padded
-from nmt.ops.packed.native import Rows, packs
+from nmt.ops.narrow.matrix import NarrowMatrix, padded
+from nmt.ops.narrow.native import Rows, packs
 
 
-class Bf16Matrix(PackedMatrix):
+class Bf16Matrix(NarrowMatrix):
     """A matrix [M, K] as bf16 values; made by `to_bf16`."""
 
     def operand(self, x: Tensor) -> Rows:
@@ -35,7 +35,7 @@ def to_bf16(weight: Tensor) -> Bf16Matrix:
     """The nearest bf16 values of a weight [M, K]."""
     rows, width = weight.shape
     values = padded(weight.detach().to(torch.bfloat16), 2)
-    return PackedMatrix.make(Bf16Matrix, values, None, rows=rows, width=width)
+    return NarrowMatrix.make(Bf16Matrix, values, None, rows=rows, width=width)
 
 
 def worth_packing(device: torch.device) -> bool:
