@@ -19,7 +19,7 @@
 #define PAIR ((i64)(2 * sizeof(bf16)))
 #define STRIP_PAIR (STRIP * PAIR)
 
-/* Rows multiplied with one strip before the next: theirs and the strip's values stay in the cache. */
+/* About so many rows are multiplied with one strip before the next: theirs and the strip's values stay in the cache. */
 #define BLOCK 96
 #define BLOCKS_FROM 384
 
@@ -94,8 +94,8 @@ static __attribute__((noinline)) void tile(const char *a, i64 ar, i64 ak, const 
    `wide`, else bf16. K is even. */
 API void NAME(linear_product)(const bf16 *x, i64 xn, const char *packed, const char *added, i64 dn, char *out, i64 on,
                               i64 wide, i64 N, i64 K, i64 M, i64 threads) {
-    i64 strips = (M + STRIP - 1) / STRIP, block = N < BLOCKS_FROM ? N : BLOCK, blocks = (N + block - 1) / block;
-    i64 size = wide ? sizeof(float) : sizeof(bf16);
+    i64 strips = (M + STRIP - 1) / STRIP, size = wide ? sizeof(float) : sizeof(bf16);
+    i64 blocks = N < BLOCKS_FROM ? 1 : (N + BLOCK - 1) / BLOCK, block = (N + blocks - 1) / blocks; /* of equal size */
     SHARE(N * M)
     for (i64 i = 0; i < blocks * strips; i++) {
         i64 start = i / strips * block, end = least(start + block, N), j = i % strips * STRIP;
