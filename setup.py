@@ -33,7 +33,12 @@ setup(
     packages=[*find_packages(include=["nmt", "nmt.*"]), "nmt.configs"],
     # The configurations live at the top of the repository and are installed inside the package.
     package_dir={"nmt.configs": "configs"},
-    package_data={"nmt.configs": ["*.yaml"], "nmt.data.demo": ["*.tsv"], "nmt": ["py.typed"]},
+    package_data={
+        "nmt.configs": ["*.yaml"],
+        "nmt.data.demo": ["*.tsv"],
+        "nmt": ["py.typed"],
+        "": ["*.c", "*.h"],  # kernels, compiled on the machine that runs them
+    },
     install_requires=[
         "numpy>=1.24",
         "pydantic>=2.7",

@@ -61,6 +61,9 @@ def test_package_data_and_commands_are_installed(installed: Path) -> None:
     assert {path.name for path in (installed / "nmt" / "data" / "demo").glob("*.tsv")} == {
         path.name for path in (REPOSITORY / "nmt" / "data" / "demo").glob("*.tsv")
     }
+    for pattern in ("*.c", "*.h"):
+        kernels = {path.relative_to(REPOSITORY) for path in (REPOSITORY / "nmt").rglob(pattern)}
+        assert kernels and {path.relative_to(installed) for path in (installed / "nmt").rglob(pattern)} == kernels
     assert (installed / f"nmt-{__version__}.dist-info").is_dir()
     commands = {path.name for path in (installed / "bin").glob("nmt-*")}
     commands_of_setup = {"train", "translate", "eval", "score", "average", "check", "shortlist"}

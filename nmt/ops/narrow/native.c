@@ -5,6 +5,13 @@
    A matrix [M, K] is packed in strips of 32 outputs, [M / 32][groups][32][group]. A tile of 12 rows and one strip stays in
    registers over all groups, and no row hangs on the others. */
 
+#pragma push_macro("API")
+#undef API
+#define API static
+#include "../best/native.c"
+#include "../linear/native.c"
+#pragma pop_macro("API")
+
 #ifndef NARROW_ROWS
 #define NARROW_ROWS 12
 #define NARROW_COLUMNS 32

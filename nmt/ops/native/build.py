@@ -1,7 +1,7 @@
 """Compiles the C kernels of this package with the machine's own compiler, once, and keeps the library.
 
 The library depends on nothing but the C library: tensors are passed as addresses, and the threads are those of the
-OpenMP runtime that torch has loaded. Compiling takes a few seconds; the result is kept in the user's cache directory
+OpenMP runtime that torch has loaded. Compiling takes seconds; the result is kept in the user's cache directory
 under a name made of the digest of everything it depends on and that of its content.
 """
 
@@ -14,6 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 OPS = Path(__file__).parents[1]
@@ -48,17 +49,17 @@ def library(openmp: bool) -> Path:
         BuildError: no compiler, or it does not compile this.
     """
     compiler = find_compiler()
-    text = _translation_unit()
     target = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else _NATIVE.get(platform.machine(), "")
     command = [*compiler, *_FLAGS, *([target] if target else []), *(["-fopenmp"] if openmp else [])]
     digest = hashlib.sha256()
-    for part in (text, HEADER.read_text(encoding="utf-8"), " ".join(command), _version(compiler), _processor()):
+    texts = [path.read_text(encoding="utf-8") for path in (HEADER, *sources())]
+    for part in (*texts, repr(_VERSIONS), " ".join(command), _version(compiler), _processor()):
         digest.update(part.encode() + b"\0")
     directory, name = cache_directory(), digest.hexdigest()[:32]
     for path in sorted(directory.glob(f"{name}-*.so")):
         if _intact(path):
             return path
-    return _compile(command, text, directory=directory, name=name)
+    return _compile(command, directory=directory, name=name)
 
 
 def cache_directory() -> Path:
@@ -87,8 +88,8 @@ def find_compiler() -> list[str]:
     raise BuildError("there is no C compiler (cc, gcc, clang, or CC in the environment)")
 
 
-def _translation_unit() -> str:
-    """One C text that includes every source once for each version."""
+def _translation_unit(source: Path) -> str:
+    """A C text that includes a source once for each version."""
     lines = [f'#include "{HEADER}"']
     for dtype, ctype, suffix, share in _VERSIONS:
         lines += [
@@ -98,8 +99,7 @@ def _translation_unit() -> str:
             f"#define NAME(name) name##_{suffix}",
             f"#define SHARE(work) {share}(work)",
         ]
-        lines += [source.read_text(encoding="utf-8") for source in sources()]
-        lines += ["#undef T", "#undef LOAD", "#undef STORE", "#undef NAME", "#undef SHARE"]
+        lines += [f'#include "{source}"', "#undef T", "#undef LOAD", "#undef STORE", "#undef NAME", "#undef SHARE"]
     return "\n".join(lines) + "\n"
 
 
@@ -115,16 +115,24 @@ def _intact(path: Path) -> bool:
         return False
 
 
-def _compile(command: list[str], text: str, *, directory: Path, name: str) -> Path:
-    """Two steps, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded."""
+def _compile(command: list[str], *, directory: Path, name: str) -> Path:
+    """Two steps, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded.
+
+    The first is some 12 seconds of work, which the cores share.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
-            source, compiled, linked = (Path(scratch) / file for file in ("kernels.c", "kernels.o", "kernels.so"))
-            source.write_text(text, encoding="utf-8")
-            _run([*command, "-c", str(source), "-o", str(compiled)])
+            linked = Path(scratch) / "kernels.so"
+            units = [(source, Path(scratch) / f"{source.parent.name}.c") for source in sources()]
+            for source, unit in units:
+                unit.write_text(_translation_unit(source), encoding="utf-8")
+            compiled = [unit.with_suffix(".o") for _, unit in units]
+            jobs = [[*command, "-c", str(unit), "-o", str(out)] for (_, unit), out in zip(units, compiled, strict=True)]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(_run, jobs))
             plain = [part for part in command if part != "-fopenmp"]
-            _run([*plain, "-shared", str(compiled), "-o", str(linked), "-lm"])
+            _run([*plain, "-shared", *map(str, compiled), "-o", str(linked), "-lm"])
             path = directory / f"{name}-{_content_digest(linked)}.so"
             os.replace(linked, path)  # complete or not at all, whoever else builds it at the same time
             return path
