@@ -22,6 +22,7 @@ from tests.console import call, entry_points, parser_of
 from tests.tiny_training import write_config, write_corpus
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+GUIDE = (REPOSITORY / "docs" / "fast_translation.md").read_text(encoding="utf-8")
 TINY = {
     "model.hidden_size": 8,
     "model.embedding_size": 8,
@@ -72,7 +73,7 @@ def test_each_block_is_of_a_kind_that_is_checked() -> None:
     assert len(OURS) >= 4
 
 
-@pytest.mark.parametrize("line", OURS)
+@pytest.mark.parametrize("line", [*OURS, *re.findall(r"^nmt-.*", GUIDE, flags=re.M)])
 def test_options_exist(line: str) -> None:
     name, *arguments = shlex.split(line)
     parser_of(name).parse_args(arguments)
