@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -28,7 +29,8 @@ class Restrictable(Protocol[S]):
         """As in `SearchModel`, among `words` and by their places."""
 
 
-class RestrictedState(NamedTuple, Generic[S]):
+@dataclass(frozen=True)
+class RestrictedState(Generic[S]):
     """The model's own state, and what its sentences may choose from."""
 
     inner: S
@@ -36,11 +38,11 @@ class RestrictedState(NamedTuple, Generic[S]):
 
     def expand(self, k: int) -> RestrictedState[S]:
         """Each row k times, one below the other."""
-        return self._replace(inner=self.inner.expand(k))
+        return RestrictedState(self.inner.expand(k), self.words)
 
     def reorder(self, rows: Tensor) -> RestrictedState[S]:
         """The rows [N'] in this order, each within its sentence."""
-        return self._replace(inner=self.inner.reorder(rows))
+        return RestrictedState(self.inner.reorder(rows), self.words)
 
     def keep(self, sentences: Tensor) -> RestrictedState[S]:
         """Only the sentences [B']."""
@@ -65,7 +67,7 @@ class RestrictedModel(Generic[S]):
     def best(self, tokens: Tensor | None, state: RestrictedState[S], choice: Choice) -> tuple[Best, RestrictedState[S]]:
         """The best words, places as well as the `tokens` [N] fed; None is the zero vector."""
         found, inner = self._model.best(tokens, state.inner, choice, state.words)
-        return found, state._replace(inner=inner)
+        return found, RestrictedState(inner, state.words)
 
     def with_ids(self, results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search found in places, in ids."""
