@@ -141,7 +141,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
         decoding = overridden(loaded.config.decoding, arguments)
         translator = Translator(loaded.model, loaded.tokenizer, decoding, scores=arguments.format != "text")
         if world.is_main:
-            _log(f"{loaded.path} on {_place(world)}, beam {decoding.beam_size}")
+            _log(f"{loaded.path} on {_place(world)}, beam {decoding.beam_size}, {translator.precision}")
         start = time.perf_counter()
         with input_windows(path, size=WINDOW * world.size) as windows:
             for window in windows:

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.ops.narrow.native import packs
+
 logger = logging.getLogger(__name__)
 
 MULTIPLE: Final = 8
@@ -42,7 +44,9 @@ def reference_product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def implementation(device: torch.device) -> str:
-    """The name of what `int8_product` runs on `device`."""
+    """The name of what multiplies int8 matrices on `device`."""
+    if device.type == "cpu" and packs(torch.int8):
+        return "a kernel for AVX-512 VNNI"
     return "torch._int_mm" if kernel_problem(device.type) is None else "the floating-point reference"
 
 
