@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -143,6 +144,7 @@ def make_pair(
     return first, second
 
 
+@functools.cache
 def kernel_class(name: str) -> type[Kernel]:
     """The class listed for a unit."""
     module, _, member = KERNELS[name].partition(":")
