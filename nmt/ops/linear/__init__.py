@@ -37,7 +37,7 @@ class _Linear(torch.autograd.Function):
         result = torch.empty(*x.shape[:-1], len(weight), dtype=torch.bfloat16)
         PackedMatrix(weight).forward(rows, out=result.view(len(rows), -1), bias=bias)
         ctx.save_for_backward(rows, weight)
-        ctx.shape, ctx.dtype, ctx.biased = x.shape, x.dtype, bias is not None
+        ctx.shape, ctx.dtype = x.shape, x.dtype
         return result
 
     @staticmethod

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.dispatch import choose, use_proven
+from nmt.ops.linear import linear
 from nmt.ops.lstm.fused import can_run, lstm_layer_fused
 from nmt.ops.lstm.reference import lstm_cell, lstm_reference
 from nmt.ops.recurrence import Recurrent
@@ -46,4 +46,4 @@ def lstm_layer(
     """`lstm_sequence` of the products of x [B, T, D] with input_weight [4H, D], by cuDNN where that is proven."""
     if use_proven("lstm_layer", x) and can_run(x, recurrent):
         return lstm_layer_fused(x, input_weight, recurrent, h, c, mask, reverse=reverse)
-    return lstm_sequence(F.linear(x, input_weight), recurrent, h, c, mask, reverse=reverse)
+    return lstm_sequence(linear(x, input_weight), recurrent, h, c, mask, reverse=reverse)
