@@ -200,7 +200,7 @@ class Seq2Seq(nn.Module):
     def best(
         self, tokens: Tensor | None, state: DecodingState, choice: Choice, words: OutputWords | None = None
     ) -> tuple[Best, DecodingState]:
-        """As `step`, but what `choice` asks for instead of the logits, which are never all there.
+        """As `step`, but what `choice` asks for instead of the logits.
 
         Among `words` only, if there are any; then tokens and what is found are places in them.
         """

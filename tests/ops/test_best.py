@@ -10,11 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.ops import best, graphs, native
+from nmt.ops import graphs, native
 from nmt.ops.best import Choice, best_of_product, best_words
 from nmt.ops.best.native import best_native
 from nmt.ops.best.reference import best_reference, first_maximum, log_probabilities, ordered_top, top
-from nmt.ops.dispatch import set_kernels
 from nmt.ops.int8 import quantize
 from nmt.ops.narrow import NarrowMatrix, to_bf16
 from nmt.ops.narrow.native import packs
@@ -132,20 +131,6 @@ def test_native_rows_do_not_hang_on_their_companions() -> None:
     assert all(torch.equal(whole[3:4], part) for whole, part in zip(together, alone, strict=True))
 
 
-@pytest.mark.parametrize("kernels", ["auto", "reference"])
-def test_of_a_product_in_pieces(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(best, "_CELLS", 20 * 300)
-    features, table = torch.randn(55, 16), torch.randn(300, 16)
-    choice = Choice(10, before=torch.randn(11, 5), banned=0, penalised=3, penalty=1e8)
-    set_kernels(kernels)
-    try:
-        found, wanted = best_of_product(features, table, choice), best_words(F.linear(features, table), choice)
-    finally:
-        set_kernels("auto")
-    torch.testing.assert_close(found.values, wanted.values)
-    assert torch.equal(found.hypotheses, wanted.hypotheses) and torch.equal(found.words, wanted.words)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fewer_words_than_wanted(dtype: torch.dtype) -> None:
     found = best_words(torch.randn(2, 3, dtype=dtype), Choice(5))
@@ -169,5 +154,7 @@ def test_of_a_narrow_product_in_one_kernel(
         choice = Choice(k, before=before, normalize=normalize, banned=0, penalised=3, penalty=1e8)
         found, wanted = best_of_product(features, table, choice), best_words(F.linear(features, table), choice)
         assert all(torch.equal(ours, right) for ours, right in zip(found, wanted, strict=True))
-        alone = best_of_product(features[-parts:], table, choice.rows(groups - 1, groups))
+        alone = best_of_product(
+            features[-parts:], table, choice._replace(before=None if before is None else before[-1:])
+        )
         assert all(torch.equal(whole[-1:], part) for whole, part in zip(found, alone, strict=True))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -18,9 +17,6 @@ from nmt.ops.narrow import NarrowMatrix
 from nmt.ops.narrow.native import packs
 
 __all__ = ["Best", "Choice", "best_of_product", "best_words"]
-
-_CELLS: Final = 1 << 21
-"""Logits computed at a time on a CPU, 8 MiB in fp32: so they are still in the cache when the best are looked for."""
 
 
 class Choice(NamedTuple):
@@ -42,10 +38,6 @@ class Choice(NamedTuple):
     def hypotheses(self) -> int:
         """P"""
         return 1 if self.before is None else self.before.shape[1]
-
-    def rows(self, start: int, end: int) -> Choice:
-        """The same for the groups start to end - 1."""
-        return self if self.before is None else self._replace(before=self.before[start:end])
 
 
 class Best(NamedTuple):
@@ -69,18 +61,10 @@ def best_words(logits: Tensor, choice: Choice) -> Best:
 
 
 def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> Best:
-    """`best_words` by the product of features [B * P, E] with a table [V, E], whose logits are never all there."""
+    """`best_words` by the product of features [B * P, E] with a table [V, E]; by one kernel where that is packed."""
     if isinstance(table, NarrowMatrix) and use_native(features) and packs(table.values.dtype):
         return _best(partial(best_packed, table=table), features, choice, words=len(table))
-    group = choice.hypotheses
-    rows = max(1, _CELLS // (len(table) * group)) * group
-    if features.is_cuda or len(features) <= rows:
-        return best_words(F.linear(features, table), choice)
-    pieces = [
-        best_words(F.linear(piece, table), choice.rows(i * rows // group, (i + 1) * rows // group))
-        for i, piece in enumerate(features.split(rows))
-    ]
-    return Best(*(torch.cat(parts) for parts in zip(*pieces, strict=True)))
+    return best_words(F.linear(features, table), choice)
 
 
 def _best(implementation: Callable[..., tuple[Tensor, Tensor]], rows: Tensor, choice: Choice, *, words: int) -> Best:
