@@ -16,12 +16,13 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import torch
-from gpu_timing import Bench, Row, kernels, run_or_say_why_not, time_on_gpu
+from gpu_timing import Bench, Row, run_or_say_why_not, time_on_gpu
 
 from nmt.models.base import PAD, Seq2Seq
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
 from nmt.ops.best import Choice
+from nmt.ops.dispatch import selected
 from nmt.registry import CELLS
 
 TRAINING: Final = {"lrn": 0.37, "olrn": 0.43, "atr": 0.50, "sru": 0.50}
@@ -66,7 +67,7 @@ def training_step(unit: str, size: Size, bench: Bench, choice: str) -> float:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    with kernels(choice):
+    with selected(choice):
         return bench.time(step)
 
 
@@ -104,7 +105,7 @@ def decoding(bench: Bench, size: Size) -> Iterator[Row]:
     for unit in ("gru", *DECODING):
         model = GraphedModel(make_model(unit, size, bench.device).eval())
         source = torch.randint(4, size.words, (size.sentences, size.length), device=bench.device)
-        with kernels(bench.fast), torch.inference_mode(), torch.autocast(bench.device.type, torch.bfloat16):
+        with selected(bench.fast), torch.inference_mode(), torch.autocast(bench.device.type, torch.bfloat16):
             times[unit] = bench.time(lambda model=model, source=source: decode(model, source, size))
     yield Row("decoding, gru", times["gru"] / size.length, "us a step")
     for unit, target in DECODING.items():

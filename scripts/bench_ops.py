@@ -18,9 +18,10 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
-from gpu_timing import Bench, Row, copy_bandwidth, kernels, run_or_say_why_not, time_on_gpu
+from gpu_timing import Bench, Row, copy_bandwidth, run_or_say_why_not, time_on_gpu
 from torch import Tensor, nn
 
+from nmt.ops.dispatch import selected
 from nmt.registry import CELLS
 
 PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)}
@@ -78,13 +79,13 @@ def elementwise(bench: Bench, shapes: Shapes) -> Iterator[Row]:
     batch, length, hidden = shapes.elementwise
     for unit, (_, forward_tensors, backward_tensors) in PARTS.items():
         run, leaves = sequence(unit, bench, shapes.elementwise)
-        with kernels(bench.fast):
+        with selected(bench.fast):
             forward, both = both_ways(bench, run, leaves)
             outputs = run()
             backward = bench.time(
                 lambda o=outputs, x=leaves: torch.autograd.grad(o, x, torch.ones_like(o), retain_graph=True)
             )
-        with kernels(bench.plain):
+        with selected(bench.plain):
             _, plain = both_ways(bench, run, leaves)
         for way, time, tensors in (("forward", forward, forward_tensors), ("backward", backward, backward_tensors)):
             rate = tensors * 2 * batch * length * hidden / (time * 1e-6)
@@ -104,9 +105,9 @@ def recurrent(bench: Bench, shapes: Shapes) -> Iterator[Row]:
         yield Row(f"torch {name} layer, forward and backward", layers[name][1], "us", details={"us": layers[name]})
     for unit in ("atr", "gru", "lstm"):
         run, leaves = sequence(unit, bench, shapes.recurrent)
-        with kernels(bench.fast):
+        with selected(bench.fast):
             forward, both = both_ways(bench, run, leaves)
-        with kernels(bench.plain):
+        with selected(bench.plain):
             _, plain = both_ways(bench, run, leaves)
         target = 3.0 if unit == "atr" else None
         details = {"us": (forward, both), "loop": plain, "both ways a step": both / length}
@@ -119,7 +120,7 @@ def recurrent(bench: Bench, shapes: Shapes) -> Iterator[Row]:
                 outputs: Tensor = cell.sequence(F.linear(x, cell.input_weight))[0]
             return outputs
 
-        with kernels(bench.fast):
+        with selected(bench.fast):
             forward, both = both_ways(bench, layer, [x, *cell.parameters()])
         for name, peer_times in layers.items():
             limit = 1.0 if (unit, name) == ("atr", "GRU") else None
@@ -138,7 +139,7 @@ def cudnn_layer(bench: Bench, x: Tensor, ours: float) -> Row:
             outputs: Tensor = cell.layer(x, mask=mask)[0]
         return outputs
 
-    with kernels(bench.fast):
+    with selected(bench.fast):
         forward, both = both_ways(bench, layer, [x, *cell.parameters()])
     return Row("lstm layer by cuDNN against our kernels", ours / both, "x", details={"us": (forward, both)})
 
@@ -162,7 +163,7 @@ def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
         leaves = [x, memory, *(p for n, p in model.named_parameters() if n != "attention.score_bias")]
         times = {}
         for choice in (bench.fast, bench.plain):
-            with kernels(choice):
+            with selected(choice):
                 times[choice] = both_ways(bench, run, leaves)[1]
         details = {"us": times, "us a step": times[bench.fast] / target}
         ratio = times[bench.plain] / times[bench.fast]
@@ -170,7 +171,7 @@ def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
         if unit == "lrn":
             found = {}
             for once in (True, False):
-                with kernels(bench.fast), patch.object(memory_rule, "worth_it", lambda *_, once=once: once):
+                with selected(bench.fast), patch.object(memory_rule, "worth_it", lambda *_, once=once: once):
                     found[once] = both_ways(bench, run, leaves)[1]
             ratio, details = found[False] / found[True], {"us": {str(once): us for once, us in found.items()}}
             yield Row("attention loop (lrn), memory multiplied before it against inside", ratio, "x", details=details)
@@ -193,7 +194,7 @@ def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
         total = F.cross_entropy(F.linear(features, matrix).float(), targets, label_smoothing=0.1)
         torch.autograd.grad(total, [features, matrix])
 
-    with kernels(bench.fast):
+    with selected(bench.fast):
         ours = bench.time(fused)
     yield Row("output layer and loss against all logits at once", bench.time(plain) / ours, "x", details={"us": ours})
 

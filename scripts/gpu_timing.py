@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -87,16 +86,6 @@ def time_on_gpu(function: Callable[[], object], *, prepare: Callable[[], object]
         if len(times) >= 5 and sum(times) > 1e6 * MOST_SECONDS:
             break
     return statistics.median(times)
-
-
-@contextlib.contextmanager
-def kernels(choice: str) -> Iterator[None]:
-    """Run with this choice of kernels."""
-    token = dispatch._choice.set(choice)
-    try:
-        yield
-    finally:
-        dispatch._choice.reset(token)
 
 
 def copy_bandwidth(bench: Bench, *, size: int = 2**30) -> float:

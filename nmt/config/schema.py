@@ -209,7 +209,8 @@ class Config:
     plugins: list[Text] = field(default_factory=list)
     """Python files that register units or other components of yours."""
     kernels: Literal["auto", "triton", "reference"] = "auto"
-    """Recurrences by Triton kernels (not yet measured on a GPU), by plain PyTorch, or the best that is proven."""
+    """On a GPU Triton kernels and CUDA graphs, plain PyTorch, or for each operation the former if a check on this GPU
+    finds it right. On a CPU `auto` runs C kernels."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

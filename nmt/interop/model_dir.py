@@ -17,7 +17,7 @@ from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.interop import run_layout
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.ops.dispatch import set_kernels
+from nmt.models.proof import choose_kernels
 
 _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""
@@ -59,7 +59,8 @@ def load_model(
     config = load_saved(config_file(directory), plugins)
     tokenizer = load_tokenizer(directory, config)
     # Weights trained by kernels of a GPU are good on any device.
-    set_kernels("auto" if config.kernels == "triton" and place.type == "cpu" else config.kernels)
+    choice = "auto" if config.kernels == "triton" and place.type == "cpu" else config.kernels
+    choose_kernels(choice, device=place)
     file = directory / run_layout.WEIGHTS
     weights = read_weights(file)
     # Compared before anything is allocated: a configuration can ask for any amount of memory.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib
 import importlib.metadata
 import logging
 import re
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -64,19 +64,25 @@ NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The same for the C kernels of a CPU, see `nmt.ops.native`."""
 
-PROVEN: Final[frozenset[str]] = frozenset()
-"""Kernels, and `decoding_step` and `lstm_layer`, that have passed `scripts/gpu_check` on a GPU. `auto` runs only
-these, `triton` all. None so far: their results are proven in Triton's interpreter, that of `lstm_layer` on a CPU, but
-no GPU has run them yet."""
 
-_choice: ContextVar[str] = ContextVar("kernels", default="auto")
+class Selection(NamedTuple):
+    """What runs where there is a choice."""
+
+    choice: str = "auto"
+    proven: frozenset[str] = frozenset()
+    """What `auto` runs on a GPU: kernels, `decoding_step` and `lstm_layer`; see `nmt.models.proof`."""
 
 
-def set_kernels(choice: str) -> None:
-    """Choose the implementations of this run: `auto` (kernels where they are proven), `triton` or `reference`.
+_selected = Selection()
+"""Of the whole process: threads of autograd, which run checkpointed layers again, and of servers see it too."""
+
+
+def set_kernels(choice: str, *, proven: Iterable[str] = ()) -> None:
+    """Choose the implementations of this process: `auto` (on a GPU what is `proven`), `triton` or `reference`.
 
     Raises ConfigError for another word, and for `triton` where no kernel can run at all.
     """
+    global _selected
     if choice not in CHOICES:
         close = difflib.get_close_matches(str(choice), CHOICES, n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
@@ -85,7 +91,19 @@ def set_kernels(choice: str) -> None:
         problem = triton_problem() if TRITON_KERNELS else "this version has no Triton kernels"
         if problem:
             raise ConfigError(f"kernels: 'triton' was asked for, but {problem}. Use auto.")
-    _choice.set(choice)
+    _selected = Selection(choice, frozenset(proven))
+
+
+@contextlib.contextmanager
+def selected(choice: str, *, proven: Iterable[str] = ()) -> Iterator[None]:
+    """`set_kernels` for the length of a block."""
+    global _selected
+    before = _selected
+    set_kernels(choice, proven=proven)
+    try:
+        yield
+    finally:
+        _selected = before
 
 
 @functools.cache
@@ -112,10 +130,10 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
 
     Raises ConfigError if the user insists on Triton and there is no kernel for it on that device.
     """
-    choice = _choice.get()
+    choice, proven = _selected
     if operation in NATIVE_KERNELS and use_native(like):
         return load_kernel(NATIVE_KERNELS[operation])
-    if choice == "reference" or (choice == "auto" and operation not in PROVEN):
+    if choice == "reference" or (choice == "auto" and operation not in proven):
         return reference
     if operation in TRITON_KERNELS and like.is_cuda:
         problem = triton_problem() or _cannot_run(like)
@@ -128,12 +146,13 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
 def use_proven(operation: str, like: Tensor) -> bool:
     """Whether an operation on tensors such as `like` runs in its form for GPUs that needs no Triton: as a CUDA graph,
     or by cuDNN."""
-    return like.is_cuda and (_choice.get() == "triton" or (_choice.get() == "auto" and operation in PROVEN))
+    choice, proven = _selected
+    return like.is_cuda and (choice == "triton" or (choice == "auto" and operation in proven))
 
 
 def use_native(like: Tensor) -> bool:
     """Whether the C kernels compute on tensors such as `like`: on a CPU, where they could be compiled."""
-    return _choice.get() == "auto" and native.usable(like)
+    return _selected.choice == "auto" and native.usable(like)
 
 
 def _cannot_run(like: Tensor) -> str | None:
@@ -155,7 +174,7 @@ def fall_back(operation: str, problem: str, *, reference: F) -> F:
 
     Raises ConfigError if the user insists on Triton.
     """
-    if _choice.get() == "triton":
+    if _selected.choice == "triton":
         raise ConfigError(f"kernels: 'triton' cannot run {operation}: {problem}. Use auto.")
     _say_once(f"{operation}: the PyTorch reference runs instead of the Triton kernel: {problem}.")
     return reference

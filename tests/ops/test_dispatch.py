@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import re
+import threading
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
@@ -24,11 +24,8 @@ def kernel() -> str:
 def chosen(choice: str, operation: str = "lrn") -> str:
     """What runs on the CPU after `choice`, without leaving the choice behind."""
 
-    def run() -> str:
-        dispatch.set_kernels(choice)
+    with dispatch.selected(choice):
         return dispatch.choose(operation, reference, like=torch.zeros(1))()
-
-    return contextvars.copy_context().run(run)
 
 
 @pytest.mark.parametrize(
@@ -66,30 +63,35 @@ def test_without_a_triton_that_will_do_the_reference_runs_and_that_is_said_once(
     version: str | None, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dispatch, "triton_version", lambda: version)
-    monkeypatch.setattr(dispatch, "PROVEN", frozenset({"lrn"}))
     dispatch._say_once.cache_clear()
     gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
-    for _ in range(2):
-        assert dispatch.choose("lrn", reference, like=gpu) is reference
+    with dispatch.selected("auto", proven={"lrn"}):
+        for _ in range(2):
+            assert dispatch.choose("lrn", reference, like=gpu) is reference
     assert len(caplog.messages) == 1
     assert re.search(f"^lrn: the PyTorch reference runs .*: .*{problem}", caplog.messages[0])
     with pytest.raises(ConfigError, match=f"^kernels: 'triton' was asked for, but .*{problem}.* Use auto.$"):
         dispatch.set_kernels("triton")
 
 
-def test_auto_leaves_out_kernels_that_no_gpu_has_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_leaves_out_kernels_that_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "TRITON_KERNELS", MappingProxyType(dict.fromkeys(["a", "b"], f"{__name__}:kernel")))
-    monkeypatch.setattr(dispatch, "PROVEN", frozenset({"b"}))
     monkeypatch.setattr(dispatch, "triton_problem", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
     for choice, runs in (("auto", ["reference", "kernel"]), ("triton", ["kernel", "kernel"])):
+        with dispatch.selected(choice, proven={"b"}):
+            assert [dispatch.choose(operation, reference, like=gpu)() for operation in ("a", "b")] == runs
 
-        def names(choice: str = choice) -> list[str]:
-            dispatch.set_kernels(choice)
-            return [dispatch.choose(operation, reference, like=gpu)() for operation in ("a", "b")]
 
-        assert contextvars.copy_context().run(names) == runs
+def test_all_threads_run_what_was_chosen() -> None:
+    """Autograd runs checkpointed layers again in threads of its own, and servers translate in theirs."""
+    found = []
+    with dispatch.selected("reference"):
+        thread = threading.Thread(target=lambda: found.append(dispatch.use_native(torch.zeros(1))))
+        thread.start()
+        thread.join()
+    assert found == [False]
 
 
 @pytest.mark.parametrize("version", ["3.6.0", "3.10.0", "3.7.0+git1234", "4.0"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,15 +116,6 @@ def test_parts_of_a_packed_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(part.is_contiguous() for part in seen)
 
 
-@contextmanager
-def kernels(choice: str) -> Iterator[None]:
-    token = dispatch._choice.set(choice)
-    try:
-        yield
-    finally:
-        dispatch._choice.reset(token)
-
-
 class LikeOnGPU:
     """What is asked of a tensor on a GPU with cuDNN."""
 
@@ -163,8 +152,8 @@ def test_it_is_chosen_by_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_runs_where_it_is_proven(
     choice: str, proven: tuple[str, ...], runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "PROVEN", frozenset(proven))
-    with kernels(choice):
+    monkeypatch.setattr(dispatch, "triton_version", lambda: "3.6.0")
+    with dispatch.selected(choice, proven=proven):
         assert dispatch.use_proven("lstm_layer", SimpleNamespace(is_cuda=True)) is runs
         assert not dispatch.use_proven("lstm_layer", torch.zeros(1))
 
@@ -176,7 +165,7 @@ def test_the_unit_takes_it_without_layer_norm(layer_norm: bool, runs: bool, monk
     torch.manual_seed(0)
     cell, mask = LSTM(WIDTH, HIDDEN, layer_norm=layer_norm).to(DEVICE), make_mask("holes", BATCH, LENGTH, DEVICE)
     x = randn(BATCH, LENGTH, WIDTH, device=DEVICE)
-    with kernels("reference"):
+    with dispatch.selected("reference"):
         wanted, last = cell.sequence(cell.project(x), None, mask, reverse=True)
     used = []
     monkeypatch.setattr(lstm, "use_proven", lambda operation, like: runs)

@@ -132,12 +132,9 @@ def test_fp64_is_left_to_the_reference_and_that_is_said_once(
 
 def test_fp64_is_an_error_for_who_insists_on_triton(device: torch.device) -> None:
     tensors = [tensor.double() for tensor in inputs(device, batch=2, hidden=16)]
-    token = dispatch._choice.set("triton")
-    try:
-        with pytest.raises(ConfigError, match="^kernels: 'triton' cannot run atr: .* weights of float64. Use auto.$"):
-            bound(atr.atr_triton, None)(*tensors)
-    finally:
-        dispatch._choice.reset(token)
+    refused = "^kernels: 'triton' cannot run atr: .* weights of float64. Use auto.$"
+    with dispatch.selected("triton"), pytest.raises(ConfigError, match=refused):
+        bound(atr.atr_triton, None)(*tensors)
 
 
 @pytest.mark.gpu

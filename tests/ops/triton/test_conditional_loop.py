@@ -56,9 +56,8 @@ def _several_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     monkeypatch.setattr(operator, "MOST_STEPS", 2)
     monkeypatch.setattr(memory, "worth_it", lambda values, matrix: False)
-    token = dispatch._choice.set("reference")
-    yield
-    dispatch._choice.reset(token)
+    with dispatch.selected("reference"):
+        yield
 
 
 def network(kind: type[nn.Module], unit: str, device: torch.device, **options: Any) -> Any:

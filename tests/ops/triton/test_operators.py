@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,15 +96,6 @@ def test_gradients_where_only_one_output_is_used(used: int, device: torch.device
     torch.testing.assert_close(ours, wanted)
 
 
-@contextmanager
-def kernels(choice: str) -> Iterator[None]:
-    token = dispatch._choice.set(choice)
-    try:
-        yield
-    finally:
-        dispatch._choice.reset(token)
-
-
 def on_gpu(dtype: torch.dtype = torch.float32) -> Any:
     """What `choose` asks of a tensor on a GPU."""
     return SimpleNamespace(is_cuda=True, dtype=dtype, device=torch.device("cuda"))
@@ -114,7 +104,6 @@ def on_gpu(dtype: torch.dtype = torch.float32) -> Any:
 @pytest.fixture
 def _capable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(dispatch, "PROVEN", frozenset(dispatch.TRITON_KERNELS))
 
 
 @pytest.mark.usefixtures("_capable")
@@ -124,17 +113,19 @@ def test_kernels_run_on_a_gpu(operation: str, choice: str) -> None:
     def reference() -> None:
         raise AssertionError
 
-    with kernels(choice):
+    with dispatch.selected(choice, proven=dispatch.TRITON_KERNELS):
         kernel: Callable[..., Any] = dispatch.choose(operation, reference, like=on_gpu())
     assert kernel.__name__ == f"{operation}_triton"
-    with kernels("reference"):
+    with dispatch.selected("reference"):
         assert dispatch.choose(operation, reference, like=on_gpu()) is reference
 
 
 @pytest.mark.usefixtures("_capable")
 def test_fp64_is_left_to_the_reference() -> None:
-    assert dispatch.choose("lrn", lrn_reference, like=on_gpu(torch.float64)) is lrn_reference
-    with kernels("triton"), pytest.raises(ConfigError, match="cannot run lrn: there is none for float64. Use auto."):
+    with dispatch.selected("auto", proven={"lrn"}):
+        assert dispatch.choose("lrn", lrn_reference, like=on_gpu(torch.float64)) is lrn_reference
+    refused = "cannot run lrn: there is none for float64. Use auto."
+    with dispatch.selected("triton"), pytest.raises(ConfigError, match=refused):
         dispatch.choose("lrn", lrn_reference, like=on_gpu(torch.float64))
 
 
@@ -155,7 +146,7 @@ def test_units_run_on_their_kernels(
         gradients = torch.autograd.grad(outputs.sum() + sum(part.sum() for part in last), parameters)
         return [outputs, *last, *gradients]
 
-    with kernels("reference"):
+    with dispatch.selected("reference"):
         wanted = run()
     used = []
 

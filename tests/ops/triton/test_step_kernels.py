@@ -127,12 +127,9 @@ def test_the_operator_passes_the_checks_of_torch(device: torch.device) -> None:
 def test_a_row_too_wide_is_left_to_the_reference(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "MOST_CHANNELS", 4)
     check("gru", inputs("gru", device, layer_norm=False), None)
-    token = dispatch._choice.set("triton")
-    try:
-        with pytest.raises(ConfigError, match="cannot run lstm: a hidden size of 6 is more than 4. Use auto.$"):
-            check("lstm", inputs("lstm", device, layer_norm=False), None)
-    finally:
-        dispatch._choice.reset(token)
+    too_wide = "cannot run lstm: a hidden size of 6 is more than 4. Use auto.$"
+    with dispatch.selected("triton"), pytest.raises(ConfigError, match=too_wide):
+        check("lstm", inputs("lstm", device, layer_norm=False), None)
 
 
 def test_no_time_steps(device: torch.device) -> None:

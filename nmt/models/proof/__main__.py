@@ -1,0 +1,70 @@
+"""Check the GPU's operations now: `python -m nmt.models.proof` all of them, with a name and a device that one alone.
+
+The first form prints what became of each and exits 1 unless all are right. The second is what the first, and every
+command that finds a GPU of a kind it does not know, start for each operation.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Final
+
+import torch
+
+from nmt.models.proof import find_out
+from nmt.models.proof.cases import CHECKS, FORMS
+from nmt.models.proof.comparison import DifferenceError
+from nmt.models.proof.trials import DIFFERENT, EQUAL, MOST_SECONDS, UNDECIDED
+from nmt.ops.dispatch import TRITON_KERNELS, Selection, triton_problem
+
+_NOT_ENOUGH: Final = (torch.cuda.OutOfMemoryError, MemoryError)
+
+
+def try_one(operation: str, device: torch.device) -> int:
+    """Check one operation; the exit code, and the reason as the last line of what is printed."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:  # the latter from a PyTorch for CPUs
+        print(_first_line(error))
+        return UNDECIDED
+    # What is exact is not rounded to TF32 here; kernels do not either.
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    proven = {operation}
+    if operation == "decoding_step" and triton_problem() is None:
+        proven |= TRITON_KERNELS.keys()
+    for sizes, storage in FORMS:
+        try:
+            CHECKS[operation](device, sizes, storage, Selection("auto", frozenset(proven)))
+            torch.cuda.synchronize(device)
+        except _NOT_ENOUGH as error:
+            print(_first_line(error))
+            return UNDECIDED
+        except (DifferenceError, RuntimeError) as error:
+            print(f"{str(storage).removeprefix('torch.')}, width {sizes.hidden}: {_first_line(error)}")
+            return DIFFERENT
+    return EQUAL
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code."""
+    if arguments:
+        signal.alarm(MOST_SECONDS)  # for a parent that can no longer end this
+        operation, device = arguments
+        return try_one(operation, torch.device(device))
+    if not torch.cuda.is_available():
+        print("nmt.models.proof: PyTorch finds no GPU here", file=sys.stderr)
+        return 1
+    findings, undecided = find_out(torch.device("cuda"), again=True)
+    for operation in sorted(findings.known | undecided.keys()):
+        reason = findings.refused.get(operation) or undecided.get(operation)
+        print(f"{operation}: {reason or 'right'}")
+    return 1 if findings.refused or undecided else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""Whether the steps of a search give the same as CUDA graphs as they do launched kernel by kernel."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from nmt.models.base import PAD
+from nmt.models.build import build_model
+from nmt.models.graphed import GraphedModel
+from nmt.models.output import OutputWords
+from nmt.models.proof.comparison import SHARES, DifferenceError, autocast, random
+from nmt.ops.best import Best, Choice
+from nmt.ops.dispatch import Selection, selected
+
+SENTENCES: Final = 5
+BEAM: Final = 3
+STEPS: Final = 5
+"""A step of new sizes is done, recorded, then replayed; when sentences leave the batch it begins again."""
+
+
+def check_steps(device: torch.device, *, words: int, hidden: int, storage: torch.dtype, by: Selection) -> None:
+    """DifferenceError unless beam search's steps are the same: among all words, and among those of a shortlist."""
+    config: Any = SimpleNamespace(
+        architecture="deepnmt", cell="lrn", cell_options={}, hidden_size=hidden, encoder_hidden_size=None,
+        embedding_size=hidden, encoder_layers=1, decoder_layers=2, context_aware_encoder=False, deep_attention=False,
+        deep_output=True, attention_heads=1, layer_norm=False, tie_embeddings="target_softmax", dropout=0.0,
+        init_range=0.08,
+    )  # fmt: skip
+    torch.manual_seed(3)
+    model = build_model(config, words, words).eval().to(device)
+    source = random(SENTENCES, 9, seed=1, like=torch.zeros(1, device=device)).abs().mul(10).long() + 4
+    source[1, 5:] = PAD
+    listed = torch.arange(0, words, 2, device=device)
+    with torch.inference_mode(), selected(by.choice, proven=by.proven), autocast(device, storage):
+        for ids in (None, listed):
+            _follow(model, GraphedModel(model), source, ids, share=SHARES[storage])
+
+
+def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | None, *, share: float) -> None:
+    """Both search side by side; what the plain model finds decides how both go on."""
+    forbidden = None if ids is None else torch.zeros(len(source), len(ids), dtype=torch.bool, device=ids.device)
+    among: list[OutputWords | None] = [
+        None if ids is None or forbidden is None else one.among(ids, forbidden) for one in (model, graphed)
+    ]
+    states: list[Any] = [one.start(source).expand(BEAM) for one in (model, graphed)]
+    tokens, totals = None, torch.zeros(len(source), BEAM, device=source.device)
+    for step in range(2 * STEPS):
+        choice = Choice(2 * BEAM, before=totals, banned=PAD)
+        right, states[0] = model.best(tokens, states[0], choice, among[0])
+        found, states[1] = graphed.best(tokens, states[1], choice, among[1])
+        _compare(found, right, share=share)
+        totals, beams, chosen = (part[:, :BEAM] for part in right)
+        rows = torch.arange(len(beams), device=beams.device).unsqueeze(1) * BEAM + beams
+        states, tokens = [state.reorder(rows.flatten()) for state in states], chosen.flatten()
+        if step == STEPS and ids is None:  # the first sentence is finished; a shortlist is the whole batch's
+            kept = torch.arange(1, len(source), device=source.device)
+            states = [state.keep(kept) for state in states]
+            tokens, totals = tokens[BEAM:], totals[1:]
+
+
+def _compare(found: Best, right: Best, *, share: float) -> None:
+    """Values may differ by rounding, words only where values are as near."""
+    allowed = 10 * share * right.values.abs().clamp_min(1)
+    if not bool(((found.values - right.values).abs() <= allowed).all()):
+        raise DifferenceError("the values of the best words differ")
+    gaps = (right.values[:, 1:] - right.values[:, :-1]).abs() <= allowed[:, 1:]
+    near = torch.zeros_like(right.words, dtype=torch.bool)
+    near[:, 1:] |= gaps
+    near[:, :-1] |= gaps
+    near[:, -1] = True  # the next one is not known
+    same = (found.words == right.words) & (found.hypotheses == right.hypotheses)
+    if not bool((same | near).all()):
+        raise DifferenceError("the best words differ")
