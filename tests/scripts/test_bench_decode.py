@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,21 @@ def test_ratio_words_and_repeats(script: ModuleType, tmp_path: Path, monkeypatch
     text = output.read_text()
     assert "8.00 x | 40.00 | 2.0" in text and str(tmp_path) not in text
     assert text.count("- command: ") == 2
+
+
+@pytest.mark.parametrize(("given", "reaches"), [([], None), (["--max-length-offset", "7"], 7)])
+def test_the_limit_of_length_reaches_the_case(
+    given: list[str], reaches: int | None, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def case(folder: Path, options: dict[str, Any], threads: int) -> dict[str, float]:
+        seen.append(options["max_length_offset"])
+        return {"sentences_per_second": 8.0, "bleu": 40.0, "words": 2.0}
+
+    monkeypatch.setattr(script, "_case", case)
+    assert script.main([*arguments(tmp_path), *given, "-o", str(tmp_path / "decode.md")]) == 0
+    assert set(seen) == {reaches}
 
 
 def test_a_peer_that_drops_lines_is_an_error(
