@@ -88,6 +88,31 @@ def test_activation_checkpointing(device: torch.device) -> None:
     assert torch.equal(ours, torch.autograd.grad(run_lrn(x), x)[0])
 
 
+class Layer(torch.nn.Module):
+    """A recurrent layer on its kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = CELLS.get("lrn")(4, HIDDEN)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outputs, last = lrn.lrn_triton(self.cell.project(x), None, None, reverse=False, tanh=False)
+        return outputs.sum() + last.sum()
+
+
+def test_distributed_data_parallel(device: torch.device) -> None:
+    """As a process alone, whose gradients go through the buckets of the exchange."""
+    layer, x = Layer().to(device), randn(BATCH, LENGTH, 4, device=device)
+    (wanted,) = torch.autograd.grad(layer(x), layer.cell.input_weight)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        torch.nn.parallel.DistributedDataParallel(layer)(x).backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    torch.testing.assert_close(layer.cell.input_weight.grad, wanted)
+
+
 @pytest.mark.parametrize("used", [0, 1])
 def test_gradients_where_only_one_output_is_used(used: int, device: torch.device) -> None:
     x = leaf(BATCH, LENGTH, 3 * HIDDEN, device=device)
