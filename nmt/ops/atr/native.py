@@ -9,9 +9,9 @@ from torch import Tensor
 
 from nmt.ops.atr.reference import Activation, Gates, atr_reference
 from nmt.ops.native import kernel
-from nmt.ops.native.product import Product
+from nmt.ops.native.product import ProductKernel
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Kernel, States, mask_arguments, output_arguments
+from nmt.ops.native.unit import States, mask_arguments, output_arguments
 from nmt.ops.recurrence import Recurrent
 from nmt.ops.unit import Unit
 
@@ -37,21 +37,14 @@ def atr_native(
     return torch.tanh(outputs) if activation == "output" else outputs, last
 
 
-class ATRKernel(Kernel):
+class ATRKernel(ProductKernel):
     """ATR; weights U [H, H] and b [H]; options `activation` (the tanh of `output` is the caller's) and `gates`."""
 
     products: ClassVar[int] = 1
-    whole: ClassVar[bool] = False
 
     def __init__(self, unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> None:
         super().__init__(unit, length=length, batch=batch, hidden=hidden, dtype=dtype)
-        self._product = Product(*unit.weights, length=length, batch=batch, dtype=dtype)
-        self.kept = (self._product.empty(),)
         self._options = _ACTIVATIONS[unit.options["activation"]], unit.options["gates"] == "coupled"
-
-    @property
-    def kernels_alone(self) -> bool:
-        return self._product.packed
 
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
@@ -87,6 +80,3 @@ class ATRKernel(Kernel):
             *(self.batch, self.hidden, *self._options),
         )
         self._product.add_backward(start, to=gradient[0])
-
-    def weight_gradients(self, before: Tensor) -> tuple[Tensor, ...]:
-        return self._product.weight_gradients(before)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from nmt.ops.lstm.reference import lstm_reference
 from nmt.ops.native import kernel
-from nmt.ops.native.product import Product
+from nmt.ops.native.product import ProductKernel
 from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import Kernel, States, mask_arguments, output_arguments
+from nmt.ops.native.unit import States, mask_arguments, output_arguments
 from nmt.ops.recurrence import Recurrent
 from nmt.ops.unit import Unit
 
@@ -27,21 +26,11 @@ def lstm_native(
     return outputs, h, c
 
 
-class LSTMKernel(Kernel):
+class LSTMKernel(ProductKernel):
     """LSTM; weights U [4H, H] and b [4H] (i, f, o, g); state h, c; no options."""
 
     parts: ClassVar[int] = 2
     products: ClassVar[int] = 4
-    whole: ClassVar[bool] = False
-
-    def __init__(self, unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> None:
-        super().__init__(unit, length=length, batch=batch, hidden=hidden, dtype=dtype)
-        self._product = Product(*unit.weights, length=length, batch=batch, dtype=dtype)
-        self.kept = (self._product.empty(),)
-
-    @property
-    def kernels_alone(self) -> bool:
-        return self._product.packed
 
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
@@ -75,6 +64,3 @@ class LSTMKernel(Kernel):
             *(*gradient, dx, dx.stride(0), self._product.gradients[start], self.batch, self.hidden),
         )
         self._product.add_backward(start, to=gradient[0])
-
-    def weight_gradients(self, before: Tensor) -> tuple[Tensor, ...]:
-        return self._product.weight_gradients(before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,8 @@ from torch import Tensor
 from nmt.ops.linear.matrix import Matrix, PlainMatrix, matrix_of
 from nmt.ops.narrow import NarrowMatrix
 from nmt.ops.native import column_sums, kernel
+from nmt.ops.native.unit import Kernel
+from nmt.ops.unit import Unit
 
 
 class Product:
@@ -77,3 +79,21 @@ class Product:
         rows = self.gradients.flatten(0, 1)  # [T * B, jH]
         self._gradients = None
         return self._matrix.weight_gradient(rows, inputs.flatten(0, 1)), column_sums(rows)
+
+
+class ProductKernel(Kernel):
+    """A unit with one recurrent product a step, which its weights, matrix and bias, are for; see `Kernel`."""
+
+    whole: ClassVar[bool] = False
+
+    def __init__(self, unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> None:
+        super().__init__(unit, length=length, batch=batch, hidden=hidden, dtype=dtype)
+        self._product = Product(*unit.weights, length=length, batch=batch, dtype=dtype)
+        self.kept = (self._product.empty(),)
+
+    @property
+    def kernels_alone(self) -> bool:
+        return self._product.packed
+
+    def weight_gradients(self, before: Tensor) -> tuple[Tensor, ...]:
+        return self._product.weight_gradients(before)
