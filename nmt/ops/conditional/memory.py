@@ -46,7 +46,7 @@ def write_contexts(weights: Tensor, values: Tensor, *, out: Tensor) -> None:
 def weights_gradient(d_contexts: Tensor, values: Tensor) -> Tensor:
     """What attention weights [T, B, 1, S], fp32, get from the gradients of contexts [T, B, M] that others have read."""
     products = torch.bmm(d_contexts.transpose(0, 1), values[:, 0].transpose(1, 2))  # [B, T, S]
-    return products.transpose(0, 1).unsqueeze(2).to(torch.float32, memory_format=torch.contiguous_format)
+    return products.transpose(0, 1).unsqueeze(2).to(torch.float32, memory_format=torch.contiguous_format, copy=True)
 
 
 def write_contexts_gradient(d_contexts: Tensor, d_product: Tensor, matrix: Tensor, *, out: Tensor) -> None:

@@ -21,7 +21,7 @@ from tests.ops.triton.comparison import make_mask
 operator = pytest.importorskip("nmt.ops.conditional.operator", reason="Triton is not installed")
 triton = pytest.importorskip("nmt.ops.conditional.triton", reason="Triton is not installed")
 
-SIZES = Sizes(sentences=2, target=3, source=3, inputs=3, hidden=5, memory=6)
+SIZES = Sizes(sentences=3, target=3, source=3, inputs=3, hidden=5, memory=6)
 BATCH, LENGTH = SIZES[:2]
 worth = memory.worth_it
 UNITS = ("atr", "gru", "lrn", "lstm", "olrn", "sru")
@@ -237,7 +237,7 @@ def test_sources_of_similar_lengths_have_one_graph(device: torch.device, monkeyp
     with kernels(monkeypatch), torch.no_grad():
         for source in (2, 3, 16):
             tensors = given("memory", parts=1, sizes=SIZES._replace(source=source, target=2))
-            memory = model.attention.prepare(tensors["memory"].float().to(device), torch.ones(2, source, device=device))
+            memory = model.attention.prepare(tensors["memory"].float().to(device), torch.ones(BATCH, source, device=device))
             model.sequence(tensors["x"].float().to(device), memory)
     assert len(seen) == 1
 
