@@ -67,9 +67,14 @@ def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bo
     return Launch(*numbers) if numbers else launch_rule(x.size(0) * x.size(1), hidden, backward=backward)
 
 
+def _reachable(x: Tensor) -> bool:
+    """Whether kernels can address x [D, B, T, W]: channels side by side, one sentence within 32-bit offsets."""
+    return x.stride(-1) == 1 and x.size(2) * x.stride(2) < 2**31
+
+
 def readable(x: Tensor) -> Tensor:
-    """x [D, B, T, W] itself if a kernel can read it: channels side by side, one sentence within 32-bit offsets."""
-    return x if x.stride(-1) == 1 and x.size(2) * x.stride(2) < 2**31 else x.contiguous()
+    """x [D, B, T, W] itself if a kernel can read it."""
+    return x if _reachable(x) else x.contiguous()
 
 
 def readable_rows(x: Tensor) -> Tensor:
@@ -80,7 +85,7 @@ def readable_rows(x: Tensor) -> Tensor:
 def gradient_like(x: Tensor) -> Tensor:
     """Room for the gradient of x [D, B, T, W] in its layout, or contiguous where kernels cannot write that."""
     gradient = torch.empty_like(x)
-    return gradient if gradient.stride(-1) == 1 else x.new_empty(x.shape)
+    return gradient if _reachable(gradient) else x.new_empty(x.shape)
 
 
 def or_zeros(gradient: Tensor | None, *, like: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def attention_forward_kernel(
 ):  # fmt: skip
     """query [B, G, Q, W], keys [B, G, S, W], values [B, G, S, V], penalty [B, S] -> context [B, Q, G * V] and
     weights [B, G, Q, S]; grid (B * G * Q), the queries of a sentence side by side so that they share the caches."""
-    i_q = tl.program_id(0) % Q
+    i_q = (tl.program_id(0) % Q).to(tl.int64)
     i_g = (tl.program_id(0) // Q) % G
     i_b = (tl.program_id(0) // (Q * G)).to(tl.int64)
     s = tl.arange(0, BLOCK_S)
@@ -63,7 +63,7 @@ def attention_query_backward_kernel(
     FACTOR: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     """Gradients of scores [B, G, Q, S] and query; dweights, contiguous, may be None. Grid as forward."""
-    i_q = tl.program_id(0) % Q
+    i_q = (tl.program_id(0) % Q).to(tl.int64)
     i_g = (tl.program_id(0) // Q) % G
     i_b = (tl.program_id(0) // (Q * G)).to(tl.int64)
     s = tl.arange(0, BLOCK_S)
@@ -113,6 +113,8 @@ def attention_memory_backward_kernel(
     within = (s < S)[:, None] & (w < W)[None, :]
     p_query += i_b * sq_b + i_g * sq_g
     p_dscores += i_b * sa_b + i_g * sa_g
+    sq_q = tl.cast(sq_q, tl.int64)  # in a loop over time, where a step is a whole batch
+    sa_q = tl.cast(sa_q, tl.int64)
     p = p_keys + i_b * sk_b + i_g * sk_g + s[:, None] * sk_s + w[None, :]
     keys = tl.load(p, mask=within, other=0.0).to(tl.float32)
     d_keys = tl.zeros([BLOCK_S, BLOCK_W], tl.float32)

@@ -11,11 +11,11 @@ from nmt.ops.attention import launches
 from nmt.ops.attention.launches import Memory
 from nmt.ops.attention.reference import attention_reference
 from nmt.ops.dispatch import fall_back
-from nmt.ops.kernels import readable_rows
+from nmt.ops.kernels import readable, readable_rows
 
 
 def _memory(keys: Tensor, values: Tensor, weight: Tensor) -> Memory:
-    return Memory(readable_rows(keys), readable_rows(values), weight.contiguous(), factor=1)
+    return Memory(readable(keys), readable(values), weight.contiguous(), factor=1)
 
 
 @torch.library.custom_op(

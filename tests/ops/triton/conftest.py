@@ -35,6 +35,8 @@ def device() -> torch.device:
     _read_scalars_as_numpy_wants()
     _multiply_bf16_as_numbers()
     _patch_the_language_once()
+    _leave_out_what_nobody_reads()
+    _check_memory()
     return torch.device("cpu")
 
 
@@ -87,6 +89,20 @@ def _patch_the_language_once() -> None:
         return SimpleNamespace(restore=lambda: None)
 
     interpreter._patch_lang = patch
+
+
+def _leave_out_what_nobody_reads() -> None:
+    """The interpreter computes all integers twice, for an assertion against overflow that its options switch off."""
+    from triton.runtime import interpreter
+
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
+
+
+def _check_memory() -> None:
+    """Accesses out of bounds and races are errors, as they should be."""
+    from tests.ops.triton import memory_check
+
+    memory_check.install()
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,11 @@
-"""The barrier of the persistent ATR kernels, with every program a process of its own over shared memory.
+"""The barrier of the persistent ATR kernels: the interpreter runs all programs together, by turns.
 
-Shows that slices, counters and the order of stores and loads are right as written; the processor of a PC orders
-memory more strictly than a GPU, whose turn comes in the tests marked `gpu`.
+Shows that slices and counters are right, and that every state a program reads of another's is ordered by barriers, a
+release and an acquire (`tests.ops.triton.memory_order`); whether a GPU keeps that order the tests marked `gpu` show.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import Any
 
 import pytest
@@ -25,53 +24,24 @@ GROUPS, BLOCKS = 2, 2
 PROGRAMS = GROUPS * BLOCKS
 
 
-def run_program(program: int, kernel: Any, arguments: tuple[Any, ...], constants: dict[str, Any]) -> None:
-    """In a process of its own: run one program of the grid on the shared tensors themselves."""
-    from triton.runtime import interpreter
-
-    interpreter.GridExecutor._init_args_hst = lambda self, args, kwargs: (list(args), dict(kwargs))
-    interpreter.GridExecutor._restore_args_dev = lambda self, *rest: None
-    builder = type(interpreter.interpreter_builder)
-    builder.set_grid_dim = lambda self, *size: setattr(self, "grid_dim", (PROGRAMS, 1, 1))
-    builder.set_grid_idx = lambda self, *index: setattr(self, "grid_idx", (program, 0, 0))
-    kernel[(1,)](*arguments, **constants)
-
-
 def run_together(kernel: Any, *arguments: Any) -> None:
     """All programs of a persistent launch at the same time."""
     constants = {"H": HIDDEN, "COUPLED": False, "TANH_CANDIDATE": False, "TANH_STATE": False, "MASKED": True}
     constants |= {"REVERSE": 1, "BOTH": False, "PERSISTENT": True, "PRECISION": "ieee", "BM": BM, "BN": BN, "KC": 16}
-    context = multiprocessing.get_context("fork")
-    processes = [
-        context.Process(target=run_program, args=(program, kernel, arguments, constants)) for program in range(PROGRAMS)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    codes = [process.exitcode for process in processes]
-    for process in processes:
-        process.kill()
-    assert codes == [0] * PROGRAMS
-
-
-def shared(x: Tensor) -> Tensor:
-    return x.clone(memory_format=torch.contiguous_format).share_memory_()
+    kernel[(PROGRAMS,)](*arguments, **constants)
 
 
 def test_programs_exchange_states_through_memory(device: torch.device) -> None:
     if device.type != "cpu":
         pytest.skip("on a GPU programs run at the same time anyway")
-    x, dout = (
-        shared(randn(BATCH, LENGTH, HIDDEN, device=device)),
-        shared(randn(BATCH, LENGTH, HIDDEN, device=device, seed=4)),
-    )
-    weight = shared(randn(HIDDEN, HIDDEN, device=device, seed=1) / HIDDEN**0.5)
-    bias, first = shared(randn(HIDDEN, device=device, seed=2)), shared(randn(BATCH, HIDDEN, device=device, seed=3))
+    x, dout = (randn(BATCH, LENGTH, HIDDEN, device=device, seed=seed) for seed in (0, 4))
+    weight = randn(HIDDEN, HIDDEN, device=device, seed=1) / HIDDEN**0.5
+    bias, first = randn(HIDDEN, device=device, seed=2), randn(BATCH, HIDDEN, device=device, seed=3)
     live = make_mask("holes", BATCH, LENGTH, device)
-    mask = shared(live.to(torch.uint8))
-    outputs, state = shared(torch.empty_like(x)), shared(first)
-    counters = shared(torch.zeros(GROUPS * atr_kernels.COUNTER.value, dtype=torch.int32))
+    assert live is not None
+    mask = live.to(torch.uint8)
+    outputs, state = torch.empty_like(x), first.clone()
+    counters = torch.zeros(GROUPS * atr_kernels.COUNTER.value, dtype=torch.int32)
     strides = (0, *x.stride()[:2])
     rest = (BATCH, LENGTH, 0, BATCH, 0)
     run_together(
@@ -86,8 +56,8 @@ def test_programs_exchange_states_through_memory(device: torch.device) -> None:
     assert_close(outputs, wanted)
     assert_close(state, last)
 
-    product, product0 = shared(outputs @ weight.t()), shared(first @ weight.t())
-    dx, dq, dq0, dstate = (shared(torch.empty_like(tensor)) for tensor in (x, x, first, first))
+    product, product0 = outputs @ weight.t(), first @ weight.t()
+    dx, dq, dq0, dstate = (torch.empty_like(tensor) for tensor in (x, x, first, first))
     dstate.zero_()
     counters.zero_()
     run_together(

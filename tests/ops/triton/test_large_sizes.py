@@ -1,0 +1,118 @@
+"""Offsets beyond 32 bits: kernels on tensors that have a shape and no memory, at the corners of their grids."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
+attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
+attention_steps = pytest.importorskip("nmt.ops.attention.steps", reason="Triton is not installed")
+loop = pytest.importorskip("nmt.ops.loop", reason="Triton is not installed")
+loss = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
+lrn = pytest.importorskip("nmt.ops.lrn.triton", reason="Triton is not installed")
+sru = pytest.importorskip("nmt.ops.sru.triton", reason="Triton is not installed")
+steps = pytest.importorskip("nmt.ops.steps", reason="Triton is not installed")
+
+BATCH, LENGTH = 2**16, 6
+"""Few steps, because each takes time, of many sentences."""
+
+
+@pytest.fixture(autouse=True)
+def _only_interpreted(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device.type != "cpu":
+        pytest.skip("needs no GPU")
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())  # knows no tensors without memory
+
+
+def room(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def sequences(width: int, *, time_first: bool) -> Tensor:
+    """[2, B, T, width]"""
+    if time_first:
+        return room(LENGTH, BATCH, 2, width).permute(2, 1, 0, 3)
+    return room(BATCH, LENGTH, 2, width).permute(2, 0, 1, 3)
+
+
+def states(hidden: int) -> Tensor:
+    return room(2, BATCH, hidden, dtype=torch.float32)
+
+
+MASK = room(BATCH, LENGTH, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("time_first", [False, True])
+def test_lrn(time_first: bool, hidden: int = 2**10) -> None:
+    x, rest = sequences(4 * hidden, time_first=time_first), (True, False, False, None)
+    outputs, last = lrn.lrn_op._init_fn(x, MASK, states(hidden), *rest)
+    d_outputs = sequences(hidden, time_first=time_first)
+    dx, _ = lrn.lrn_backward_op._init_fn(x, MASK, states(hidden), outputs, d_outputs, last, *rest)
+    assert dx.shape == x.shape
+
+
+@pytest.mark.parametrize("time_first", [False, True])
+def test_sru(time_first: bool, hidden: int = 2**10) -> None:
+    x, peephole, state = sequences(4 * hidden, time_first=time_first), room(2, hidden).float(), states(hidden)
+    weights = peephole, peephole, MASK
+    _, memories, h, c = sru.sru_op._init_fn(x, *weights, state, state, False, None)
+    d_outputs = sequences(hidden, time_first=time_first)
+    dx, *_ = sru.sru_backward_op._init_fn(x, *weights, state, memories, d_outputs, h, c, False, None)
+    assert dx.shape == x.shape
+
+
+@pytest.mark.parametrize("time_first", [False, True])
+def test_atr(time_first: bool, hidden: int = 2**12) -> None:
+    x, weight, bias = sequences(hidden, time_first=time_first), room(2, hidden, hidden), room(2, hidden).float()
+    options = (False, "none", False, [16, 16, hidden, 4, 0])
+    outputs, last = atr.atr_op._init_fn(x, weight, bias, MASK, states(hidden), *options)
+    dx, *_ = atr.atr_backward_op._init_fn(x, weight, bias, MASK, states(hidden), outputs, outputs, last, *options)
+    assert dx.shape == x.shape
+
+
+@pytest.mark.parametrize("time_first", [False, True])
+def test_attention(time_first: bool, heads: int = 2, width: int = 2**9) -> None:
+    def by_head(length: int) -> Tensor:
+        if time_first:
+            return room(length, BATCH, heads, width).permute(1, 2, 0, 3)
+        return room(BATCH, length, heads, width).permute(0, 2, 1, 3)
+
+    query, keys, weight = by_head(36), by_head(40), room(width)
+    context, weights = attention.attention_op._init_fn(query, keys, keys, room(BATCH, 1, 1, 40), weight, room(1))
+    d_query, d_keys, *_ = attention.attention_backward_op._init_fn(query, keys, keys, weights, weight, context, weights)
+    assert (d_query.shape, d_keys.shape) == (query.shape, keys.shape)
+
+
+def test_gradients_of_the_memory_of_a_loop(heads: int = 2, width: int = 2**10, source: int = 2**10) -> None:
+    keys, penalty = room(BATCH, heads, source, width), room(BATCH, source).float()
+    attended = attention_steps.AttentionSteps(keys, keys, penalty=penalty, weight=room(width))
+    queries, weights = room(20, BATCH, heads * width), room(20, BATCH, heads, source).float()
+    d_keys, *_ = attended.memory_gradients(queries, weights=weights, d_scores=weights, d_contexts=queries)
+    assert d_keys.shape == keys.shape
+
+
+@pytest.mark.parametrize(("unit", "rows"), [("atr", [1]), ("gru", [2, 1]), ("lstm", [4])])
+def test_steps(unit: str, rows: list[int], hidden: int = 2**11) -> None:
+    weights = []
+    for count in rows:
+        weights += [room(count * hidden, hidden), *[room(count * hidden).float()] * 3]
+    kind = steps.steps_class(unit)
+    width = kind.products * hidden
+    x = room(BATCH, 2**32 // (BATCH * width), width)
+    mask = room(*x.shape[:2], dtype=torch.uint8)
+    options: Any = {"unit": unit, "options": "", "reverse": False}
+    first = room(kind.parts, BATCH, hidden).float()
+    outputs, last, *saved = loop.run_forward(x, first, mask, *weights, **options)
+    states, saved = saved[:2], saved[2:]
+    dx, *_ = loop.run_backward(x, outputs, last, mask, *states, *weights, *saved, **options, weights=len(weights))
+    assert dx.shape == x.shape
+
+
+def test_losses(words: int = 50_000) -> None:
+    losses, targets = room(BATCH).float(), room(BATCH, dtype=torch.int64)
+    loss.loss_gradient_op._init_fn(room(BATCH, words), targets, losses, losses, 0.9, 0.1 / words, 0.0)
