@@ -7,6 +7,7 @@ memory more strictly than a GPU, whose turn comes in the tests marked `gpu`.
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -37,13 +38,13 @@ def run_program(program: int, kernel: Any, arguments: tuple[Any, ...], constants
     kernel[(1,)](*arguments, **constants)
 
 
-def run_together(kernel: Any, *arguments: Any) -> None:
-    """All programs of a persistent launch at the same time."""
+def run_together(kernel: Any, *arguments: Any, programs: Iterable[int] = range(PROGRAMS)) -> None:
+    """All programs of a persistent launch, or only some, at the same time."""
     constants = {"H": HIDDEN, "COUPLED": False, "TANH_CANDIDATE": False, "TANH_STATE": False, "MASKED": True}
     constants |= {"REVERSE": 1, "BOTH": False, "PERSISTENT": True, "PRECISION": "ieee", "BM": BM, "BN": BN, "KC": 16}
     context = multiprocessing.get_context("fork")
     processes = [
-        context.Process(target=run_program, args=(program, kernel, arguments, constants)) for program in range(PROGRAMS)
+        context.Process(target=run_program, args=(program, kernel, arguments, constants)) for program in programs
     ]
     for process in processes:
         process.start()
@@ -52,7 +53,7 @@ def run_together(kernel: Any, *arguments: Any) -> None:
     codes = [process.exitcode for process in processes]
     for process in processes:
         process.kill()
-    assert codes == [0] * PROGRAMS
+    assert codes == [0] * len(processes)
 
 
 def shared(x: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ def test_programs_exchange_states_through_memory(device: torch.device) -> None:
     rest = (BATCH, LENGTH, 0, BATCH, 0)
     run_together(
         atr_kernels.atr_forward_kernel, x, weight, bias, mask, first, state, outputs, counters,
-        *strides, *mask.stride(), *strides, *rest, LENGTH,
+        *weight.stride(), *strides, *mask.stride(), *strides, *rest, LENGTH,
     )  # fmt: skip
     assert counters[:: atr_kernels.COUNTER.value].tolist() == [LENGTH * BLOCKS] * GROUPS
 
@@ -98,6 +99,26 @@ def test_programs_exchange_states_through_memory(device: torch.device) -> None:
     assert_close(dx, right[0])
     assert_close(dstate, right[1])
     assert not dq[:, 0].any()  # where the last state is (the sequence runs backward): nothing was multiplied with it
+
+
+def test_a_program_that_waits_in_vain_puts_out_nan(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device.type != "cpu":
+        pytest.skip("on a GPU no program stays away")
+    monkeypatch.setattr(atr_kernels, "MOST_POLLS", atr_kernels.tl.constexpr(20))
+    x, weight = shared(randn(BATCH, LENGTH, HIDDEN, device=device)), shared(torch.eye(HIDDEN))
+    bias, first = shared(torch.zeros(HIDDEN)), shared(torch.zeros(BATCH, HIDDEN))
+    mask = shared(torch.ones(BATCH, LENGTH, dtype=torch.uint8))
+    outputs, state = shared(torch.zeros_like(x)), shared(first)
+    counters = shared(torch.zeros(GROUPS * atr_kernels.COUNTER.value, dtype=torch.int32))
+    strides = (0, *x.stride()[:2])
+    run_together(
+        atr_kernels.atr_forward_kernel, x, weight, bias, mask, first, state, outputs, counters,
+        *weight.stride(), *strides, *mask.stride(), *strides, BATCH, LENGTH, 0, BATCH, 0, LENGTH, programs=[0],
+    )  # fmt: skip
+    ours = outputs[:BM, :, :BN]
+    assert ours[:, -1].isfinite().all()  # the step that runs first waits for nobody
+    assert ours[:, :-1].isnan().all()
+    assert state[:BM, :BN].isnan().all()
 
 
 def assert_close(ours: Tensor, right: Tensor) -> None:

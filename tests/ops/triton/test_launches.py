@@ -66,3 +66,13 @@ def test_a_batch_whose_programs_do_not_fit_is_shared_by_launches(monkeypatch: py
     tiles = atr.Tiles(rows=16, columns=32, depth=64, warps=4, persistent=True)  # 2 directions x 2 programs a group
     cut = [launch.rows for launch in atr.launches(70, 5, tiles, weight=OnGPU())]
     assert cut == [(0, 32), (32, 64), (64, 70)]
+
+
+def test_programs_share_a_multiprocessor_where_memory_and_registers_are_enough() -> None:
+    def each(hidden: int, *, dtype: torch.dtype, shared: int = 227 * 1024) -> int:
+        tiles = atr.tile_rule(torch.empty(1, hidden, hidden, dtype=dtype, device="meta"), batch=64)
+        return atr.programs_each(hidden, tiles, shared=shared, element_size=dtype.itemsize)
+
+    assert [each(hidden, dtype=torch.bfloat16) for hidden in (512, 1024, 1280, 2048)] == [2, 2, 1, 1]
+    assert each(1024, dtype=torch.bfloat16, shared=163 * 1024) == 1  # an A100
+    assert [each(hidden, dtype=torch.float32) for hidden in (768, 896, 2048)] == [2, 1, 0]  # 896: for registers
