@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss")
 STORAGES: Final = ("bf16", "fp32")
-FORWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 4, 1), (128, 1, 1), (64, 8, 1))
-BACKWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 3, 1), (128, 1, 1), (64, 6, 1))
-"""What `nmt.ops.kernels.launch_rule` can choose, that of `step_launch`, and at the end one to be tried on a GPU."""
+FORWARD: Final = ((64, 1, 12), (64, 1, 7), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
+BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
+"""What `nmt.ops.kernels.as_launch` can choose, and that of `step_launch`."""
 
 HOPPER_SHARED: Final = 227 * 1024
 """Bytes of shared memory that a program can have on an H100."""
