@@ -4,7 +4,7 @@ A program owns BM sentences and BN channels. Its BN rows of the recurrent matrix
 sequence, its state in registers. All programs of the same sentences need each other's states: they exchange them
 through the outputs and wait for each other once a step at a counter in global memory (`PERSISTENT`). All of them
 must therefore run at the same time (a cooperative launch). Without `PERSISTENT` a launch runs the steps it is told
-to, one, and the ends of launches are the barriers.
+to, one, and the ends of launches are the barriers: the same bits, for tests to compare.
 """
 
 from __future__ import annotations

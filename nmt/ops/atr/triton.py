@@ -307,10 +307,9 @@ def _backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tupl
 atr_op.register_autograd(_backward, setup_context=_setup_context)
 
 
-def fits_on_chip(weight: Tensor) -> bool:
-    """Whether the shared memory of the GPU has room for the part of weight [H, H] that a program keeps."""
-    tiles = tile_rule(weight.unsqueeze(0), batch=1)
-    return not weight.is_cuda or programs_resident(weight.size(-1), tiles, weight=weight) > 0
+def fits_on_chip(weight: Tensor, *, batch: int) -> bool:
+    """Whether the programs that keep the parts of weight [H, H] on chip can run together, in a few launches."""
+    return not weight.is_cuda or tile_rule(weight.unsqueeze(0), batch=batch).persistent
 
 
 def atr_triton(
@@ -326,12 +325,14 @@ def atr_triton(
 ) -> tuple[Tensor, Tensor]:
     """See `nmt.ops.atr.atr_sequence`; `tiles` overrides `tile_rule`.
 
-    With layer norm, and where the matrix is too large, `nmt.ops.atr.steps` runs. Under autocast products are
-    computed in its type, as those of the reference are.
+    With layer norm, and where matrix or batch are too large for persistent launches, `nmt.ops.atr.steps` runs: its
+    steps are one CUDA graph, where those of these kernels would each be launched by Python. Under autocast products
+    are computed in its type, as those of the reference are.
     """
     weight = recurrent.weight.to(product_type(recurrent.weight))
     problem = unsupported(weight.dtype, hidden=weight.size(-1))
-    if recurrent.scale is not None or projected.numel() == 0 or problem or not fits_on_chip(weight):
+    fits = tiles is not None or fits_on_chip(weight, batch=len(projected))
+    if recurrent.scale is not None or projected.numel() == 0 or problem or not fits:
         outputs, last = run_loop(
             "atr", projected, [recurrent], [h], mask, reverse=reverse,
             options=f"{gates} {activation}",
