@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss")
 STORAGES: Final = ("bf16", "fp32")
-FORWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 4, 1), (128, 1, 1), (64, 8, 1))
-BACKWARD: Final = ((64, 1, 12), (128, 1, 12), (128, 3, 1), (128, 1, 1), (64, 6, 1))
-"""What `nmt.ops.kernels.launch_rule` can choose, that of `step_launch`, and at the end one to be tried on a GPU."""
+FORWARD: Final = ((64, 1, 12), (64, 1, 7), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
+BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
+"""What `nmt.ops.kernels.as_launch` can choose, and that of `step_launch`."""
+
+HOPPER_SHARED: Final = 227 * 1024
+"""Bytes of shared memory that a program can have on an H100."""
+
+EXCHANGE: Final = (r"\b(ld|atom)\S*\.acquire", r"\b(atom|red)\S*\.release", r"\bld\S*\.cg\b")
+"""How programs that run together exchange states; Triton 3.6 drops an acquire whose value nobody uses."""
 
 
 class Case(NamedTuple):
@@ -26,7 +33,12 @@ class Case(NamedTuple):
     types: dict[str, str]
     """Types of arguments that are not guessed from their names."""
     warps: int
-    cooperative: bool = False
+    options: Mapping[str, Any] = MappingProxyType({})
+    """More for the compiler."""
+    together: int = 1
+    """How many programs must run on a multiprocessor at the same time."""
+    instructions: tuple[str, ...] = ()
+    """Patterns of what must be in its code."""
 
 
 def elementwise_cases() -> Iterator[Case]:
@@ -69,7 +81,7 @@ def atr_cases() -> Iterator[Case]:
     import torch
 
     from nmt.ops.atr.kernels import atr_backward_kernel, atr_forward_kernel
-    from nmt.ops.atr.triton import FP32_PRODUCTS, tile_rule
+    from nmt.ops.atr.triton import FP32_PRODUCTS, STAGES, programs_each, tile_rule
 
     sizes = [(512, True), (512, False), (768, True), (1024, True), (620, True)]
     for storage, (hidden, persistent) in itertools.product(STORAGES, sizes):
@@ -82,15 +94,19 @@ def atr_cases() -> Iterator[Case]:
         form = f"H {hidden}, {tiles.rows} x {tiles.columns} x {tiles.depth}, {tiles.warps} warps, "
         form += "persistent" if persistent else "stepwise"
         products = dict.fromkeys(("p_weight", "p_product", "p_product0", "p_dq", "p_dq0"), f"*{storage}")
+        each = programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize)
+        options = {"num_stages": STAGES, "launch_cooperative_grid": persistent}
         for kernel in (atr_forward_kernel, atr_backward_kernel):
-            yield Case("atr", kernel, storage, form, constants, products, tiles.warps, cooperative=persistent)
+            layout = {"sw_i" if storage == "bf16" else "sw_o": 1} if kernel is atr_forward_kernel else {}
+            case = Case("atr", kernel, storage, form, constants | layout, products, tiles.warps, options)
+            if persistent:
+                case = case._replace(together=each, instructions=EXCHANGE)
+            yield case
             if (hidden, persistent) == (512, True):
                 rest = {"BOTH": True, "MASKED": False, "p_mask": None, "TANH_CANDIDATE": True, "TANH_STATE": True}
                 other = f"{form}, both directions, no mask, tanh twice"
-                yield Case("atr", kernel, storage, other, constants | rest, products, tiles.warps, cooperative=True)
-                coupled = f"{form}, coupled gates"
-                constants_coupled = constants | {"COUPLED": True}
-                yield Case("atr", kernel, storage, coupled, constants_coupled, products, tiles.warps, cooperative=True)
+                yield case._replace(form=other, constants=case.constants | rest)
+                yield case._replace(form=f"{form}, coupled gates", constants=case.constants | {"COUPLED": True})
 
 
 def attention_cases() -> Iterator[Case]:

@@ -22,6 +22,17 @@ SHARED = Path(os.environ.get("NMT_SHARED", REPOSITORY.parent / "shared"))
 Golden = tuple[dict[str, Any], "np.lib.npyio.NpzFile"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", metavar="I/N", help="every N-th test, from the I-th, 0 first (scripts/gpu_tests.py)")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--share"):
+        first, step = (int(number) for number in config.getoption("--share").split("/"))
+        items[:] = items[first::step]
+
+
 def golden_names(prefix: str) -> list[str]:
     """Names of the reference files that start with `prefix`; empty where there are none."""
     return sorted(path.stem for path in (SHARED / "golden").glob(f"{prefix}*.npz"))

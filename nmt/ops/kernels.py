@@ -15,15 +15,29 @@ from torch import Tensor
 
 LOG2_E: Final = tl.constexpr(1.4426950408889634)
 
-FEW_CHANNELS: Final = 128 * 1024
-"""Up to this many recurrences side by side, about one warp for each scheduler of a large GPU, latency is
-hidden by Triton's pipeliner, above it by the other warps."""
+INTERPRETED: Final = tl.constexpr(triton.knobs.runtime.interpret)
+"""Triton's interpreter knows no instructions of a GPU."""
+
 ENOUGH_PROGRAMS: Final = 1000
+
+DEPTHS: Final = ((512 * 1024, 12), (1280 * 1024, 7))
+"""How deep the pipeline is where all recurrences together load up to so many bytes a step: as deep as it takes to keep
+3 MiB and more under way, what a large GPU moves while it waits for its memory, but not so deep that shared memory lets
+fewer programs run at once."""
+LEAST_DEPTH: Final = 4
+
+
+@triton.jit
+def _reciprocal(x):  # type: ignore[no-untyped-def]
+    """1 / x for x of 1 and more, by one instruction; Triton's division has four more, for x that a GPU would flush."""
+    if INTERPRETED:
+        return 1.0 / x
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit
 def sigmoid(x):  # type: ignore[no-untyped-def]
-    return 1.0 / (1.0 + tl.exp2(x * -LOG2_E))
+    return _reciprocal(1.0 + tl.exp2(x * -LOG2_E))
 
 
 @triton.jit
@@ -37,22 +51,20 @@ class Launch(NamedTuple):
     block: int
     """Channels of one program, a power of two; a program is one warp."""
     unroll: int
-    """Time steps whose loads are issued, into registers, before the first of them is computed."""
+    """Time steps whose loads are issued, into registers, before the first of them is computed: so it is written, but of
+    four the assembler moves the loads of two behind the arithmetic of the first."""
     stages: int
     """Depth of Triton's software pipeline, which loads into shared memory; 1 without."""
 
 
-def launch_rule(rows: int, hidden: int, *, backward: bool) -> Launch:
-    """The launch for `rows` sequences of `hidden` channels.
+def launch_rule(channels: int, *, loaded: int) -> Launch:
+    """The launch for `channels` recurrences side by side, each of which loads `loaded` bytes a step.
 
-    By reasoning about latency, not yet by measurement on a GPU. A block of 256 would let bf16 be read 16
-    bytes at a time, but the backward kernel of SRU has not enough registers then; one step less is unrolled
-    backward, where each takes more of them.
+    By reasoning about latency and from the code that is generated, not yet by measurement on a GPU.
     """
-    block = 128 if rows * hidden >= 128 * ENOUGH_PROGRAMS else 64
-    if rows * hidden <= FEW_CHANNELS:
-        return Launch(block=block, unroll=1, stages=12)
-    return Launch(block=block, unroll=3 if backward else 4, stages=1)
+    block = 128 if channels >= 128 * ENOUGH_PROGRAMS else 64
+    stages = next((stages for most, stages in DEPTHS if channels * loaded <= most), LEAST_DEPTH)
+    return Launch(block=block, unroll=1, stages=stages)
 
 
 def step_launch() -> dict[str, Any]:
@@ -64,7 +76,12 @@ def step_launch() -> dict[str, Any]:
 
 def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
     """The given launch, or that of the rule, for x [D, B, T, kH]; an operator can take only a list of numbers."""
-    return Launch(*numbers) if numbers else launch_rule(x.size(0) * x.size(1), hidden, backward=backward)
+    if numbers:
+        return Launch(*numbers)
+    if x.element_size() < 4 and hidden % 16:  # the pipeline takes no single values of two bytes
+        return Launch(block=64, unroll=3 if backward else 4, stages=1)
+    loads = x.size(-1) // hidden + 2 * backward  # and the state and the gradient of the output
+    return launch_rule(x.size(0) * x.size(1) * hidden, loaded=loads * x.element_size())
 
 
 def _reachable(x: Tensor) -> bool:

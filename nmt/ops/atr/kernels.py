@@ -4,7 +4,7 @@ A program owns BM sentences and BN channels. Its BN rows of the recurrent matrix
 sequence, its state in registers. All programs of the same sentences need each other's states: they exchange them
 through the outputs and wait for each other once a step at a counter in global memory (`PERSISTENT`). All of them
 must therefore run at the same time (a cooperative launch). Without `PERSISTENT` a launch runs the steps it is told
-to, one, and the ends of launches are the barriers.
+to, one, and the ends of launches are the barriers: the same bits, for tests to compare.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNTER: Final = tl.constexpr(32)
 """int32 from one counter to the next: each has its own 128-byte line."""
 
 MOST_POLLS: Final = tl.constexpr(4_000_000)
-"""After some seconds of waiting a program goes on: a bug gives wrong numbers, which tests see, not a hung GPU."""
+"""After some seconds of waiting, in all steps together, a program goes on with NaN: a bug is seen, and hangs no GPU."""
 
 
 @triton.jit
@@ -33,12 +33,19 @@ def _arrive(p_count):
 
 
 @triton.jit
-def _wait(p_count, target):
+def _wait(p_count, target, polls):
+    """Returns how often it, and the waits before it, have polled."""
     # The value polled must be the acquire itself: Triton 3.6 drops an atomic whose result nobody uses.
-    polls = 0
     while (tl.atomic_add(p_count, 0, sem="acquire", scope="gpu") < target) & (polls < MOST_POLLS):
         polls += 1
     tl.debug_barrier()
+    return polls
+
+
+@triton.jit
+def _zero(polls):
+    """What sums start from: 0 or, when the others were waited for in vain, NaN."""
+    return tl.where(polls < MOST_POLLS, 0.0, float("nan"))
 
 
 @triton.jit
@@ -72,9 +79,10 @@ def _product(tiles, weights, zero, N: tl.constexpr, PRECISION: tl.constexpr):
 
     `zero` must be one the compiler cannot see through, else it makes one chain again.
     """
+    first = tl.zeros([tiles[0].shape[0], weights[0].shape[1]], tl.float32) + zero
     parts = ()
     for i in tl.static_range(N):
-        parts = parts + (tl.dot(tiles[i], weights[i], zero, input_precision=PRECISION),)
+        parts = parts + (tl.dot(tiles[i], weights[i], first, input_precision=PRECISION),)
     total = parts[0]  # type: ignore[misc]
     for i in tl.static_range(N - 1):
         total = total + parts[i + 1]
@@ -84,7 +92,7 @@ def _product(tiles, weights, zero, N: tl.constexpr, PRECISION: tl.constexpr):
 @triton.jit(do_not_specialize=["sm_b", "B", "T", "row_from", "row_to", "step_from", "step_to"])
 def atr_forward_kernel(
     p_x, p_weight, p_bias, p_mask, p_first, p_state, p_out, p_count,
-    sx_d, sx_b, sx_t, sm_b, sm_t, so_d, so_b, so_t,
+    sw_o, sw_i, sx_d, sx_b, sx_t, sm_b, sm_t, so_d, so_b, so_t,
     B, T, row_from, row_to, step_from, step_to,
     H: tl.constexpr, COUPLED: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr,
     MASKED: tl.constexpr, REVERSE: tl.constexpr, BOTH: tl.constexpr,
@@ -92,8 +100,8 @@ def atr_forward_kernel(
 ):  # fmt: skip
     """Steps step_from .. step_to of sentences row_from .. row_to; s counts steps as they are run.
 
-    x, out [D, B, T, H]; weight [D, H, H], bias [D, H], mask [B, T]; first and state fp32 [D, B, H], the latter the
-    state before step_from, then the one after the last step.
+    x, out [D, B, T, H]; weight [D, H, H] with rows sw_o and values of a row sw_i apart, bias [D, H], mask [B, T];
+    first and state fp32 [D, B, H], the latter the state before step_from, then the one after the last step.
     """
     EVEN: tl.constexpr = H % BN == 0 and H % KC == 0
     DTYPE: tl.constexpr = p_weight.dtype.element_ty
@@ -119,29 +127,32 @@ def atr_forward_kernel(
     p_out += i_d * so_d
     weights = ()
     for k in tl.static_range(n_tiles):
-        weights = weights + (_weight(p_weight + i_d * H * H, o, k * KC + tl.arange(0, KC), H, 1, H, EVEN),)
+        weights = weights + (_weight(p_weight + i_d * H * H, o, k * KC + tl.arange(0, KC), sw_o, sw_i, H, EVEN),)
     bias = tl.load(p_bias + i_d * H + o, mask=o < H, other=0.0)
     o_first = (i_d * B + b) * H
     o_state = o_first[:, None] + o[None, :]
     h = tl.load(p_state + o_state, mask=within, other=0.0)
+    polls = tl.minimum(step_from, 0)  # 0, but the compiler cannot know
     for s in range(step_from, step_to):
         t = start + s * pace
-        x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=within, other=0.0).to(tl.float32)
+        # Loaded before the wait and touched only after the product: converted here they would delay both.
+        stored_x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=within, other=0.0)
         if MASKED:
-            live = tl.load(p_mask + b * sm_b + t * sm_t, mask=rows, other=0) != 0
+            stored_mask = tl.load(p_mask + b * sm_b + t * sm_t, mask=rows, other=0)
         if PERSISTENT and s > step_from:
-            _wait(p_count, (s - step_from) * n_blocks)
+            polls = _wait(p_count, (s - step_from) * n_blocks, polls)
         if s == 0:
             tiles = _rows(p_first, o_first, rows, H, KC, EVEN, DTYPE)
         else:
             tiles = _rows(p_out, b * so_b + (t - pace) * so_t, rows, H, KC, EVEN, DTYPE)
-        q = _product(tiles, weights, x * 0.0, n_tiles, PRECISION) + bias[None, :]
+        q = _product(tiles, weights, _zero(polls), n_tiles, PRECISION) + bias[None, :]
+        x = stored_x.to(tl.float32)
         i = sigmoid(x + q)
         f = 1.0 - i if COUPLED else sigmoid(x - q)
         new = i * (tanh(x) if TANH_CANDIDATE else x) + f * h
         if TANH_STATE:
             new = tanh(new)
-        h = tl.where(live[:, None], new, h) if MASKED else new
+        h = tl.where((stored_mask != 0)[:, None], new, h) if MASKED else new
         tl.store(p_out + (b * so_b + t * so_t)[:, None] + o[None, :], h.to(p_out.dtype.element_ty), mask=within)
         if PERSISTENT:
             _arrive(p_count)
@@ -198,6 +209,7 @@ def atr_backward_kernel(
     o_first = (i_d * B + b) * H
     o_state = o_first[:, None] + o[None, :]
     dh = tl.load(p_dstate + o_state, mask=within, other=0.0)
+    polls = tl.minimum(step_from, 0)
     for n in range(step_from, step_to):
         s = T - 1 - n
         t = start + s * pace
@@ -205,27 +217,32 @@ def atr_backward_kernel(
         later = within & (zero + s > 0)[:, None]
         o_now = (b * so_b + t * so_t)[:, None] + o[None, :]
         o_before = (b * so_b + (t - pace) * so_t)[:, None] + o[None, :]
-        x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=real, other=0.0).to(tl.float32)
-        dout = tl.load(p_dout + (b * sg_b + t * sg_t)[:, None] + o[None, :], mask=real, other=0.0).to(tl.float32)
-        q = tl.load(p_product + o_before, mask=later, other=0.0).to(tl.float32)
-        h = tl.load(p_out + o_before, mask=later, other=0.0).to(tl.float32)
-        if s == 0:
-            q = tl.load(p_product0 + o_state, mask=within, other=0.0).to(tl.float32)
-            h = tl.load(p_first + o_state, mask=within, other=0.0)
+        stored_x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=real, other=0.0)
+        stored_dout = tl.load(p_dout + (b * sg_b + t * sg_t)[:, None] + o[None, :], mask=real, other=0.0)
+        stored_q = tl.load(p_product + o_before, mask=later, other=0.0)
+        stored_h = tl.load(p_out + o_before, mask=later, other=0.0)
         live = rows & (zero + s >= 0)
         if MASKED:
-            live = live & (tl.load(p_mask + b * sm_b + t * sm_t, mask=live, other=0) != 0)
+            stored_mask = tl.load(p_mask + b * sm_b + t * sm_t, mask=live, other=0)
         if n > 0:
             if PERSISTENT and n > step_from:
-                _wait(p_count, (n - step_from) * n_blocks)
+                polls = _wait(p_count, (n - step_from) * n_blocks, polls)
             if s >= 0:
                 tiles = _rows(p_dq, b * so_b + t * so_t, rows, H, KC, EVEN, DTYPE)
             else:
                 tiles = _rows(p_dq0, o_first, rows, H, KC, EVEN, DTYPE)
-            dh += _product(tiles, weights, dh * 0.0, n_tiles, PRECISION)
+            dh += _product(tiles, weights, _zero(polls), n_tiles, PRECISION)
         else:
-            tl.store(p_dq + o_now, (dh * 0.0).to(p_dq.dtype.element_ty), mask=within)
-        dh += dout
+            tl.store(p_dq + o_now, tl.zeros([BM, BN], p_dq.dtype.element_ty), mask=within)
+        x = stored_x.to(tl.float32)
+        q = stored_q.to(tl.float32)
+        h = stored_h.to(tl.float32)
+        if s == 0:
+            q = tl.load(p_product0 + o_state, mask=within, other=0.0).to(tl.float32)
+            h = tl.load(p_first + o_state, mask=within, other=0.0)
+        if MASKED:
+            live = live & (stored_mask != 0)
+        dh += stored_dout.to(tl.float32)
         q += bias[None, :]
         i = sigmoid(x + q)
         f = 1.0 - i if COUPLED else sigmoid(x - q)

@@ -1,7 +1,8 @@
 """The Triton kernels of one ATR step: layer norm and gates after the matrix product, forward and backward.
 
 The product with layer norm needs whole rows, so a program has one; u [B, H] comes without bias. For ATR without
-layer norm, see `nmt.ops.atr.kernels`. Rows where the mask is 0 keep their state.
+layer norm, see `nmt.ops.atr.kernels`. Rows where the mask is 0 keep their state. All loads come first: sums over a row
+are barriers, behind which their latency would be waited for once more.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ def _product(p_u, p_bias, p_scale, p_offset, o, H, NORMALIZED: tl.constexpr):
     factor = 1.0
     q = load_row(p_bias, o, H)
     if NORMALIZED:
+        scale = load_row(p_scale, o, H)
+        offset = load_row(p_offset, o, H)
         u = centred(u, tl.sum(u, 0) / H, o, H)
         factor = inverse_deviation(tl.sum(u * u, 0), H)
         u = u * factor
-        q += u * load_row(p_scale, o, H) + load_row(p_offset, o, H)
+        q += u * scale + offset
     else:
         q += u
     return q, u, factor
@@ -41,15 +44,17 @@ def atr_step_forward_kernel(
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     x = load_row(p_x + i_b * sx_b, o, H)
-    q, _, _ = _product(p_u + i_b * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
     h = load_row(p_h + i_b * H, o, H)
+    if MASKED:
+        live = tl.load(p_mask + i_b * sm_b) != 0
+    q, _, _ = _product(p_u + i_b * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
     i = sigmoid(x + q)
     f = 1.0 - i if COUPLED else sigmoid(x - q)
     new = i * (tanh(x) if TANH_CANDIDATE else x) + f * h
     if TANH_STATE:
         new = tanh(new)
     if MASKED:
-        new = tl.where(tl.load(p_mask + i_b * sm_b) != 0, new, h)
+        new = tl.where(live, new, h)
     store_row(p_new + i_b * H, new, o, H)
     store_row(p_narrow + i_b * H, new, o, H)
 
@@ -68,16 +73,19 @@ def atr_step_backward_kernel(
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     x = load_row(p_x + i_b * sx_b, o, H)
-    q, u, factor = _product(p_u + i_b * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
     h = load_row(p_h + i_b * H, o, H)
     dh = load_row(p_gradient + i_b * H, o, H)
     if PENDING:
         dh += load_row(p_pending + i_b * H, o, H)
     if ADDED:
         dh += load_row(p_dout + i_b * so_b, o, H)
-    kept = tl.zeros([BLOCK], tl.float32)
     if MASKED:
         live = tl.load(p_mask + i_b * sm_b) != 0
+    if NORMALIZED:
+        scale = load_row(p_scale, o, H)
+    q, u, factor = _product(p_u + i_b * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
+    kept = tl.zeros([BLOCK], tl.float32)
+    if MASKED:
         kept = tl.where(live, 0.0, dh)
         dh = tl.where(live, dh, 0.0)
     i = sigmoid(x + q)
@@ -99,7 +107,7 @@ def atr_step_backward_kernel(
     store_row(p_dx + i_b * sdx_b, dx, o, H)
     store_row(p_dq + i_b * H, dq, o, H)
     if NORMALIZED:
-        dq = dq * load_row(p_scale, o, H)
+        dq = dq * scale
         dq = factor * (dq - tl.sum(dq, 0) / H - u * (tl.sum(dq * u, 0) / H))
     store_row(p_du + i_b * H, dq, o, H)
     store_row(p_gradient + i_b * H, kept + dh * f, o, H)

@@ -32,6 +32,12 @@ FP32_PRODUCTS: Final = "ieee"
 MOST_LAUNCHES: Final = 4
 """Where the programs of a batch do not all fit on the GPU, up to so many persistent launches share the batch."""
 
+STAGES: Final = 1
+"""Without Triton's pipeliner: it looks at no barrier, and would load states before they are there."""
+
+MOST_TOGETHER: Final = 768
+"""Up to so many channels the registers of a multiprocessor are enough for two programs of eight warps."""
+
 
 class Tiles(NamedTuple):
     """How a batch is cut into programs, and whether one launch runs all steps."""
@@ -75,10 +81,20 @@ def tile_rule(weight: Tensor, *, batch: int) -> Tiles:
 
 
 def programs_resident(hidden: int, tiles: Tiles, *, weight: Tensor) -> int:
-    """How many programs run at the same time on the GPU of `weight`; at most two on each multiprocessor."""
+    """How many programs run at the same time on the GPU of `weight`."""
     multiprocessors, shared = _device_limits(weight.get_device())
-    needed = shared_bytes(hidden, tiles, element_size=weight.element_size()) + 2048
-    return multiprocessors * min(2, (shared + 1024) // needed)
+    return multiprocessors * programs_each(hidden, tiles, shared=shared, element_size=weight.element_size())
+
+
+def programs_each(hidden: int, tiles: Tiles, *, shared: int, element_size: int) -> int:
+    """How many run on a multiprocessor that gives a program at most `shared` bytes; at most two.
+
+    It has 65536 registers. Two programs of eight warps get 128 for a thread, which kernels of more channels exceed;
+    `scripts/compile_kernels` checks that.
+    """
+    most = 1 if tiles.warps > 4 and hidden > MOST_TOGETHER else 2
+    needed = shared_bytes(hidden, tiles, element_size=element_size) + 2048
+    return min(most, (shared + 1024) // needed)
 
 
 @functools.cache
@@ -117,7 +133,8 @@ def run(
             kernel[(groups * triton.cdiv(hidden, tiles.columns),)](
                 *tensors, counters, *strides, batch, length, *rows, first, last,
                 H=hidden, PERSISTENT=tiles.persistent, PRECISION=FP32_PRODUCTS,
-                BM=tiles.rows, BN=tiles.columns, KC=tiles.depth, num_warps=tiles.warps, **options, **cooperative,
+                BM=tiles.rows, BN=tiles.columns, KC=tiles.depth, num_warps=tiles.warps, num_stages=STAGES,
+                **options, **cooperative,
             )  # fmt: skip
 
 
@@ -155,16 +172,25 @@ def atr_op(
     first fp32 [D, B, H]; activation "state", "candidate", or another word for none. One direction (D = 1) runs as
     `reverse` says; of two the first runs forward and the second backward.
     """
-    x, mask, weight, first = readable(x), mask_bytes(mask), weight.contiguous(), first.contiguous()
+    x, mask, weight, first = readable(x), mask_bytes(mask), _as_loaded(weight), first.contiguous()
     options = _kernel_options(x, mask, reverse=reverse, activation=activation, coupled=coupled)
     outputs, state = sequence_like(x, hidden=x.size(-1)), first.clone()
     run(
         atr_forward_kernel,
         (x, weight, bias.contiguous(), mask, first, state, outputs),
-        (*x.stride()[:3], *mask_strides(mask), *outputs.stride()[:3]),
+        (*weight.stride()[1:], *x.stride()[:3], *mask_strides(mask), *outputs.stride()[:3]),
         x.shape, x.size(2), options, weight=weight, tiles=_tiles(tiles, weight, x),
     )  # fmt: skip
     return outputs, state
+
+
+def _as_loaded(weight: Tensor) -> Tensor:
+    """weight [D, H, H] as the forward kernel is to read it: fp32 in columns.
+
+    Tiles keep their order in shared memory. Where the tensor cores multiply, Triton swizzles them, and any will do;
+    fp32 is multiplied without them, and threads that read different columns of a row-wise tile hit the same banks.
+    """
+    return weight.mT.contiguous().mT if weight.element_size() > 2 else weight.contiguous()
 
 
 def _tiles(numbers: list[int] | None, weight: Tensor, x: Tensor) -> Tiles:
@@ -281,10 +307,9 @@ def _backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tupl
 atr_op.register_autograd(_backward, setup_context=_setup_context)
 
 
-def fits_on_chip(weight: Tensor) -> bool:
-    """Whether the shared memory of the GPU has room for the part of weight [H, H] that a program keeps."""
-    tiles = tile_rule(weight.unsqueeze(0), batch=1)
-    return not weight.is_cuda or programs_resident(weight.size(-1), tiles, weight=weight) > 0
+def fits_on_chip(weight: Tensor, *, batch: int) -> bool:
+    """Whether the programs that keep the parts of weight [H, H] on chip can run together, in a few launches."""
+    return not weight.is_cuda or tile_rule(weight.unsqueeze(0), batch=batch).persistent
 
 
 def atr_triton(
@@ -300,12 +325,14 @@ def atr_triton(
 ) -> tuple[Tensor, Tensor]:
     """See `nmt.ops.atr.atr_sequence`; `tiles` overrides `tile_rule`.
 
-    With layer norm, and where the matrix is too large, `nmt.ops.atr.steps` runs. Under autocast products are
-    computed in its type, as those of the reference are.
+    With layer norm, and where matrix or batch are too large for persistent launches, `nmt.ops.atr.steps` runs: its
+    steps are one CUDA graph, where those of these kernels would each be launched by Python. Under autocast products
+    are computed in its type, as those of the reference are.
     """
     weight = recurrent.weight.to(product_type(recurrent.weight))
     problem = unsupported(weight.dtype, hidden=weight.size(-1))
-    if recurrent.scale is not None or projected.numel() == 0 or problem or not fits_on_chip(weight):
+    fits = tiles is not None or fits_on_chip(weight, batch=len(projected))
+    if recurrent.scale is not None or projected.numel() == 0 or problem or not fits:
         outputs, last = run_loop(
             "atr", projected, [recurrent], [h], mask, reverse=reverse,
             options=f"{gates} {activation}",

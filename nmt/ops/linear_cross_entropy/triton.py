@@ -9,14 +9,32 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nmt.ops.kernels import LOG2_E
+
 if TYPE_CHECKING:
     from nmt.ops.linear_cross_entropy.chunks import Loss
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
 
-LONGEST_BLOCK: Final = 4096
-WARPS: Final = 8
+LONGEST_BLOCK: Final = 2048
+WARPS: Final = 4
+
+LOWEST: Final = tl.constexpr(-3e38)
+"""Below any logit, but no infinity: the distance to it is a number."""
+
+
+@triton.jit
+def _joined(highest, exponentials, x):
+    """The running maximum, and the sum of exponentials relative to it, with x: one exponential, as the other is 1."""
+    distant = tl.exp2(-tl.abs(x - highest) * LOG2_E)
+    exponentials = tl.where(x > highest, exponentials * distant + 1.0, exponentials + distant)
+    return tl.maximum(highest, x), exponentials
+
+
+@triton.jit
+def _gradient(x, v, target, lse, confidence, rest, weight):
+    return (tl.exp2((x - lse) * LOG2_E) - rest - tl.where(v == target, confidence, 0.0)) * weight
 
 
 @triton.jit(do_not_specialize=["confidence", "rest", "constant"])
@@ -27,38 +45,39 @@ def loss_gradient_kernel(
     """logits [N, V] become weight * d loss / d logits if GRADIENT; a program has a row and reads it twice.
 
     The loss of a target that is no id is NaN: looking for it on the host would stall the GPU.
-    Running maximum and sums are kept for each place of the block and joined at the end of the row.
+    Running maximum and sums are kept for each place of the block and joined at the end of the row. Only the last
+    block asks which of its places are in the row.
     """
     i_n = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     p_row = p_logits + i_n * s_row
     target = tl.load(p_target + i_n).to(tl.int32)
-    highest = tl.full([BLOCK], float("-inf"), tl.float32)
+    known = (target >= 0) & (target < V)
+    gold = tl.load(p_row + target, mask=known, other=float("nan")).to(tl.float32)
+    last = V // BLOCK * BLOCK
+    highest = tl.full([BLOCK], LOWEST, tl.float32)
     exponentials = tl.zeros([BLOCK], tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
-    gold = tl.zeros([BLOCK], tl.float32)
-    for v0 in tl.range(0, V, BLOCK, num_stages=3):
-        v = v0 + o
-        x = tl.load(p_row + v, mask=v < V, other=float("-inf")).to(tl.float32)
-        new = tl.maximum(highest, x)
-        known = tl.where(new == float("-inf"), 0.0, new)  # where no word has come by yet
-        exponentials = exponentials * tl.exp2((highest - known) * 1.4426950408889634)
-        exponentials += tl.exp2((x - known) * 1.4426950408889634)
-        highest = new
-        total += tl.where(v < V, x, 0.0)
-        gold += tl.where(v == target, x, 0.0)
+    for v0 in tl.range(0, last, BLOCK, num_stages=3):
+        x = tl.load(p_row + v0 + o).to(tl.float32)
+        highest, exponentials = _joined(highest, exponentials, x)
+        total += x
+    x = tl.load(p_row + last + o, mask=last + o < V, other=float("-inf")).to(tl.float32)
+    highest, exponentials = _joined(highest, exponentials, x)
+    total += tl.where(last + o < V, x, 0.0)
     top = tl.max(highest, 0)
-    exponentials = tl.sum(exponentials * tl.exp2((highest - top) * 1.4426950408889634), 0)
+    exponentials = tl.sum(exponentials * tl.exp2((highest - top) * LOG2_E), 0)
     lse = top + tl.log(exponentials)
-    loss = lse - confidence * tl.sum(gold, 0) - rest * tl.sum(total, 0) + constant
-    tl.store(p_losses + i_n, tl.where((target >= 0) & (target < V), loss, float("nan")))
+    tl.store(p_losses + i_n, lse - confidence * gold - rest * tl.sum(total, 0) + constant)
     if GRADIENT:
         weight = tl.load(p_weights + i_n).to(tl.float32)
-        for v0 in tl.range(0, V, BLOCK, num_stages=3):
-            v = v0 + o
-            x = tl.load(p_row + v, mask=v < V, other=0.0).to(tl.float32)
-            gradient = tl.exp2((x - lse) * 1.4426950408889634) - rest - tl.where(v == target, confidence, 0.0)
-            tl.store(p_row + v, (gradient * weight).to(p_logits.dtype.element_ty), mask=v < V)
+        for v0 in tl.range(0, last, BLOCK, num_stages=3):
+            x = tl.load(p_row + v0 + o).to(tl.float32)
+            gradient = _gradient(x, v0 + o, target, lse, confidence, rest, weight)
+            tl.store(p_row + v0 + o, gradient.to(p_logits.dtype.element_ty))
+        x = tl.load(p_row + last + o, mask=last + o < V, other=0.0).to(tl.float32)
+        gradient = _gradient(x, last + o, target, lse, confidence, rest, weight)
+        tl.store(p_row + last + o, gradient.to(p_logits.dtype.element_ty), mask=last + o < V)
 
 
 @torch.library.custom_op(

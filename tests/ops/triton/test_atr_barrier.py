@@ -24,11 +24,11 @@ GROUPS, BLOCKS = 2, 2
 PROGRAMS = GROUPS * BLOCKS
 
 
-def run_together(kernel: Any, *arguments: Any) -> None:
-    """All programs of a persistent launch at the same time."""
+def run_together(kernel: Any, *arguments: Any, programs: int = PROGRAMS) -> None:
+    """All programs of a persistent launch, or only the first ones, at the same time."""
     constants = {"H": HIDDEN, "COUPLED": False, "TANH_CANDIDATE": False, "TANH_STATE": False, "MASKED": True}
     constants |= {"REVERSE": 1, "BOTH": False, "PERSISTENT": True, "PRECISION": "ieee", "BM": BM, "BN": BN, "KC": 16}
-    kernel[(PROGRAMS,)](*arguments, **constants)
+    kernel[(programs,)](*arguments, **constants)
 
 
 def test_programs_exchange_states_through_memory(device: torch.device) -> None:
@@ -46,7 +46,7 @@ def test_programs_exchange_states_through_memory(device: torch.device) -> None:
     rest = (BATCH, LENGTH, 0, BATCH, 0)
     run_together(
         atr_kernels.atr_forward_kernel, x, weight, bias, mask, first, state, outputs, counters,
-        *strides, *mask.stride(), *strides, *rest, LENGTH,
+        *weight.stride(), *strides, *mask.stride(), *strides, *rest, LENGTH,
     )  # fmt: skip
     assert counters[:: atr_kernels.COUNTER.value].tolist() == [LENGTH * BLOCKS] * GROUPS
 
@@ -68,6 +68,26 @@ def test_programs_exchange_states_through_memory(device: torch.device) -> None:
     assert_close(dx, right[0])
     assert_close(dstate, right[1])
     assert not dq[:, 0].any()  # where the last state is (the sequence runs backward): nothing was multiplied with it
+
+
+def test_a_program_that_waits_in_vain_puts_out_nan(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device.type != "cpu":
+        pytest.skip("on a GPU no program stays away")
+    monkeypatch.setattr(atr_kernels, "MOST_POLLS", atr_kernels.tl.constexpr(20))
+    x, weight = randn(BATCH, LENGTH, HIDDEN, device=device), torch.eye(HIDDEN)
+    bias, first = torch.zeros(HIDDEN), torch.zeros(BATCH, HIDDEN)
+    mask = torch.ones(BATCH, LENGTH, dtype=torch.uint8)
+    outputs, state = torch.zeros_like(x), first.clone()
+    counters = torch.zeros(GROUPS * atr_kernels.COUNTER.value, dtype=torch.int32)
+    strides = (0, *x.stride()[:2])
+    run_together(
+        atr_kernels.atr_forward_kernel, x, weight, bias, mask, first, state, outputs, counters,
+        *weight.stride(), *strides, *mask.stride(), *strides, BATCH, LENGTH, 0, BATCH, 0, LENGTH, programs=1,
+    )  # fmt: skip
+    ours = outputs[:BM, :, :BN]
+    assert ours[:, -1].isfinite().all()  # the step that runs first waits for nobody
+    assert ours[:, :-1].isnan().all()
+    assert state[:BM, :BN].isnan().all()
 
 
 def assert_close(ours: Tensor, right: Tensor) -> None:

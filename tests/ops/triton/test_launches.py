@@ -39,10 +39,21 @@ def test_nothing_is_compiled_where_the_interpreter_is_on() -> None:
     assert done.stderr == "error: TRITON_INTERPRET is set, so nothing would be compiled.\n"
 
 
-def test_a_small_problem_is_pipelined_and_a_large_one_unrolled() -> None:
-    assert kernels.launch_rule(64, 512, backward=False) == kernels.Launch(block=64, unroll=1, stages=12)
-    assert kernels.launch_rule(64, 512, backward=True) == kernels.Launch(block=64, unroll=1, stages=12)
-    assert kernels.launch_rule(512, 512, backward=False) == kernels.Launch(block=128, unroll=4, stages=1)
+def test_the_more_is_loaded_in_a_step_the_fewer_steps_are_loaded_ahead() -> None:
+    assert kernels.launch_rule(64 * 512, loaded=6) == kernels.Launch(block=64, unroll=1, stages=12)
+    assert kernels.launch_rule(64 * 512, loaded=20) == kernels.Launch(block=64, unroll=1, stages=7)
+    assert kernels.launch_rule(256 * 512, loaded=6) == kernels.Launch(block=128, unroll=1, stages=7)
+    assert kernels.launch_rule(256 * 512, loaded=24) == kernels.Launch(block=128, unroll=1, stages=4)
+
+
+def test_the_rule_counts_what_a_kernel_loads() -> None:
+    x = torch.empty(1, 64, 3, 3 * 512, dtype=torch.bfloat16)
+    assert kernels.as_launch(None, x, hidden=512) == kernels.launch_rule(64 * 512, loaded=3 * 2)
+    assert kernels.as_launch(None, x.float(), hidden=512, backward=True) == kernels.launch_rule(64 * 512, loaded=5 * 4)
+    assert kernels.as_launch([16, 2, 1], x, hidden=512) == (16, 2, 1)
+    odd = torch.empty(1, 64, 3, 3 * 500, dtype=torch.bfloat16)  # rows that do not begin at multiples of 16 bytes
+    assert kernels.as_launch(None, odd, hidden=500) == (64, 4, 1)
+    assert kernels.as_launch(None, odd.float(), hidden=500).stages == 12
 
 
 def test_every_sentence_and_step_is_launched_once() -> None:
@@ -66,3 +77,13 @@ def test_a_batch_whose_programs_do_not_fit_is_shared_by_launches(monkeypatch: py
     tiles = atr.Tiles(rows=16, columns=32, depth=64, warps=4, persistent=True)  # 2 directions x 2 programs a group
     cut = [launch.rows for launch in atr.launches(70, 5, tiles, weight=OnGPU())]
     assert cut == [(0, 32), (32, 64), (64, 70)]
+
+
+def test_programs_share_a_multiprocessor_where_memory_and_registers_are_enough() -> None:
+    def each(hidden: int, *, dtype: torch.dtype, shared: int = 227 * 1024) -> int:
+        tiles = atr.tile_rule(torch.empty(1, hidden, hidden, dtype=dtype, device="meta"), batch=64)
+        return atr.programs_each(hidden, tiles, shared=shared, element_size=dtype.itemsize)
+
+    assert [each(hidden, dtype=torch.bfloat16) for hidden in (512, 1024, 1280, 2048)] == [2, 2, 1, 1]
+    assert each(1024, dtype=torch.bfloat16, shared=163 * 1024) == 1  # an A100
+    assert [each(hidden, dtype=torch.float32) for hidden in (768, 896, 2048)] == [2, 1, 0]  # 896: for registers
