@@ -36,6 +36,7 @@ class Argument:
     def __init__(self, name: str, tensor: Tensor, number: int) -> None:
         self.name, self.tensor, self.bytes = name, tensor, tensor.element_size()
         self.address = 2 ** (TAG - 1) if tensor.is_meta else tensor.data_ptr()
+        self.storage = 0 if tensor.is_meta else tensor.untyped_storage().data_ptr()
         self.pointer = np.uint64((number << TAG) + self.address)
         self.axes = _merged_axes(tensor)
 
@@ -90,7 +91,13 @@ class Launch:
         if not isinstance(value, Tensor):
             return interpreter._implicit_cvt(value)
         number = len(self.arguments) + 1
-        argument = self.arguments[number] = Argument(name, value, number)
+        argument = Argument(name, value, number)
+        rest = self.arguments.values()
+        if argument.storage and any(
+            other.storage == argument.storage and other.bytes != argument.bytes for other in rest
+        ):
+            raise NotImplementedError(f"{name} shares its storage with elements of another size")
+        self.arguments[number] = argument
         dtype = tl.str_to_ty(mangle_type(value), None)
         return tl.tensor(interpreter.TensorHandle(np.array([argument.pointer]), dtype), dtype)
 
@@ -113,8 +120,7 @@ class Launch:
         if argument.tensor.is_meta:
             return data, None
         first = argument.address // argument.bytes
-        storage = argument.tensor.untyped_storage().data_ptr()
-        return data & ADDRESS, Cells(argument.name, storage, first + elements)
+        return data & ADDRESS, Cells(argument.name, argument.storage, first + elements)
 
     def programs(self) -> Iterator[int]:
         """All, or those at the corners."""
@@ -210,6 +216,7 @@ def install() -> None:
 
 def _atomic(cells: Cells | None, sem: Any, operation: Callable[[], Any]) -> Any:
     launch = _current
+    assert not launch.virtual, "no kernel needs atomic operations on tensors without memory"
     if cells is None:
         return operation()
     program, words = launch.program, sem.name.lower()

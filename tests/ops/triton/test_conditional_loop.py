@@ -236,9 +236,8 @@ def test_sources_of_similar_lengths_have_one_graph(device: torch.device, monkeyp
     with kernels(monkeypatch), torch.no_grad():
         for source in (2, 3, 16):
             tensors = given("memory", parts=1, sizes=SIZES._replace(source=source, target=2))
-            memory = model.attention.prepare(
-                tensors["memory"].float().to(device), torch.ones(BATCH, source, device=device)
-            )
+            live = torch.ones(BATCH, source, device=device)
+            memory = model.attention.prepare(tensors["memory"].float().to(device), live)
             model.sequence(tensors["x"].float().to(device), memory)
     assert len(seen) == 1
 
