@@ -16,9 +16,9 @@ from nmt.ops import graphs
 class Counter:
     """Work that counts its calls, and a recorder of it that works without a GPU."""
 
-    def __init__(self, *, most: int = 8, fails: bool = False) -> None:
+    def __init__(self, *, most: int = 8, fails: bool = False, **options: Any) -> None:
         self.calls, self.recorded, self.fails = 0, 0, fails
-        self.recorder = graphs.Recorder(self.record, most=most)
+        self.recorder = graphs.Recorder(self.record, most=most, **options)
 
     def work(self, x: Tensor, y: Tensor | None = None) -> list[Tensor]:
         self.calls += 1
@@ -131,6 +131,20 @@ def test_the_recording_used_longest_ago_is_dropped() -> None:
     counter.run(middle)
     counter.run(middle)
     assert counter.recorded == 4
+
+
+def test_recordings_take_no_more_memory_than_they_may() -> None:
+    """An input and a result of n values of four bytes each; the latest is kept however large it is."""
+    counter = Counter(most_bytes=100)
+
+    def kept() -> list[int]:
+        known = counter.recorder._known.values()
+        return [len(recording.outputs[0]) for recording in known if isinstance(recording, graphs.Recording)]
+
+    for size, left in ((5, [5]), (6, [5, 6]), (3, [6, 3]), (50, [50]), (4, [4])):
+        for _ in range(2):
+            assert counter.run(torch.ones(size))[0].tolist() == [2.0] * size
+        assert kept() == left
 
 
 def test_work_that_cannot_be_recorded_goes_on_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
