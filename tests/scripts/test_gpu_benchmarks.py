@@ -167,7 +167,39 @@ def test_without_a_gpu_one_line_says_so(name: str, tmp_path: Path) -> None:
 
 def test_the_whole_check_takes_less_than_nine_minutes(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
     check = script("gpu_check")
-    assert sum(part.seconds for part in check.parts(tmp_path)) <= check.MOST_SECONDS < 9 * 60
+    parts = check.parts(tmp_path)
+    tests, rest = [[part.seconds for part in parts if part.alone is alone] for alone in (False, True)]
+    assert max(tests) + sum(rest) <= check.MOST_SECONDS < 9 * 60
+
+
+def test_every_test_of_kernels_is_in_the_check(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    files = {part.command[-1] for part in script("gpu_check").parts(tmp_path) if not part.alone}
+    assert {path.name for path in (SCRIPTS.parent / "tests/ops/triton").glob("test_*.py")} < {
+        Path(f).name for f in files
+    }
+    assert all((SCRIPTS.parent / file).is_file() for file in files)
+
+
+def test_test_files_run_together_and_all_else_alone(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    check = script("gpu_check")
+    text = (
+        "import os, sys, time; from pathlib import Path; mine = Path(sys.argv[1]); mine.touch(); time.sleep(0.7); "
+        "print(*sorted(p.name for p in mine.parent.iterdir() if p.suffix == '.run')); mine.unlink()"
+    )
+    names = {"tests a": False, "tests b": False, "tests c": False, "bench": True, "last": True}
+    todo = [
+        check.Part(name, [sys.executable, "-c", text, str(tmp_path / f"{name[-1]}.run")], 60, alone=alone)
+        for name, alone in names.items()
+    ]
+    saved: list[int] = []
+    done = check.check(todo, tmp_path, at_once=2, save=lambda found: saved.append(len(found["parts"])))["parts"]
+    most = max(len(part["last"].split()) for name, part in done.items() if name.startswith("tests"))
+    assert most == 2
+    assert [done[name]["last"] for name in ("bench", "last")] == ["h.run", "t.run"]
+    assert saved == [1, 2, 3, 4, 5]
+    log = (tmp_path / "tests.log").read_text(encoding="utf-8")
+    assert all(f"==== {name} ====" in log for name in "abc")
+    assert {path.name for path in tmp_path.iterdir()} == {"tests.log", "bench.log", "last.log"}
 
 
 def test_a_part_that_fails_or_takes_too_long_does_not_stop_the_others(
