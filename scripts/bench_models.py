@@ -50,7 +50,8 @@ def make_model(unit: str, size: Size, device: torch.device) -> Seq2Seq:
         tie_embeddings="target_softmax", dropout=0.0, init_range=0.08,
     )  # fmt: skip
     assert CELLS.get(unit).Options() is not None
-    return build_model(config, size.words, size.words).to(device)
+    with device:  # a CPU would take seconds for so many random weights
+        return build_model(config, size.words, size.words)
 
 
 def training_step(unit: str, size: Size, bench: Bench, choice: str) -> float:

@@ -165,7 +165,7 @@ def run_groups(program: str, groups: Mapping[str, Group], output: Path | None, *
                 write(output, rows, failed)
         except Exception as error:
             traceback.print_exc()
-            failed[name] = f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}"
+            failed[name] = f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
             write(output, rows, failed)
             if output is not None and not gpu_works():
                 return subprocess.call([sys.executable, sys.argv[0], "-o", str(output), "--after", name])

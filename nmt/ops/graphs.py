@@ -86,13 +86,20 @@ def _new_recorder(device: torch.device) -> Recorder:
     return Recorder(functools.partial(record, pool=pool), most_bytes=most_bytes)
 
 
+@functools.cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """On which all recordings of a GPU are made; torch has one for all GPUs, and would record nothing on the others."""
+    return torch.cuda.Stream(device)
+
+
 def record(work: Work, inputs: Inputs, *, pool: Any) -> Recording:
     """Record `work` on these tensors as a CUDA graph."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device_of(next(x for x in inputs if x is not None)):
+    one = next(x for x in inputs if x is not None)
+    with torch.cuda.device_of(one):
         work(*inputs)  # a kernel that is compiled for just these layouts is loaded now: recording could not do it
         # Other threads, such as one that pins memory, may go on calling CUDA meanwhile.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, stream=_stream(one.device), capture_error_mode="thread_local"):
             outputs = list(work(*inputs))
     return Recording(graph.replay, inputs, outputs)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,6 +163,26 @@ def test_on_a_cpu_nothing_is_recorded() -> None:
     for _ in range(3):
         assert graphs.run(counter.work, [torch.ones(1)])[0].item() == 2
     assert counter.calls == 3
+
+
+def test_each_gpu_is_recorded_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams: list[str] = []
+
+    def graph(graph: object, *, pool: object, stream: str, capture_error_mode: str) -> Any:
+        assert capture_error_mode == "thread_local"
+        streams.append(stream)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"a stream of {device}")
+    monkeypatch.setattr(torch.cuda, "device_of", lambda x: contextlib.nullcontext())
+    graphs._stream.cache_clear()
+    for device in ("cuda:0", "cuda:1", "cuda:0"):
+        x: Any = SimpleNamespace(device=device)
+        graphs.record(lambda x: [x], [x], pool=None)
+    graphs._stream.cache_clear()
+    assert streams == ["a stream of cuda:0", "a stream of cuda:1", "a stream of cuda:0"]
 
 
 @pytest.mark.gpu
