@@ -8,19 +8,19 @@ Needs PyTorch, Triton and NumPy. Targets and results: docs/benchmarks/gpu.md.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import torch
-from gpu_timing import Bench, Row, run_or_say_why_not, time_on_gpu
+from gpu_timing import Bench, Group, Row, parse, run_groups, time_on_gpu
 
 from nmt.models.base import PAD, Seq2Seq
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
+from nmt.models.inference import inference_copy
 from nmt.ops.best import Choice
 from nmt.ops.dispatch import selected
 from nmt.registry import CELLS
@@ -51,7 +51,8 @@ def make_model(unit: str, size: Size, device: torch.device) -> Seq2Seq:
         tie_embeddings="target_softmax", dropout=0.0, init_range=0.08,
     )  # fmt: skip
     assert CELLS.get(unit).Options() is not None
-    return build_model(config, size.words, size.words).to(device)
+    with device:  # a CPU would take seconds for so many random weights
+        return build_model(config, size.words, size.words)
 
 
 def training_step(unit: str, size: Size, bench: Bench, choice: str) -> float:
@@ -71,20 +72,20 @@ def training_step(unit: str, size: Size, bench: Bench, choice: str) -> float:
         return bench.time(step)
 
 
-def training(bench: Bench, size: Size) -> Iterator[Row]:
-    """Each unit with its kernels against GRU as a loop, and against GRU with its kernels."""
-    gru = training_step("gru", size, bench, bench.plain)
-    best = training_step("gru", size, bench, bench.fast)
-    for unit, target in TRAINING.items():
-        time = training_step(unit, size, bench, bench.fast)
-        details = {"us": time, "gru as a loop": gru, "of our best gru": time / best}
-        yield Row(f"training step, {unit} of gru as a loop", time / gru, "", target, most=True, details=details)
-        yield Row(f"training step, {unit} of our best gru", time / best, "")
-        if unit == "lrn":
-            plain = training_step(unit, size, bench, bench.plain)
-            yield Row("training step, lrn against its eager form", plain / time, "x", 3, details={"eager": plain})
-            tokens = size.sentences * size.length / (time * 1e-6)
-            yield Row("training, lrn", tokens, "target tokens/s")
+def training(unit: str, bench: Bench, size: Size, *, gru: Callable[[str], float]) -> Iterator[Row]:
+    """A unit with its kernels against GRU as a loop, and against GRU with its kernels."""
+    time = training_step(unit, size, bench, bench.fast)
+    if unit == "lrn":
+        yield Row(
+            "training, lrn", size.sentences * size.length / (time * 1e-6), "target tokens/s", details={"us": time}
+        )
+    loop, best = gru(bench.plain), gru(bench.fast)
+    details = {"us": time, "gru as a loop": loop, "our best gru": best}
+    yield Row(f"training step, {unit} of gru as a loop", time / loop, "", TRAINING[unit], most=True, details=details)
+    yield Row(f"training step, {unit} of our best gru", time / best, "", details=details)
+    if unit == "lrn":
+        plain = training_step(unit, size, bench, bench.plain)
+        yield Row("training step, lrn against its eager form", plain / time, "x", 3, details={"eager": plain})
 
 
 def decode(model: GraphedModel, source: torch.Tensor, size: Size) -> None:
@@ -99,31 +100,35 @@ def decode(model: GraphedModel, source: torch.Tensor, size: Size) -> None:
         state, tokens = state.reorder((first + beams).flatten()), words.flatten()
 
 
-def decoding(bench: Bench, size: Size) -> Iterator[Row]:
-    """Each unit against GRU."""
-    times = {}
-    for unit in ("gru", *DECODING):
-        model = GraphedModel(make_model(unit, size, bench.device).eval())
-        source = torch.randint(4, size.words, (size.sentences, size.length), device=bench.device)
-        with selected(bench.fast), torch.inference_mode(), torch.autocast(bench.device.type, torch.bfloat16):
-            times[unit] = bench.time(lambda model=model, source=source: decode(model, source, size))
-    yield Row("decoding, gru", times["gru"] / size.length, "us a step")
-    for unit, target in DECODING.items():
-        ratio = times[unit] / times["gru"]
-        yield Row(f"decoding, {unit} of gru", ratio, "", target, most=True, details={"us": times[unit]})
+def decoding_step(unit: str, bench: Bench, size: Size) -> float:
+    """Microseconds of a step of a search, with weights in bf16 as nmt-translate has them."""
+    model = GraphedModel(inference_copy(make_model(unit, size, bench.device).eval(), bf16=True))
+    source = torch.randint(4, size.words, (size.sentences, size.length), device=bench.device)
+    with selected(bench.fast), torch.inference_mode(), torch.autocast(bench.device.type, torch.bfloat16):
+        return bench.time(lambda: decode(model, source, size)) / size.length
 
 
-def all_rows(bench: Bench, size: Size) -> list[Row]:
-    """All measurements."""
-    return [*training(bench, size), *decoding(bench, size)]
+def decoding(unit: str, bench: Bench, size: Size, *, gru: Callable[[], float]) -> Iterator[Row]:
+    """A unit against GRU."""
+    time = decoding_step(unit, bench, size)
+    yield Row(f"decoding, {unit} of gru", time / gru(), "", DECODING[unit], most=True, details={"us a step": time})
+
+
+def groups(bench: Bench, size: Size) -> dict[str, Group]:
+    """All measurements, first what is asked first."""
+    gru = cache(partial(training_step, "gru", size, bench))
+    gru_step = cache(partial(decoding_step, "gru", bench, size))
+    found: dict[str, Group] = {"training lrn": partial(training, "lrn", bench, size, gru=gru)}
+    found["decoding gru"] = lambda: [Row("decoding, gru", gru_step(), "us a step")]
+    found |= {f"decoding {unit}": partial(decoding, unit, bench, size, gru=gru_step) for unit in DECODING}
+    rest = [unit for unit in TRAINING if unit != "lrn"]
+    return found | {f"training {unit}": partial(training, unit, bench, size, gru=gru) for unit in rest}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="write the results there as JSON")
-    output = parser.parse_args(argv).output
+    arguments = parse(__doc__, argv)
     bench = Bench(torch.device("cuda"), time_on_gpu)
-    return run_or_say_why_not("bench_models", lambda: all_rows(bench, Size()), output)
+    return run_groups("bench_models", groups(bench, Size()), arguments.output, after=arguments.after)
 
 
 if __name__ == "__main__":

@@ -8,20 +8,19 @@ Needs PyTorch, Triton and NumPy. Targets and results: docs/benchmarks/gpu.md.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
-from gpu_timing import Bench, Row, copy_bandwidth, run_or_say_why_not, time_on_gpu
+from gpu_timing import Bench, Group, Row, copy_bandwidth, parse, run_groups, time_on_gpu
 from torch import Tensor, nn
 
 from nmt.ops.dispatch import selected
+from nmt.ops.lstm.fused import cudnn_takes
 from nmt.registry import CELLS
 
 PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)}
@@ -72,109 +71,126 @@ def both_ways(bench: Bench, run: Callable[[], Tensor], leaves: list[Tensor]) -> 
     return bench.time(forward), bench.time(step)
 
 
-def elementwise(bench: Bench, shapes: Shapes) -> Iterator[Row]:
-    """LRN, oLRN and SRU against the copy bandwidth and the loop."""
-    bandwidth = copy_bandwidth(bench, size=shapes.copied)
-    yield Row("copy bandwidth", bandwidth / 1e9, "GB/s")
+def elementwise(unit: str, bench: Bench, shapes: Shapes, *, bandwidth: Callable[[], float]) -> Iterator[Row]:
+    """LRN, oLRN or SRU against the copy bandwidth, bytes a second, and the loop."""
     batch, length, hidden = shapes.elementwise
-    for unit, (_, forward_tensors, backward_tensors) in PARTS.items():
-        run, leaves = sequence(unit, bench, shapes.elementwise)
-        with selected(bench.fast):
-            forward, both = both_ways(bench, run, leaves)
-            outputs = run()
-            backward = bench.time(
-                lambda o=outputs, x=leaves: torch.autograd.grad(o, x, torch.ones_like(o), retain_graph=True)
-            )
-        with selected(bench.plain):
-            _, plain = both_ways(bench, run, leaves)
-        for way, time, tensors in (("forward", forward, forward_tensors), ("backward", backward, backward_tensors)):
-            rate = tensors * 2 * batch * length * hidden / (time * 1e-6)
-            details = {"us": time, "GB/s": rate / 1e9, "us a step": time / length}
-            yield Row(f"{unit} {way}, share of copy bandwidth", rate / bandwidth, "", 0.7, details=details)
-        yield Row(f"{unit} against the loop with autograd", plain / both, "x", 50, details={"us": both, "loop": plain})
+    run, leaves = sequence(unit, bench, shapes.elementwise)
+    with selected(bench.fast):
+        forward, both = both_ways(bench, run, leaves)
+        outputs = run()
+        backward = bench.time(lambda: torch.autograd.grad(outputs, leaves, torch.ones_like(outputs), retain_graph=True))
+    for way, time, tensors in (("forward", forward, PARTS[unit][1]), ("backward", backward, PARTS[unit][2])):
+        rate = tensors * 2 * batch * length * hidden / (time * 1e-6)
+        details = {"us": time, "GB/s": rate / 1e9, "us a step": time / length}
+        yield Row(f"{unit} {way}, share of copy bandwidth", rate / bandwidth(), "", 0.7, details=details)
+    with selected(bench.plain):
+        _, plain = both_ways(bench, run, leaves)
+    yield Row(f"{unit} against the loop with autograd", plain / both, "x", 50, details={"us": both, "loop": plain})
 
 
-def recurrent(bench: Bench, shapes: Shapes) -> Iterator[Row]:
-    """Units with a recurrent matrix, a step and a whole layer, against cuDNN."""
-    batch, length, hidden = shapes.recurrent
-    x = bench.randn(batch, length, hidden, grad=True)
-    layers = {}
+def peer_type(bench: Bench) -> torch.dtype:
+    """bf16, as ours; fp16, which has as many bytes, with a cuDNN whose recurrent layers do not take bf16."""
+    takes = bench.device.type != "cuda" or cudnn_takes(torch.bfloat16, device=bench.device)
+    return torch.bfloat16 if takes else torch.float16
+
+
+def torch_layers(bench: Bench, shapes: Shapes) -> dict[str, tuple[float, float]]:
+    """Microseconds of the layers of torch, forward and both ways; on a GPU by cuDNN."""
+    _, _, hidden = shapes.recurrent
+    dtype, times = peer_type(bench), {}
+    x = bench.randn(*shapes.recurrent, dtype=dtype, grad=True)
     for name, kind in (("GRU", nn.GRU), ("LSTM", nn.LSTM)):
-        peer = kind(hidden, hidden, batch_first=True).to(bench.device, torch.bfloat16)
-        layers[name] = both_ways(bench, lambda peer=peer: peer(x)[0], [x, *peer.parameters()])
-        yield Row(f"torch {name} layer, forward and backward", layers[name][1], "us", details={"us": layers[name]})
-    for unit in ("atr", "gru", "lstm"):
-        run, leaves = sequence(unit, bench, shapes.recurrent)
-        with selected(bench.fast):
-            forward, both = both_ways(bench, run, leaves)
-        with selected(bench.plain):
-            _, plain = both_ways(bench, run, leaves)
-        target = 3.0 if unit == "atr" else None
-        details = {"us": (forward, both), "loop": plain, "both ways a step": both / length}
-        yield Row(f"{unit} forward", forward / length, "us a step", target, most=True, details=details)
-        yield Row(f"{unit} against the loop with autograd", plain / both, "x")
-        cell = CELLS.get(unit)(hidden, hidden).to(bench.device)
+        peer = kind(hidden, hidden, batch_first=True).to(bench.device, dtype)
+        times[name] = both_ways(bench, lambda peer=peer: peer(x)[0], [x, *peer.parameters()])
+    return times
 
-        def layer(cell: Any = cell) -> Tensor:
-            with torch.autocast(bench.device.type, torch.bfloat16):
-                outputs: Tensor = cell.sequence(F.linear(x, cell.input_weight))[0]
-            return outputs
 
-        with selected(bench.fast):
-            forward, both = both_ways(bench, layer, [x, *cell.parameters()])
-        for name, peer_times in layers.items():
-            limit = 1.0 if (unit, name) == ("atr", "GRU") else None
-            details = {"forward": peer_times[0] / forward, "us": (forward, both)}
-            yield Row(f"{unit} layer against torch {name}", peer_times[1] / both, "x", limit, details=details)
-    yield cudnn_layer(bench, x, both)
+def layer_rows(bench: Bench, layers: Mapping[str, tuple[float, float]]) -> Iterator[Row]:
+    """What others are compared with."""
+    for name, times in layers.items():
+        details = {"us": times, "type": str(peer_type(bench))}
+        yield Row(f"torch {name} layer, forward and backward", times[1], "us", details=details)
+
+
+def recurrent(
+    unit: str, bench: Bench, shapes: Shapes, *, layers: Callable[[], Mapping[str, tuple[float, float]]]
+) -> Iterator[Row]:
+    """A unit with a recurrent matrix, a step and a whole layer, against the loop and cuDNN."""
+    _, length, hidden = shapes.recurrent
+    x = bench.randn(*shapes.recurrent, grad=True)
+    run, leaves = sequence(unit, bench, shapes.recurrent)
+    with selected(bench.fast):
+        forward, both = both_ways(bench, run, leaves)
+    details: dict[str, Any] = {"us": (forward, both), "both ways a step": both / length}
+    target = 3.0 if unit == "atr" else None
+    yield Row(f"{unit} forward", forward / length, "us a step", target, most=True, details=details)
+    with selected(bench.plain):
+        _, plain = both_ways(bench, run, leaves)
+    yield Row(f"{unit} against the loop with autograd", plain / both, "x", details={"us": both, "loop": plain})
+    cell = CELLS.get(unit)(hidden, hidden).to(bench.device)
+
+    def layer() -> Tensor:
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            outputs: Tensor = cell.sequence(F.linear(x, cell.input_weight))[0]
+        return outputs
+
+    with selected(bench.fast):
+        forward, both = both_ways(bench, layer, [x, *cell.parameters()])
+    for name, times in layers().items():
+        limit = 1.0 if (unit, name) == ("atr", "GRU") else None
+        details = {"forward": times[0] / forward, "us": (forward, both)}
+        yield Row(f"{unit} layer against torch {name}", times[1] / both, "x", limit, details=details)
+    if unit == "lstm":
+        yield cudnn_layer(bench, x, both)
 
 
 def cudnn_layer(bench: Bench, x: Tensor, ours: float) -> Row:
     """An LSTM layer over padded sentences by cuDNN, against the microseconds of ours without padding."""
     cell = CELLS.get("lstm")(x.size(-1), x.size(-1)).to(bench.device)
     mask = torch.ones(x.shape[:2], dtype=torch.bool, device=bench.device)
+    dtype = peer_type(bench)
 
     def layer() -> Tensor:
-        with torch.autocast(bench.device.type, torch.bfloat16):
+        with torch.autocast(bench.device.type, dtype):
             outputs: Tensor = cell.layer(x, mask=mask)[0]
         return outputs
 
     with selected(bench.fast):
         forward, both = both_ways(bench, layer, [x, *cell.parameters()])
-    return Row("lstm layer by cuDNN against our kernels", ours / both, "x", details={"us": (forward, both)})
+    details = {"us": (forward, both), "type": str(dtype)}
+    return Row("lstm layer by cuDNN against our kernels", ours / both, "x", details=details)
 
 
-def attention_loop(bench: Bench, shapes: Shapes) -> Iterator[Row]:
+def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
     """The loop of the decoder's first layer in a training step."""
     from nmt.models.conditional import AttentionRNN
     from nmt.ops.conditional import memory as memory_rule
 
     batch, source, target, hidden = shapes.attention
-    for unit in ("lrn", "atr", "gru"):
-        model = AttentionRNN(partial(CELLS.get(unit), hidden_size=hidden), hidden, hidden).to(bench.device)
-        x, memory = bench.randn(batch, target, hidden, grad=True), bench.randn(batch, source, hidden, grad=True)
-        mask = torch.ones(batch, source, dtype=torch.bool, device=bench.device)
+    model = AttentionRNN(partial(CELLS.get(unit), hidden_size=hidden), hidden, hidden).to(bench.device)
+    x, memory = bench.randn(batch, target, hidden, grad=True), bench.randn(batch, source, hidden, grad=True)
+    mask = torch.ones(batch, source, dtype=torch.bool, device=bench.device)
 
-        def run(model: AttentionRNN = model, x: Tensor = x, memory: Tensor = memory) -> Tensor:
-            with torch.autocast(bench.device.type, torch.bfloat16):
-                result = model.sequence(x, model.attention.prepare(memory, mask))  # noqa: B023 - one mask for all
-            return torch.cat([result.outputs.float(), result.contexts.float()], -1)
+    def run() -> Tensor:
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            result = model.sequence(x, model.attention.prepare(memory, mask))
+        return torch.cat([result.outputs.float(), result.contexts.float()], -1)
 
-        leaves = [x, memory, *(p for n, p in model.named_parameters() if n != "attention.score_bias")]
-        times = {}
-        for choice in (bench.fast, bench.plain):
-            with selected(choice):
-                times[choice] = both_ways(bench, run, leaves)[1]
-        details = {"us": times, "us a step": times[bench.fast] / target}
-        ratio = times[bench.plain] / times[bench.fast]
-        yield Row(f"attention loop ({unit}) against the loop with autograd", ratio, "x", 5, details=details)
-        if unit == "lrn":
-            found = {}
-            for once in (True, False):
-                with selected(bench.fast), patch.object(memory_rule, "worth_it", lambda *_, once=once: once):
-                    found[once] = both_ways(bench, run, leaves)[1]
-            ratio, details = found[False] / found[True], {"us": {str(once): us for once, us in found.items()}}
-            yield Row("attention loop (lrn), memory multiplied before it against inside", ratio, "x", details=details)
+    leaves = [x, memory, *(p for n, p in model.named_parameters() if n != "attention.score_bias")]
+    times = {}
+    for choice in (bench.fast, bench.plain):
+        with selected(choice):
+            times[choice] = both_ways(bench, run, leaves)[1]
+    details = {"us": times, "us a step": times[bench.fast] / target}
+    ratio = times[bench.plain] / times[bench.fast]
+    yield Row(f"attention loop ({unit}) against the loop with autograd", ratio, "x", 5, details=details)
+    if unit == "lrn":
+        found = {}
+        for once in (True, False):
+            with selected(bench.fast), patch.object(memory_rule, "worth_it", lambda *_, once=once: once):
+                found[once] = both_ways(bench, run, leaves)[1]
+        ratio, details = found[False] / found[True], {"us": {str(once): us for once, us in found.items()}}
+        yield Row("attention loop (lrn), memory multiplied before it against inside", ratio, "x", details=details)
 
 
 def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
@@ -199,17 +215,24 @@ def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
     yield Row("output layer and loss against all logits at once", bench.time(plain) / ours, "x", details={"us": ours})
 
 
-def all_rows(bench: Bench, shapes: Shapes) -> list[Row]:
+def groups(bench: Bench, shapes: Shapes) -> dict[str, Group]:
     """All measurements."""
-    return [row for part in (elementwise, recurrent, attention_loop, loss) for row in part(bench, shapes)]
+    bandwidth = cache(partial(copy_bandwidth, bench, size=shapes.copied))
+    layers = cache(partial(torch_layers, bench, shapes))
+    found: dict[str, Group] = {"copy": lambda: [Row("copy bandwidth", bandwidth() / 1e9, "GB/s")]}
+    found |= {unit: partial(elementwise, unit, bench, shapes, bandwidth=bandwidth) for unit in PARTS}
+    found["torch layers"] = lambda: layer_rows(bench, layers())
+    found |= {unit: partial(recurrent, unit, bench, shapes, layers=layers) for unit in ("atr", "gru", "lstm")}
+    units = ("lrn", "atr", "gru")
+    found |= {f"attention loop ({unit})": partial(attention_loop, unit, bench, shapes) for unit in units}
+    found["loss"] = partial(loss, bench, shapes)
+    return found
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="write the results there as JSON")
-    output = parser.parse_args(argv).output
+    arguments = parse(__doc__, argv)
     bench = Bench(torch.device("cuda"), time_on_gpu)
-    return run_or_say_why_not("bench_ops", lambda: all_rows(bench, Shapes()), output)
+    return run_groups("bench_ops", groups(bench, Shapes()), arguments.output, after=arguments.after)
 
 
 if __name__ == "__main__":

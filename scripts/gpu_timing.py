@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import gc
 import json
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +47,10 @@ class Row(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """The row with `met`."""
         return {**self._asdict(), "met": self.met}
+
+
+Group = Callable[[], Iterable[Row]]
+"""Measures a few rows that share what they need."""
 
 
 class Bench(NamedTuple):
@@ -117,19 +125,67 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def report(rows: Sequence[Row], output: Path | None) -> None:
-    """Print the table; write the results to `output` as JSON."""
-    found = [row.as_json() for row in rows]
-    if output is not None:
-        output.write_text(json.dumps({**environment(), "rows": found}, indent=1) + "\n", encoding="utf-8")
-    print(table(found))
+def write(output: Path | None, rows: Sequence[dict[str, Any]], failed: dict[str, str]) -> None:
+    """Results so far, whole or not at all: the process may be killed at any time."""
+    if output is None:
+        return
+    temporary = output.with_name(f".{output.name}")
+    content = {**environment(), "rows": rows, "failed": failed}
+    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(output)
 
 
-def run_or_say_why_not(program: str, run: Callable[[], Sequence[Row]], output: Path | None) -> int:
-    """The exit code: 1, with one line that says why, where there is no GPU to measure."""
+def run_groups(program: str, groups: Mapping[str, Group], output: Path | None, *, after: str | None = None) -> int:
+    """Measure all groups and print the table; the exit code. What is measured is in `output` at once.
+
+    Where a group fails that is said, with the reason, and the others still run: in a process of their own where the
+    failure has made the GPU useless for this one. `after`: go on behind this group with what `output` has.
+    """
     problem = gpu_problem()
     if problem:
         print(f"{program}: {problem}.", file=sys.stderr)
         return 1
-    report(run(), output)
-    return 0
+    rows, failed = _earlier(output) if after else ([], {})
+    names = list(groups)
+    for name in names[names.index(after) + 1 if after else 0 :]:
+        try:
+            for row in groups[name]():
+                rows.append(row.as_json())
+                write(output, rows, failed)
+        except Exception as error:
+            traceback.print_exc()
+            failed[name] = f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
+            write(output, rows, failed)
+            if output is not None and not gpu_works():
+                return subprocess.call([sys.executable, sys.argv[0], "-o", str(output), "--after", name])
+        gc.collect()
+        torch.cuda.empty_cache()
+    write(output, rows, failed)
+    print(table(rows))
+    for name, reason in failed.items():
+        print(f"{program}: {name}: {reason}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def gpu_works() -> bool:
+    """Whether this process can still use the GPU: after an illegal access nothing but a new one can."""
+    try:
+        torch.cuda.synchronize()
+        return True
+    except RuntimeError:
+        return False
+
+
+def _earlier(output: Path | None) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    if output is None:
+        return [], {}
+    found = json.loads(output.read_text(encoding="utf-8"))
+    return found["rows"], found["failed"]
+
+
+def parse(description: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments of a GPU benchmark."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, help="write the results there as JSON, each as it comes")
+    parser.add_argument("--after", metavar="GROUP", help="go on behind this group with the results in --output")
+    return parser.parse_args(argv)

@@ -23,7 +23,7 @@ Golden = tuple[dict[str, Any], "np.lib.npyio.NpzFile"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", metavar="I/N", help="every N-th test, from the I-th, 0 first (scripts/gpu_tests.py)")
+    parser.addoption("--share", metavar="I/N", help="every N-th test, from the I-th, 0 first (scripts/gpu_check)")
 
 
 @pytest.hookimpl(trylast=True)

@@ -20,6 +20,8 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
 _NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
+_NO_GPU_MEMORY = "OutOfMemoryError"
+"""The name of torch's error, which is not imported only to be told apart."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -99,6 +101,8 @@ def execute(
         first = str(error).strip().split("\n")[0]
         if _NO_MEMORY in first:  # how torch says MemoryError on a CPU
             return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
+        if type(error).__name__ == _NO_GPU_MEMORY:
+            return _fail(parser, "out of GPU memory; smaller batches need less", EXIT_FAILURE, debug=arguments.debug)
         # A bug of ours or of a plugin: still one line, and --debug shows where.
         text = f"internal error: {type(error).__name__}: {first} (--debug shows where)"
         return _fail(parser, text, EXIT_FAILURE, debug=arguments.debug)

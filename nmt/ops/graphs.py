@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
@@ -18,9 +19,11 @@ Inputs = Sequence[Tensor | None]
 Work = Callable[..., Sequence[Tensor]]
 
 MOST_RECORDINGS: Final = 256
-"""Shapes whose recordings are kept, the latest used; those of one key share the memory of like inputs, all of them
-that of what they compute."""
-
+"""Shapes whose recordings are kept, the latest used."""
+MEMORY_SHARE: Final = 1 / 8
+"""Of the memory of a GPU, what inputs and results of the recordings of one recorder may take. Those of one key share
+the memory of like inputs, all of them that of what is neither; but results stay where they are from one replay to the
+next, and a training has hundreds of shapes."""
 
 Session = dict[int, Tensor]
 """What has been given in one row of runs, empty at its start: tensors given again are not copied again."""
@@ -79,16 +82,24 @@ def _recorder(device: torch.device) -> Recorder:
 def _new_recorder(device: torch.device) -> Recorder:
     with torch.cuda.device(device):
         pool = torch.cuda.graph_pool_handle()
-    return Recorder(functools.partial(record, pool=pool))
+    most_bytes = int(torch.cuda.get_device_properties(device).total_memory * MEMORY_SHARE)
+    return Recorder(functools.partial(record, pool=pool), most_bytes=most_bytes)
+
+
+@functools.cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """On which all recordings of a GPU are made; torch has one for all GPUs, and would record nothing on the others."""
+    return torch.cuda.Stream(device)
 
 
 def record(work: Work, inputs: Inputs, *, pool: Any) -> Recording:
     """Record `work` on these tensors as a CUDA graph."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device_of(next(x for x in inputs if x is not None)):
+    one = next(x for x in inputs if x is not None)
+    with torch.cuda.device_of(one):
         work(*inputs)  # a kernel that is compiled for just these layouts is loaded now: recording could not do it
         # Other threads, such as one that pins memory, may go on calling CUDA meanwhile.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, stream=_stream(one.device), capture_error_mode="thread_local"):
             outputs = list(work(*inputs))
     return Recording(graph.replay, inputs, outputs)
 
@@ -99,8 +110,15 @@ class Recorder:
     Recordings of one key share their inputs' memory: only one of them runs at a time.
     """
 
-    def __init__(self, record: Callable[[Work, Inputs], Recording], *, most: int = MOST_RECORDINGS) -> None:
-        self._record, self._most = record, most
+    def __init__(
+        self,
+        record: Callable[[Work, Inputs], Recording],
+        *,
+        most: int = MOST_RECORDINGS,
+        most_bytes: float = math.inf,
+    ) -> None:
+        """`most` shapes are kept; fewer, but the latest, if inputs and results would take more than `most_bytes`."""
+        self._record, self._most, self._most_bytes = record, most, most_bytes
         self._known: OrderedDict[Hashable, Recording | str] = OrderedDict()
         self._places: WeakValueDictionary[Hashable, Tensor] = WeakValueDictionary()
 
@@ -116,9 +134,12 @@ class Recorder:
         """See `nmt.ops.graphs.run`."""
         full = (key, *(None if x is None else (x.shape, x.dtype) for x in inputs))
         known = self._known.get(full)
-        if known == "seen":
+        new = known == "seen"
+        if new:
             known = self._try_to_record(work, inputs, key)
         self._keep(full, known or "seen")
+        if new:
+            self._forget_the_oldest()
         if not isinstance(known, Recording):
             return _handed_over(work(*inputs), out, copy=False)
         session = {} if session is None else session
@@ -156,3 +177,16 @@ class Recorder:
         self._known.move_to_end(full)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
+
+    def _forget_the_oldest(self) -> None:
+        """Until there is room for all others."""
+        while self._bytes() > self._most_bytes:
+            oldest = next(full for full, known in self._known.items() if isinstance(known, Recording))
+            if oldest == next(reversed(self._known)):
+                return
+            del self._known[oldest]
+
+    def _bytes(self) -> int:
+        recordings = [known for known in self._known.values() if isinstance(known, Recording)]
+        tensors = [x for recording in recordings for x in (*recording.inputs, *recording.outputs) if x is not None]
+        return sum({id(x): x.nbytes for x in tensors}.values())

@@ -106,6 +106,7 @@ class Updater:
         )
         device = self.precision.device
         total = torch.zeros((), device=device, dtype=torch.float64)
+        self.scaler.scale(total)  # the first call makes the scale, and this process may have no batch
         for batch, sentences in zip(group.batches, group.sentences, strict=True):
             source = batch.source.to(device, non_blocking=True)
             target = batch.target.to(device, non_blocking=True)

@@ -12,10 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.cli import translate
 from nmt.cli.lines import LiveLines, windows
 from nmt.data import read_lines
+from nmt.search import Translator
 from tests.tiny_run import make_run
 
 TEXT = "a b c\n\nd\r\n   \na b unknown\nlong@@ er"
@@ -226,3 +228,14 @@ class TestLiveLines:
         os.close(writing)
         assert list(found) == []
         os.close(reading)
+
+
+def test_a_gpu_without_enough_memory_is_one_line(
+    run: str, text: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(translator: Translator, sources: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nMore lines")
+
+    monkeypatch.setattr(Translator, "search", search)
+    assert translate.main([run, "-i", text]) == 1
+    assert capfd.readouterr().err.splitlines()[-1] == "nmt-translate: out of GPU memory; smaller batches need less"

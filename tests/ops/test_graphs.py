@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +18,9 @@ from nmt.ops import graphs
 class Counter:
     """Work that counts its calls, and a recorder of it that works without a GPU."""
 
-    def __init__(self, *, most: int = 8, fails: bool = False) -> None:
+    def __init__(self, *, most: int = 8, fails: bool = False, **options: Any) -> None:
         self.calls, self.recorded, self.fails = 0, 0, fails
-        self.recorder = graphs.Recorder(self.record, most=most)
+        self.recorder = graphs.Recorder(self.record, most=most, **options)
 
     def work(self, x: Tensor, y: Tensor | None = None) -> list[Tensor]:
         self.calls += 1
@@ -133,6 +135,20 @@ def test_the_recording_used_longest_ago_is_dropped() -> None:
     assert counter.recorded == 4
 
 
+def test_recordings_take_no_more_memory_than_they_may() -> None:
+    """An input and a result of n values of four bytes each; the latest is kept however large it is."""
+    counter = Counter(most_bytes=100)
+
+    def kept() -> list[int]:
+        known = counter.recorder._known.values()
+        return [len(recording.outputs[0]) for recording in known if isinstance(recording, graphs.Recording)]
+
+    for size, left in ((5, [5]), (6, [5, 6]), (3, [6, 3]), (50, [50]), (4, [4])):
+        for _ in range(2):
+            assert counter.run(torch.ones(size))[0].tolist() == [2.0] * size
+        assert kept() == left
+
+
 def test_work_that_cannot_be_recorded_goes_on_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     counter = Counter(fails=True)
     with caplog.at_level(logging.WARNING):
@@ -147,6 +163,26 @@ def test_on_a_cpu_nothing_is_recorded() -> None:
     for _ in range(3):
         assert graphs.run(counter.work, [torch.ones(1)])[0].item() == 2
     assert counter.calls == 3
+
+
+def test_each_gpu_is_recorded_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams: list[str] = []
+
+    def graph(graph: object, *, pool: object, stream: str, capture_error_mode: str) -> Any:
+        assert capture_error_mode == "thread_local"
+        streams.append(stream)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"a stream of {device}")
+    monkeypatch.setattr(torch.cuda, "device_of", lambda x: contextlib.nullcontext())
+    graphs._stream.cache_clear()
+    for device in ("cuda:0", "cuda:1", "cuda:0"):
+        x: Any = SimpleNamespace(device=device)
+        graphs.record(lambda x: [x], [x], pool=None)
+    graphs._stream.cache_clear()
+    assert streams == ["a stream of cuda:0", "a stream of cuda:1", "a stream of cuda:0"]
 
 
 @pytest.mark.gpu

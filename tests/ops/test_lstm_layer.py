@@ -126,13 +126,19 @@ class LikeOnGPU:
 
 
 @pytest.fixture
-def _accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "is_acceptable", lambda x: x.is_cuda)
+def cudnn(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A GPU with cuDNN, as torch tells of it; fields can be changed."""
+    there = SimpleNamespace(version=91500, capability=(9, 0), types=(torch.float32, torch.float16, torch.bfloat16))
+    monkeypatch.setattr(torch, "empty", lambda *shape, dtype, device: SimpleNamespace(dtype=dtype))
+    monkeypatch.setattr(torch, "cudnn_is_acceptable", lambda x: x.dtype in there.types)
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: there.version)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: there.capability)
+    return there
 
 
-@pytest.mark.usefixtures("_accepted")
-def test_it_is_chosen_by_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_chosen_by_one_rule(cudnn: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Recurrent(torch.zeros(4, 1), torch.zeros(4))
+    narrow = Recurrent(*(part.bfloat16() for part in plain[:2]))
     x: Any = LikeOnGPU()
     assert can_run(x, plain)
     assert not can_run(x, plain._replace(scale=torch.ones(4), offset=torch.zeros(4)))
@@ -140,9 +146,25 @@ def test_it_is_chosen_by_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not can_run(torch.zeros(2, 2, 3), plain)  # on a CPU
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     assert not can_run(x, plain)
-    assert can_run(x, Recurrent(*(part.bfloat16() for part in plain[:2])))
+    assert can_run(x, narrow)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert not can_run(x, Recurrent(*(part.bfloat16() for part in plain[:2])))
+    assert not can_run(x, narrow)
+
+
+def test_what_torch_would_not_give_to_cudnn_is_left_to_our_kernels(cudnn: SimpleNamespace) -> None:
+    x: Any = LikeOnGPU()
+    halves = [Recurrent(torch.zeros(4, 1, dtype=dtype), torch.zeros(4)) for dtype in (torch.float16, torch.bfloat16)]
+    narrow_input: Any = LikeOnGPU()
+    narrow_input.dtype = torch.bfloat16
+    assert [can_run(narrow_input, one) for one in halves] == [True, True]
+    cudnn.version = 91200  # the first to take bf16 is 9.13
+    assert [can_run(x, one) for one in halves] == [True, False]
+    cudnn.version, cudnn.capability = 91500, (7, 5)
+    assert [can_run(x, one) for one in halves] == [True, False]
+    cudnn.capability, cudnn.types = (9, 0), (torch.float32, torch.float16)  # PyTorch before 2.10
+    assert [can_run(x, one) for one in halves] == [True, False]
+    cudnn.types = ()  # switched off
+    assert [can_run(x, one) for one in halves] == [False, False]
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,14 @@ def on_cpu(timing: ModuleType) -> Any:
     return timing.Bench(torch.device("cpu"), run_once, fast="reference")
 
 
+def rows_of(groups: Any) -> dict[str, Any]:
+    return {row.what: row for group in groups.values() for row in group()}
+
+
 def test_all_operations_are_measured(script: Callable[[str], ModuleType]) -> None:
     timing, ops = script("gpu_timing.py"), script("bench_ops.py")
     shapes = ops.Shapes(elementwise=(2, 3, 4), recurrent=(2, 3, 4), attention=(2, 3, 3, 4), loss=(3, 9, 4), copied=8)
-    rows = {row.what: row for row in ops.all_rows(on_cpu(timing), shapes)}
+    rows = rows_of(ops.groups(on_cpu(timing), shapes))
     assert len(rows) == 1 + 3 * 3 + 2 + 3 * 4 + 1 + 3 + 1 + 1
     assert rows["copy bandwidth"].value == pytest.approx(2 * 8 / 2e-6 / 1e9)
     share = rows["sru backward, share of copy bandwidth"]  # ten tensors of 2 x 3 x 4 values of two bytes
@@ -61,7 +65,7 @@ def test_all_operations_are_measured(script: Callable[[str], ModuleType]) -> Non
 def test_models_are_measured(script: Callable[[str], ModuleType]) -> None:
     timing, models = script("gpu_timing.py"), script("bench_models.py")
     size = models.Size(width=4, layers=2, words=9, sentences=2, length=3, beam=2)
-    rows = {row.what: row for row in models.all_rows(on_cpu(timing), size)}
+    rows = rows_of(models.groups(on_cpu(timing), size))
     assert len(rows) == 2 * 4 + 2 + 1 + 3
     assert rows["training step, lrn of gru as a loop"].met is False
     assert rows["training, lrn"].value == pytest.approx(6 / 2e-6)
@@ -77,17 +81,76 @@ def test_a_table_says_what_was_met(script: Callable[[str], ModuleType]) -> None:
     ]
 
 
-def test_results_are_written_with_where_they_come_from(
-    script: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def gpu(script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`gpu_timing` where there seems to be a GPU."""
+    timing = script("gpu_timing.py")
+    monkeypatch.setattr(timing, "gpu_problem", lambda: None)
+    return timing
+
+
+def test_results_are_written_as_they_come_with_where_they_come_from(
+    gpu: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    timing, file = script("gpu_timing.py"), tmp_path / "rows.json"
-    timing.report([timing.Row("a", 2.5, "us", 3.0, details={"us": 1})], file)
+    file, seen = tmp_path / "rows.json", []
+
+    def first() -> Iterator[Any]:
+        yield gpu.Row("a", 2.5, "us", 3.0, details={"us": 1})
+        seen.append(len(json.loads(file.read_text(encoding="utf-8"))["rows"]))
+        yield gpu.Row("b", 1.0, "us")
+
+    assert gpu.run_groups("bench", {"first": first, "second": lambda: [gpu.Row("c", 1.0, "us")]}, file) == 0
     written = json.loads(file.read_text(encoding="utf-8"))
-    assert written["rows"] == [
-        {"what": "a", "value": 2.5, "unit": "us", "target": 3.0, "most": False, "details": {"us": 1}, "met": False}
-    ]
+    assert seen == [1]
+    assert [row["what"] for row in written["rows"]] == ["a", "b", "c"]
+    assert written["rows"][0] == {
+        "what": "a", "value": 2.5, "unit": "us", "target": 3.0, "most": False, "details": {"us": 1}, "met": False
+    }  # fmt: skip
     assert written.keys() >= {"date", "device", "torch", "triton"}
     assert "| a | 2.5 us |" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def failing(timing: ModuleType) -> dict[str, Any]:
+    """Groups of which one fails after its first row."""
+
+    def bad() -> Iterator[Any]:
+        yield timing.Row("b", 1.0, "us")
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+
+    return {"good": lambda: [timing.Row("a", 1.0, "us")], "bad": bad, "rest": lambda: [timing.Row("c", 1.0, "us")]}
+
+
+def test_a_group_that_fails_is_named_and_the_others_are_measured(
+    gpu: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "gpu_works", lambda: True)
+    assert gpu.run_groups("bench", failing(gpu), tmp_path / "rows.json") == 1
+    written = json.loads((tmp_path / "rows.json").read_text(encoding="utf-8"))
+    assert [row["what"] for row in written["rows"]] == ["a", "b", "c"]
+    reason = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert written["failed"] == {"bad": reason}
+    assert capsys.readouterr().err.endswith(f"bench: bad: {reason}\n")
+
+
+def test_another_process_goes_on_where_a_gpu_is_lost_to_one(
+    gpu: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, commands = tmp_path / "rows.json", []
+
+    def call(command: list[str]) -> int:
+        commands.append(command[-4:])
+        monkeypatch.setattr(gpu, "gpu_works", lambda: True)
+        return int(gpu.run_groups("bench", failing(gpu), file, after=command[-1]))
+
+    monkeypatch.setattr(gpu, "gpu_works", lambda: False)
+    monkeypatch.setattr(gpu.subprocess, "call", call)
+    assert gpu.run_groups("bench", failing(gpu), file) == 1
+    assert commands == [["-o", str(file), "--after", "bad"]]
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert [row["what"] for row in written["rows"]] == ["a", "b", "c"]
+    assert written["failed"].keys() == {"bad"}
+    assert capsys.readouterr().out.count("| c |") == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -104,7 +167,49 @@ def test_without_a_gpu_one_line_says_so(name: str, tmp_path: Path) -> None:
 
 def test_the_whole_check_takes_less_than_nine_minutes(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
     check = script("gpu_check")
-    assert sum(part.seconds for part in check.parts(tmp_path)) <= check.MOST_SECONDS < 9 * 60
+    parts = check.parts(tmp_path)
+    tests, rest = [[part.seconds for part in parts if part.alone is alone] for alone in (False, True)]
+    assert max(tests) + sum(rest) <= check.MOST_SECONDS < 9 * 60
+
+
+def test_the_processes_of_the_check_share_all_tests(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    check = script("gpu_check")
+    shares = [part.command for part in check.parts(tmp_path) if part.name.startswith("tests ")]
+    assert [command[command.index("--share") + 1] for command in shares] == [f"{i}/16" for i in range(16)]
+    for path in check.TESTS:
+        assert (SCRIPTS.parent / path.partition("=")[2] if path.startswith("--") else SCRIPTS.parent / path).exists()
+
+
+def test_a_share_is_every_nth_test() -> None:
+    def collected(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", *arguments, "tests/ops/test_best.py"]
+        done = subprocess.run(command, cwd=SCRIPTS.parent, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    every = collected()
+    assert [collected("--share", f"{i}/3") for i in range(3)] == [every[i::3] for i in range(3)]
+
+
+def test_test_files_run_together_and_all_else_alone(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    check = script("gpu_check")
+    text = (
+        "import os, sys, time; from pathlib import Path; mine = Path(sys.argv[1]); mine.touch(); time.sleep(0.7); "
+        "print(*sorted(p.name for p in mine.parent.iterdir() if p.suffix == '.run')); mine.unlink()"
+    )
+    names = {"tests a": False, "tests b": False, "tests c": False, "bench": True, "last": True}
+    todo = [
+        check.Part(name, [sys.executable, "-c", text, str(tmp_path / f"{name[-1]}.run")], 60, alone=alone)
+        for name, alone in names.items()
+    ]
+    saved: list[int] = []
+    done = check.check(todo, tmp_path, at_once=2, save=lambda found: saved.append(len(found["parts"])))["parts"]
+    most = max(len(part["last"].split()) for name, part in done.items() if name.startswith("tests"))
+    assert most == 2
+    assert [done[name]["last"] for name in ("bench", "last")] == ["h.run", "t.run"]
+    assert saved == [1, 2, 3, 4, 5]
+    log = (tmp_path / "tests.log").read_text(encoding="utf-8")
+    assert all(f"==== {name} ====" in log for name in "abc")
+    assert {path.name for path in tmp_path.iterdir()} == {"tests.log", "bench.log", "last.log"}
 
 
 def test_a_part_that_fails_or_takes_too_long_does_not_stop_the_others(

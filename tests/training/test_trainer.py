@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
 from nmt.ops.cross_entropy import reference_cross_entropy
 from nmt.training.batches import BatchStream, Group, Position
+from nmt.training.distributed import World
+from nmt.training.precision import Precision
 from nmt.training.setup import build_batches, build_limits, build_updater
 from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus
 
@@ -61,6 +64,26 @@ def test_accumulated_batches_weigh_every_target_token_the_same(folder: Path) -> 
     for name, weight in model.named_parameters():
         if weight.grad is not None:
             torch.testing.assert_close(found[name], weight.grad, rtol=1e-4, atol=1e-7)
+
+
+class Summed(World):
+    """Another process that has all batches: it brings gradients of 65536, which is the first loss scale."""
+
+    def add_up(self, weights: Sequence[Tensor], loss: Tensor) -> float:
+        for weight in weights:
+            weight.grad = torch.full_like(weight, 65536.0)
+        return 1.0
+
+
+def test_a_process_without_a_batch_scales_as_the_others_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = prepared(folder, training={"clip_norm": 0.0})
+    monkeypatch.setattr(Precision, "grad_scaler", lambda self: torch.amp.GradScaler("cpu"))
+    updater = build_updater(config, data.tokenizer, device=CPU, world=Summed(CPU))
+    group = dataclasses.replace(first_group(config, data), batches=(), sentences=())
+    update = updater.update(group, step=0)
+    count = sum(weight.numel() for weight in updater.model.parameters())
+    assert update.applied
+    assert update.grad_norm == pytest.approx(count**0.5)
 
 
 def test_gradient_is_clipped_and_the_norm_reported_is_the_one_before(folder: Path) -> None:

@@ -39,7 +39,6 @@ LARGE: Final = Sizes(sentences=260, target=12, source=20, inputs=256, hidden=512
 
 FORMS: Final = (
     (SMALL, torch.float32),
-    (SMALL, torch.bfloat16),
     (SMALL, torch.float16),
     (LARGE, torch.float32),
     (LARGE, torch.bfloat16),

@@ -19,7 +19,7 @@ from nmt.models.proof.record import PACKAGE, Findings
 
 MOST_SECONDS: Final = 300
 """For one operation. Most of the time kernels are compiled, which are then in Triton's cache."""
-MOST_PROCESSES: Final = 4
+MOST_PROCESSES: Final = 8
 """At a time; each has some memory of the GPU."""
 EQUAL: Final = 0
 DIFFERENT: Final = 10

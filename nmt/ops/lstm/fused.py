@@ -22,13 +22,29 @@ COLUMNS: Final = 8
 """Columns added to the input for one: matrix units want widths that are multiples of 8."""
 
 
+BF16_CUDNN: Final = 91300
+"""The oldest cuDNN whose recurrent layers take bf16. With an older one, and before PyTorch 2.10, the same call runs
+PyTorch's own loop over time, without a word and slower than ours."""
+
+
 def can_run(x: Tensor, recurrent: Recurrent) -> bool:
-    """Whether the layer computes on a GPU what `nmt.ops.lstm.lstm_layer` promises: not if it rounded fp32 to TF32."""
-    if recurrent.scale is not None or x.numel() == 0 or not torch.backends.cudnn.is_acceptable(x):
+    """Whether cuDNN computes what `nmt.ops.lstm.lstm_layer` promises: not if it rounded fp32 to TF32."""
+    if recurrent.scale is not None or x.numel() == 0 or torch.compiler.is_compiling():
+        return False  # a compiler would take it apart into its steps
+    dtype = product_type(recurrent.weight)
+    return cudnn_takes(dtype, device=x.device) and (dtype != torch.float32 or not torch.backends.cudnn.allow_tf32)
+
+
+def cudnn_takes(dtype: torch.dtype, *, device: torch.device) -> bool:
+    """Whether PyTorch has cuDNN run recurrent layers of this type on `device`.
+
+    Asked of the type of the products: that of the input, which is converted, says nothing.
+    """
+    if device.type != "cuda" or not torch.cudnn_is_acceptable(torch.empty(1, dtype=dtype, device=device)):
         return False
-    if torch.compiler.is_compiling():
-        return False  # it would be taken apart into its steps
-    return product_type(recurrent.weight) != torch.float32 or not torch.backends.cudnn.allow_tf32
+    if dtype != torch.bfloat16:
+        return True
+    return (torch.backends.cudnn.version() or 0) >= BF16_CUDNN and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def lstm_layer_fused(
