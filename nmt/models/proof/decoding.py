@@ -12,7 +12,7 @@ from nmt.models.base import PAD
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
 from nmt.models.output import OutputWords
-from nmt.models.proof.comparison import SHARES, DifferenceError, autocast, random
+from nmt.models.proof.comparison import SHARES, DifferenceError, autocast
 from nmt.ops.best import Best, Choice
 from nmt.ops.dispatch import Selection, selected
 
@@ -32,7 +32,7 @@ def check_steps(device: torch.device, *, words: int, hidden: int, storage: torch
     )  # fmt: skip
     torch.manual_seed(3)
     model = build_model(config, words, words).eval().to(device)
-    source = random(SENTENCES, 9, seed=1, like=torch.zeros(1, device=device)).abs().mul(10).long() + 4
+    source = torch.randint(4, words, (SENTENCES, 9), generator=torch.Generator().manual_seed(1)).to(device)
     source[1, 5:] = PAD
     listed = torch.arange(0, words, 2, device=device)
     with torch.inference_mode(), selected(by.choice, proven=by.proven), autocast(device, storage):
