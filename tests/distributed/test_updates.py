@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from nmt.config import load_config
 from nmt.data import prepare
 from nmt.errors import ConfigError
 from nmt.training.distributed import World
 from nmt.training.distributed.connect import Launch
+from nmt.training.distributed.process_group import ProcessGroup
 from tests.distributed.launch import Ranks
 from tests.distributed.work import exchange, save_updates, updates
 from tests.tiny_training import write_config, write_corpus
@@ -96,6 +99,18 @@ def scale(name: str, tensors: dict[str, torch.Tensor]) -> float:
 def test_what_is_exchanged_arrives(tmp_path: Path) -> None:
     ranks = Ranks(3, exchange, tmp_path, folder=tmp_path)
     assert ranks.wait() == [0, 0, 0], [ranks.said(rank) for rank in range(3)]
+
+
+def test_the_group_is_left_when_no_thread_holds_what_was_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = ProcessGroup(dist.HashStore(), rank=0, size=1, device=torch.device("cpu"), timeout=9)
+    close, held_at_close = dist.destroy_process_group, []
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: (held_at_close.append(len(held)), close()))
+    held = [torch.zeros(1)]
+    group._done_with(*held)
+    threading.Timer(0.1, held.clear).start()
+    group.leave()
+    assert held_at_close == [0]
+    assert not dist.is_initialized()
 
 
 def test_a_single_process_knows_nothing_of_it(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def connected(device: str) -> Iterator[World]:
     except BaseException:  # a signal, which has its own exit code; it may have reached this process alone
         _publish(world, "interrupted", exit_code=1)
         raise
-    _leave()
+    world.leave()
 
 
 def _own_device(name: str, launch: Launch) -> torch.device:
@@ -119,13 +119,6 @@ def _meet(launch: Launch, device: torch.device) -> ProcessGroup:
         raise RankError(message, exit_code=1) from error
 
 
-def _leave() -> None:
-    import torch.distributed as dist
-
-    with suppress(RuntimeError):
-        dist.destroy_process_group()
-
-
 def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
     """What this process says in place of `error`, if anything; the first that fails by itself tells the others."""
     from nmt.training.distributed.process_group import LostContactError
@@ -152,7 +145,7 @@ def _stay_for_the_others(world: ProcessGroup) -> None:
     """Let the others notice that something has failed, and keep the store, which may be ours, until they know what."""
     from nmt.training.distributed.process_group import HEARD
 
-    _leave()  # closes the connections on which they wait
+    world.leave()  # closes the connections on which they wait
     deadline = time.monotonic() + PATIENCE
     with suppress(RuntimeError):
         heard = world.store.add(HEARD, 1)

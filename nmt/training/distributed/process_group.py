@@ -6,8 +6,9 @@ import json
 import re
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
@@ -24,6 +25,8 @@ POLL = 0.2
 """Seconds between two looks at what the other ranks have left in the store."""
 BEAT = 1.0
 """Seconds between two signs of life of rank 0 while the others wait for it."""
+SETTLING = 1.0
+"""Seconds that threads of torch have at most to let go of what was exchanged."""
 
 FAILURE, HEARD, STOP, BEATS, READY = "failure", "heard", "stop", "beats", "ready"
 """Keys of the store: the first failure, how many know of it, a wish to stop, signs of life of rank 0, its blocks."""
@@ -47,6 +50,7 @@ class ProcessGroup(World):
         self._timeout = timeout
         self._blocks = 0
         self._asked = 0.0
+        self._held: list[weakref.ref[Tensor]] = []
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         with self._contact("meeting the others"):
             dist.init_process_group(
@@ -69,6 +73,7 @@ class ProcessGroup(World):
             for work in waiting:
                 work.wait()
             sums = totals.tolist()
+        self._done_with(totals)
         for weight, ranks in zip(weights, sums[1:], strict=True):
             if not ranks:
                 weight.grad = None
@@ -79,17 +84,20 @@ class ProcessGroup(World):
         found = torch.tensor(values, dtype=torch.float64, device=self.device)
         with self._contact("agreeing how to go on"):
             dist.all_reduce(found, op=dist.ReduceOp.MAX)
+            self._done_with(found)
             return tuple(found.tolist())
 
     def gather(self, value: T) -> list[T]:
         """See `World`; lists come back for tuples."""
         mine = torch.frombuffer(bytearray(json.dumps(value).encode("ascii")), dtype=torch.uint8)
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        length, sizes = torch.tensor([len(mine)]), [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with self._contact("collecting results"):
-            dist.all_gather(sizes, torch.tensor([len(mine)]))
+            dist.all_gather(sizes, length)
             longest = max(int(size) for size in sizes)
+            padded = torch.cat([mine, mine.new_zeros(longest - len(mine))])
             texts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-            dist.all_gather(texts, torch.cat([mine, mine.new_zeros(longest - len(mine))]))
+            dist.all_gather(texts, padded)
+        self._done_with(length, *sizes, padded, *texts)
         return [json.loads(text[:size].numpy().tobytes()) for text, size in zip(texts, sizes, strict=True)]
 
     def from_main(self, value: T) -> T:
@@ -131,6 +139,19 @@ class ProcessGroup(World):
         with self._contact("looking whether to stop"):
             return self.store.check([STOP])
 
+    def leave(self) -> None:
+        """Close the connections to the others.
+
+        A thread of gloo holds tensors a moment longer than their exchange takes, and needs the interpreter to let go
+        of them. PyTorch 2.6 waits for that thread when it closes, and keeps the interpreter meanwhile: for ever, unless
+        the thread is done before.
+        """
+        deadline = time.monotonic() + SETTLING
+        while any(held() is not None for held in self._held) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        with suppress(RuntimeError):
+            dist.destroy_process_group()
+
     def __str__(self) -> str:
         return f"{self.size} processes, gradients added up by {'NCCL' if self.device.type == 'cuda' else 'gloo'}"
 
@@ -152,6 +173,10 @@ class ProcessGroup(World):
             if now - seen > self._timeout:
                 raise RuntimeError(f"no sign of life for {self._timeout:.0f} seconds")
             time.sleep(POLL)
+
+    def _done_with(self, *tensors: Tensor) -> None:
+        """Note what threads of torch may still hold: a weak reference to it lives until they let go."""
+        self._held = [held for held in (*self._held, *map(weakref.ref, tensors)) if held() is not None]
 
     @contextmanager
     def _contact(self, doing: str) -> Iterator[None]:
