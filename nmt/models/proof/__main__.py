@@ -1,13 +1,15 @@
-"""Check the GPU's operations now: `python -m nmt.models.proof` all of them, with a name and a device that one alone.
+"""Check the GPU's operations now: `python -m nmt.models.proof` all of them, `... proof NAME [DEVICE]` that one alone.
 
 The first form prints what became of each and exits 1 unless all are right. The second is what the first, and every
-command that finds a GPU of a kind it does not know, start for each operation.
+command that finds a GPU of a kind it does not know, start for each operation; its exit codes are those of `trials`.
 """
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -50,12 +52,15 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
-def main(arguments: list[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
-    if arguments:
+    parser = argparse.ArgumentParser(prog="nmt.models.proof", description="Check operations of nmt on a GPU.")
+    parser.add_argument("operation", metavar="NAME", nargs="?", choices=sorted(CHECKS), help="default: all")
+    parser.add_argument("device", metavar="DEVICE", nargs="?", type=torch.device, default="cuda", help="default: cuda")
+    arguments = parser.parse_args(argv)
+    if arguments.operation:
         signal.alarm(MOST_SECONDS)  # for a parent that can no longer end this
-        operation, device = arguments
-        return try_one(operation, torch.device(device))
+        return try_one(arguments.operation, arguments.device)
     if not torch.cuda.is_available():
         print("nmt.models.proof: PyTorch finds no GPU here", file=sys.stderr)
         return 1
@@ -67,4 +72,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
