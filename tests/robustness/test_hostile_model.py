@@ -87,7 +87,10 @@ def test_types_that_are_no_weights(
 ) -> None:
     found = load_file(weights)
     name = sorted(found)[0]
-    save_file({**found, name: found[name].to(dtype)}, weights)
+    try:
+        save_file({**found, name: found[name].to(dtype)}, weights)
+    except KeyError:
+        pytest.skip(f"this safetensors knows no {dtype}, which makes it the unknown type above")
     assert f"{name} holds {dtype}" in complaint(run, capfd)
 
 
