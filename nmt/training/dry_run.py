@@ -20,6 +20,7 @@ from nmt.data.sampling import Rows
 from nmt.errors import DataError
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
+from nmt.models.proof import choose_kernels
 from nmt.training.precision import choose_precision
 from nmt.training.setup import build_batches, build_network, build_sampler, describe_sampling
 
@@ -35,8 +36,10 @@ def dry_run(config: Config, *, device: torch.device) -> None:
     With the texts missing, parameters are still printed if the options tell the vocabulary sizes.
 
     Raises:
+        ConfigError: `kernels` cannot be had.
         DataError: texts are missing or cannot be used.
     """
+    choose_kernels(config.kernels, device=device)
     # A cache elsewhere would stay behind, so it is not used either.
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None))
     with tempfile.TemporaryDirectory(prefix="nmt-dry-run-") as folder:

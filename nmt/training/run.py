@@ -15,6 +15,7 @@ from nmt.data import PreparedData, check_files, prepare
 from nmt.errors import DataError, NmtError
 from nmt.interop import run_layout
 from nmt.models import parameters_by_part
+from nmt.models.proof import choose_kernels
 from nmt.training.checkpoint import Loaded, read_checkpoint
 from nmt.training.distributed import World, check_same
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events
@@ -36,12 +37,13 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
     holds the lock.
 
     Raises:
-        ConfigError: the run there has another model or order of data.
+        ConfigError: the run there has another model or order of data, or `kernels` cannot be had.
         DataError: texts that cannot be used.
         CheckpointError: a directory that cannot be used or written, or another process trains in it.
         RankError: the processes differ in configuration or data, or see different files.
     """
     run = Path(config.run_dir)
+    choose_kernels(config.kernels, device=world.device)
     check_same(world, "configuration", lambda: dump(config))
     log = (RunLog if world.is_main else SilentLog)(run, tensorboard=config.training.tensorboard and world.is_main)
     overwrite = overwrite and world.is_main

@@ -15,7 +15,6 @@ from nmt.data.text import as_list
 from nmt.errors import ConfigError
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.models.proof import choose_kernels
 from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
@@ -101,7 +100,6 @@ def build_updater(
 
 def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
     """The model, its weights drawn from the seed."""
-    choose_kernels(config.kernels, device=device)
     seed_everything(config.seed)
     return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
 

@@ -129,6 +129,23 @@ def test_overwrite_moves_the_old_run_aside(folder: Path, capsys: pytest.CaptureF
     assert (folder / "run/checkpoints/step-1").is_dir()
 
 
+@pytest.mark.parametrize("arguments", [(), ("--overwrite",), ("--dry-run",)])
+def test_kernels_that_the_device_cannot_run_are_refused_before_anything_is_done(
+    arguments: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(folder, training={"max_steps": 1})
+    assert nmt_train(config) == 0
+    before = contents(folder)
+    capsys.readouterr()
+    assert nmt_train(config, *arguments, "--device", "cpu", "--set", "kernels=triton") == 2
+    said = capsys.readouterr().err
+    assert (
+        said.startswith("nmt-train: kernels: 'triton' was asked for, but the device is the CPU")
+        and said.count("\n") == 1
+    )
+    assert contents(folder) == before
+
+
 def test_second_process_is_refused_with_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write_config(folder, training={"max_steps": 1})
     run = folder / "run"

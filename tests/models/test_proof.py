@@ -220,6 +220,8 @@ def test_only_auto_on_a_gpu_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert dispatch._selected == Selection("auto", frozenset({"lrn"}))
         with pytest.raises(ConfigError, match="not a known choice"):
             proof.choose_kernels("trition", device=GPU)
+        with pytest.raises(ConfigError, match="'triton' was asked for, but the device is the CPU, .* Use auto.$"):
+            proof.choose_kernels("triton", device=CPU)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import logging
 
 import torch
 
+from nmt.errors import ConfigError
 from nmt.models.proof import record, trials
 from nmt.models.proof.record import Findings
 from nmt.ops.dispatch import TRITON_KERNELS, set_kernels, triton_problem
@@ -25,8 +26,10 @@ OPERATIONS = WITHOUT_TRITON | TRITON_KERNELS.keys()
 def choose_kernels(choice: str, *, device: torch.device) -> None:
     """`nmt.ops.dispatch.set_kernels` for a model on this device; `auto` may take minutes at first.
 
-    Raises ConfigError as that does.
+    Raises ConfigError as that does, and for `triton` on a CPU.
     """
+    if choice == "triton" and device.type == "cpu":
+        raise ConfigError("kernels: 'triton' was asked for, but the device is the CPU, where it has none. Use auto.")
     proven = proven_on(device) if choice == "auto" and device.type == "cuda" else frozenset()
     set_kernels(choice, proven=proven)
 
