@@ -6,12 +6,16 @@ Imported only by kernels, because Triton exists only on Linux.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+# A product and a sum as one instruction: Triton 3.9 warns that 3.10 wants to be asked for it.
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 LOG2_E: Final = tl.constexpr(1.4426950408889634)
 

@@ -35,9 +35,6 @@ MOST_LAUNCHES: Final = 4
 STAGES: Final = 1
 """Without Triton's pipeliner: it looks at no barrier, and would load states before they are there."""
 
-MOST_TOGETHER: Final = 768
-"""Up to so many channels the registers of a multiprocessor are enough for two programs of eight warps."""
-
 
 class Tiles(NamedTuple):
     """How a batch is cut into programs, and whether one launch runs all steps."""
@@ -89,10 +86,10 @@ def programs_resident(hidden: int, tiles: Tiles, *, weight: Tensor) -> int:
 def programs_each(hidden: int, tiles: Tiles, *, shared: int, element_size: int) -> int:
     """How many run on a multiprocessor that gives a program at most `shared` bytes; at most two.
 
-    It has 65536 registers. Two programs of eight warps get 128 for a thread, which kernels of more channels exceed;
-    `scripts/compile_kernels` checks that.
+    It has 65536 registers, enough for two programs of four warps, whose threads can have 255 at most. Those of eight
+    take more than their half of them, or not, as the version of Triton is.
     """
-    most = 1 if tiles.warps > 4 and hidden > MOST_TOGETHER else 2
+    most = 2 if tiles.warps <= 4 else 1
     needed = shared_bytes(hidden, tiles, element_size=element_size) + 2048
     return min(most, (shared + 1024) // needed)
 
