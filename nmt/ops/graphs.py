@@ -13,12 +13,14 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from nmt.ops.sizes import next_size
+
 logger = logging.getLogger(__name__)
 
 Inputs = Sequence[Tensor | None]
 Work = Callable[..., Sequence[Tensor]]
 
-MOST_RECORDINGS: Final = 256
+MOST_RECORDINGS: Final = 1024
 """Shapes whose recordings are kept, the latest used."""
 MEMORY_SHARE: Final = 1 / 8
 """Of the memory of a GPU, what inputs and results of the recordings of one recorder may take. Those of one key share
@@ -69,6 +71,16 @@ def _handed_over(results: Sequence[Tensor], out: Sequence[Tensor] | None, *, cop
     return list(out)
 
 
+def filled_up(batch: int) -> int:
+    """How many rows `batch` rows should become: the next of eight sizes an octave.
+
+    Batches of about as many words each have any number of sentences; filled up, most are like an earlier one.
+    """
+    if torch.compiler.is_compiling():  # where sizes may be symbols
+        return batch
+    return next_size(batch, an_octave=8)
+
+
 def new_recorder(device: torch.device) -> Recorder | None:
     """A recorder of its own for one user, None where there is nothing to record."""
     return _new_recorder(device) if device.type == "cuda" else None
@@ -98,10 +110,34 @@ def record(work: Work, inputs: Inputs, *, pool: Any) -> Recording:
     one = next(x for x in inputs if x is not None)
     with torch.cuda.device_of(one):
         work(*inputs)  # a kernel that is compiled for just these layouts is loaded now: recording could not do it
-        # Other threads, such as one that pins memory, may go on calling CUDA meanwhile.
-        with torch.cuda.graph(graph, pool=pool, stream=_stream(one.device), capture_error_mode="thread_local"):
-            outputs = list(work(*inputs))
+        try:
+            outputs = _captured(graph, work, inputs, pool=pool, stream=_stream(one.device))
+        except torch.OutOfMemoryError:  # a graph cannot take what lies unused in the allocator's cache
+            torch.cuda.empty_cache()
+            graph = torch.cuda.CUDAGraph()
+            outputs = _captured(graph, work, inputs, pool=pool, stream=_stream(one.device))
     return Recording(graph.replay, inputs, outputs)
+
+
+def _captured(
+    graph: torch.cuda.CUDAGraph, work: Work, inputs: Inputs, *, pool: Any, stream: torch.cuda.Stream
+) -> list[Tensor]:
+    """Where the graph, which is made now, will write what `work` returns.
+
+    As `torch.cuda.graph` does it, but that all the memory in the allocator's cache is not given back first: that is
+    too slow for recording hundreds of shapes in the middle of a training.
+    """
+    current = torch.cuda.current_stream()
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        # Other threads, such as one that pins memory, may go on calling CUDA meanwhile.
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        try:
+            outputs = list(work(*inputs))
+        finally:
+            graph.capture_end()
+    current.wait_stream(stream)
+    return outputs
 
 
 class Recorder:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt.ops import graphs
 from nmt.ops.dispatch import fall_back
-from nmt.ops.kernels import mask_bytes, or_zeros
+from nmt.ops.kernels import mask_bytes, or_zeros, with_rows
 from nmt.ops.recurrence import Recurrent, product_type, time_order
 from nmt.ops.steps import States, Steps, as_operands, steps_class, unsupported
 from nmt.ops.unit import flat
@@ -207,5 +207,8 @@ def run_loop(
     weights = as_operands(flat(*recurrents), dtype)
     zeros = projected.new_zeros(len(projected), hidden, dtype=torch.float32)
     first = torch.stack([zeros if part is None else part.float() for part in state])
+    batch, rows = len(projected), graphs.filled_up(len(projected))
+    projected, first = with_rows(projected, rows), with_rows(first, rows, axis=1)
+    mask = None if mask is None else with_rows(mask, rows)
     outputs, last, _ = loop_op(unit, projected, weights, mask, first, reverse, options)
-    return outputs, *last.unbind()
+    return outputs[:batch], *last[:, :batch].unbind()

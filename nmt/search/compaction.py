@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nmt.ops.sizes import next_size
+
 
 def rows_to_keep(active: Tensor) -> Tensor | None:
     """Which sentences of a batch are to go on, ascending, from `active` [B]; None if it is to stay as it is.
@@ -14,13 +16,7 @@ def rows_to_keep(active: Tensor) -> Tensor | None:
     prepares each of its products anew, which can take longer than the product.
     """
     left = int(active.sum())
-    size = next_size(left)
+    size = next_size(left, an_octave=4)
     if size >= len(active):
         return None
     return torch.sort(active.to(torch.uint8), descending=True, stable=True).indices[:size].sort().values
-
-
-def next_size(count: int) -> int:
-    """The smallest of these sizes that is no less than `count`."""
-    unit = 1 << max(0, count.bit_length() - 3)
-    return -(-count // unit) * unit

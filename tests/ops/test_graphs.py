@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,24 +165,82 @@ def test_on_a_cpu_nothing_is_recorded() -> None:
     assert counter.calls == 3
 
 
-def test_each_gpu_is_recorded_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    streams: list[str] = []
+class FakeGPUs:
+    """What `record` asks of torch.cuda; notes where graphs are made."""
 
-    def graph(graph: object, *, pool: object, stream: str, capture_error_mode: str) -> Any:
-        assert capture_error_mode == "thread_local"
-        streams.append(stream)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.streams: list[str] = []
+        self.emptied = 0
+        self.stream = "the current stream"
+        graphs._stream.cache_clear()
+        for name in ("CUDAGraph", "Stream", "device_of", "current_stream", "empty_cache"):
+            monkeypatch.setattr(torch.cuda, name, getattr(self, name))
+        monkeypatch.setattr(torch.cuda, "stream", self.on)
+
+    def CUDAGraph(self) -> Any:
+        return SimpleNamespace(capture_begin=self.begin, capture_end=lambda: None, replay=None)
+
+    def Stream(self, device: str) -> Any:
+        return SimpleNamespace(name=f"a stream of {device}", wait_stream=lambda other: None)
+
+    def current_stream(self) -> Any:
+        return SimpleNamespace(wait_stream=lambda other: None)
+
+    def device_of(self, x: Any) -> Any:
         return contextlib.nullcontext()
 
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
-    monkeypatch.setattr(torch.cuda, "graph", graph)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"a stream of {device}")
-    monkeypatch.setattr(torch.cuda, "device_of", lambda x: contextlib.nullcontext())
+    def empty_cache(self) -> None:
+        self.emptied += 1
+
+    @contextlib.contextmanager
+    def on(self, stream: Any) -> Iterator[None]:
+        self.stream = stream.name
+        yield
+        self.stream = "the current stream"
+
+    def begin(self, *, pool: object, capture_error_mode: str) -> None:
+        assert capture_error_mode == "thread_local"
+        self.streams.append(self.stream)
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGPUs]:
+    yield FakeGPUs(monkeypatch)
     graphs._stream.cache_clear()
+
+
+def test_each_gpu_is_recorded_on_a_stream_of_its_own(gpus: FakeGPUs) -> None:
     for device in ("cuda:0", "cuda:1", "cuda:0"):
         x: Any = SimpleNamespace(device=device)
         graphs.record(lambda x: [x], [x], pool=None)
-    graphs._stream.cache_clear()
-    assert streams == ["a stream of cuda:0", "a stream of cuda:1", "a stream of cuda:0"]
+    assert gpus.streams == ["a stream of cuda:0", "a stream of cuda:1", "a stream of cuda:0"]
+    assert gpus.emptied == 0
+
+
+@pytest.mark.parametrize("full", [1, 2])
+def test_a_recording_that_finds_no_memory_is_made_once_more(full: int, gpus: FakeGPUs) -> None:
+    """The allocator's cache may hold it."""
+    x: Any = SimpleNamespace(device="cuda:0")
+
+    def work(x: Any) -> list[Any]:
+        if gpus.stream != "the current stream" and len(gpus.streams) <= full:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return [x]
+
+    if full == 1:
+        assert graphs.record(work, [x], pool=None).outputs == [x]
+    else:
+        with pytest.raises(torch.OutOfMemoryError):
+            graphs.record(work, [x], pool=None)
+    assert (len(gpus.streams), gpus.emptied) == (2, 1)
+
+
+def test_batches_are_filled_up_to_few_sizes() -> None:
+    found = {batch: graphs.filled_up(batch) for batch in range(1, 1025)}
+    assert all(batch <= rows <= batch * 9 / 8 for batch, rows in found.items())
+    assert all(graphs.filled_up(rows) == rows for rows in found.values())
+    assert [found[batch] for batch in (1, 15, 17, 64, 65, 100, 1000)] == [1, 15, 18, 64, 72, 104, 1024]
+    assert len({rows for batch, rows in found.items() if 128 <= batch <= 1024}) == 3 * 8 + 1
 
 
 @pytest.mark.gpu

@@ -9,10 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.ops import graphs
 from nmt.ops.attention.triton import unsupported as attention_unsupported
 from nmt.ops.conditional import Aligned, Attended, Attention
 from nmt.ops.conditional.operator import conditional_op
 from nmt.ops.dispatch import fall_back
+from nmt.ops.kernels import with_rows
 from nmt.ops.recurrence import product_type
 from nmt.ops.steps import UNITS, as_operands, unsupported
 from nmt.ops.unit import Projection, Unit
@@ -42,21 +44,19 @@ def conditional_triton(
         problem = "the memory is not in the type of the products"
     if problem:
         return fall_back("conditional", problem, reference=written_out)()
-    source = keys.size(2)
-    filled = [0, 0, 0, -source % SOURCE_STEP]
-    penalty = F.pad(attention.penalty[:, 0, 0].float(), filled[2:], value=float("-inf"))
-    memory = [F.pad(keys, filled), F.pad(values, filled), penalty]
+    batch, rows, source = len(projected), graphs.filled_up(len(projected)), keys.size(2)
+    filled = [0, 0, 0, -source % SOURCE_STEP, 0, 0, 0, rows - batch]
+    penalty = F.pad(attention.penalty[:, 0, 0].float(), filled[2:4], value=float("-inf"))
+    memory = [F.pad(keys, filled), F.pad(values, filled), with_rows(penalty, rows)]
     memory += [attention.score_weight.float(), attention.score_bias.float()]
     weights = [as_operands(lower.weights, dtype), as_operands(higher.weights, dtype)]
     weights += [_operands(context, dtype), _operands(attention.query, dtype)]
     outputs, last, kept = conditional_op(
         lower.words, higher.words, [len(part) for part in weights], list(context.widths),
-        projected, mask, _stacked(state), None, memory, [weight for part in weights for weight in part],
+        *_with_rows(rows, projected, mask, state), None, memory, [weight for part in weights for weight in part],
     )  # fmt: skip
-    contexts, attended = kept[-2:]
-    return Attended(
-        outputs, contexts.transpose(0, 1), attended.permute(1, 2, 0, 3)[..., :source].detach(), last.unbind()
-    )
+    contexts, attended = kept[-2].transpose(0, 1), kept[-1].permute(1, 2, 0, 3).detach()
+    return Attended(outputs[:batch], contexts[:batch], attended[:batch, ..., :source], last[:, :batch].unbind())
 
 
 def one_to_one_triton(
@@ -82,19 +82,26 @@ def one_to_one_triton(
         projected, context = projected.flip(1), context.flip(1)
         mask = None if mask is None else mask.flip(1)
     weights = [as_operands(lower.weights, dtype), as_operands(higher.weights, dtype)]
+    batch, rows = len(projected), graphs.filled_up(len(projected))
     outputs, last, _ = conditional_op(
         lower.words, higher.words, [len(weights[0]), len(weights[1]), 0, 0], [],
-        projected, mask, _stacked(state), context, [], [*weights[0], *weights[1]],
+        *_with_rows(rows, projected, mask, state), with_rows(context, rows), [], [*weights[0], *weights[1]],
     )  # fmt: skip
-    return Aligned(outputs.flip(1) if reverse else outputs, last.unbind())
+    outputs = outputs[:batch]
+    return Aligned(outputs.flip(1) if reverse else outputs, last[:, :batch].unbind())
 
 
 def _known(lower: Unit, higher: Unit) -> bool:
     return lower.name == higher.name and lower.name in UNITS
 
 
-def _stacked(state: tuple[Tensor, ...]) -> Tensor:
-    return torch.stack([part.float() for part in state])
+def _with_rows(
+    rows: int, projected: Tensor, mask: Tensor | None, state: tuple[Tensor, ...]
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Inputs, mask and the state before, fp32 [P, rows, H], of so many rows; those added are zeros."""
+    first = torch.stack([part.float() for part in state])
+    mask = None if mask is None else with_rows(mask, rows)
+    return with_rows(projected, rows), mask, with_rows(first, rows, axis=1)
 
 
 def _operands(projection: Projection, dtype: torch.dtype) -> list[Tensor]:

@@ -179,6 +179,17 @@ def test_autocast_without_attention(
     compare(model, make_mask("padding", BATCH, LENGTH, device), monkeypatch, autocast=True, reverse=False)
 
 
+@pytest.mark.parametrize("attends", [True, False])
+@pytest.mark.parametrize(("unit", "layer_norm", "mask"), [("lrn", False, "none"), ("gru", True, "padding")])
+def test_rows_that_are_added_for_graphs_change_nothing(
+    unit: str, layer_norm: bool, mask: str, attends: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton.graphs, "filled_up", lambda batch: batch + 2)
+    model = network(AttentionRNN if attends else OneToOneRNN, unit, device, layer_norm=layer_norm)
+    direction = {} if attends else {"reverse": True}
+    compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch, **direction)
+
+
 @pytest.mark.parametrize(("layer_norm", "mask", "reverse"), [(False, "holes", True), (True, "none", False)])
 @pytest.mark.parametrize("unit", UNITS)
 def test_one_to_one_loop(

@@ -83,6 +83,14 @@ def test_values_and_all_gradients(
     check(unit, tensors, make_mask(mask, BATCH, LENGTH, device), reverse=reverse)
 
 
+@pytest.mark.parametrize(("unit", "mask"), [("atr", "none"), ("gru", "holes"), ("lstm", "padding")])
+def test_rows_that_are_added_for_graphs_change_nothing(
+    unit: str, mask: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop.graphs, "filled_up", lambda batch: batch + 2)
+    check(unit, inputs(unit, device, layer_norm=True), make_mask(mask, BATCH, LENGTH, device))
+
+
 @pytest.mark.parametrize("gates", ["twin", "coupled"])
 @pytest.mark.parametrize("activation", ["output", "state", "candidate"])
 def test_all_designs_of_atr_with_layer_norm(activation: str, gates: str, device: torch.device) -> None:
