@@ -14,9 +14,9 @@ from nmt.ops import native
 from nmt.ops.cross_entropy import reference_cross_entropy, smoothing_terms
 from nmt.ops.dispatch import set_kernels
 from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy
-from nmt.ops.linear_cross_entropy.chunks import Loss, Step
 from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
+from nmt.ops.linear_cross_entropy.step import Loss, Step
 
 E = 6
 

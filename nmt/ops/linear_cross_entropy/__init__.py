@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from nmt.ops.cross_entropy import smoothing_terms
-from nmt.ops.linear_cross_entropy.chunks import LinearCrossEntropy, Loss, chunked
+from nmt.ops.linear_cross_entropy.chunks import LinearCrossEntropy, chunked
+from nmt.ops.linear_cross_entropy.step import Loss
 from nmt.ops.recurrence import product_type
 
 __all__ = ["linear_cross_entropy"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,32 +11,13 @@ from torch.autograd.function import once_differentiable
 from nmt.ops.dispatch import choose
 from nmt.ops.linear.matrix import matrix_of
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
+from nmt.ops.linear_cross_entropy.step import Loss, Step
 
 CPU_ROWS = 1024
 """Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
 table takes longer."""
 GPU_ROWS = 4096
 """The same on a GPU, which needs more rows to be busy."""
-
-
-class Loss(NamedTuple):
-    """loss = lse(x) - confidence * x_target - rest * sum(x) + constant, for each row x of the logits."""
-
-    confidence: float
-    rest: float
-    constant: float
-
-
-class Step(Protocol):
-    """What is done with the logits of a chunk of n rows."""
-
-    def __call__(self, logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor) -> None:
-        """Write the losses [n], in at least fp32, of `logits` [n, V], contiguous, against the ids `targets` [n].
-
-        With `weights` [n], in the type of the losses, the logits become the gradient of the weighted sum of the
-        losses: weight * (softmax(x) - rest), less weight * confidence at the target. Without, they are left alone or
-        overwritten. Computed in at least fp32.
-        """
 
 
 class Result(NamedTuple):

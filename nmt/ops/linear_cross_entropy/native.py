@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from torch import Tensor
 
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
+from nmt.ops.linear_cross_entropy.step import Loss
 from nmt.ops.native import kernel
-
-if TYPE_CHECKING:
-    from nmt.ops.linear_cross_entropy.chunks import Loss
 
 MOST_WORDS: Final = 1 << 18
 """Each thread of the kernel has a row of floats on its stack: with so many words 1 MiB."""

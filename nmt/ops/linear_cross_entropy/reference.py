@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from nmt.ops.linear_cross_entropy.step import Loss
 from nmt.ops.recurrence import at_least_fp32
-
-if TYPE_CHECKING:
-    from nmt.ops.linear_cross_entropy.chunks import Loss
 
 
 def linear_cross_entropy_reference(

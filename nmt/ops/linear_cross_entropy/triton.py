@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 import triton
@@ -10,9 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from nmt.ops.kernels import LOG2_E
-
-if TYPE_CHECKING:
-    from nmt.ops.linear_cross_entropy.chunks import Loss
+from nmt.ops.linear_cross_entropy.step import Loss
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt.ops.cross_entropy import reference_cross_entropy
 from nmt.ops.cross_entropy.reference import smoothing_terms
-from nmt.ops.linear_cross_entropy.chunks import Loss
+from nmt.ops.linear_cross_entropy.step import Loss
 from tests.ops.triton.comparison import TOLERANCE, randn
 
 fused = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
