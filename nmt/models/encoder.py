@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from nmt.models.conditional import MakeCell, OneToOneRNN
 from nmt.models.dropout import Dropout
 from nmt.models.linear import LayerNorm, Linear
+from nmt.ops.both import Both, Direction, both_directions
 
 
 class EncoderOutput(NamedTuple):
@@ -57,11 +59,17 @@ class Bidirectional(Encoder):
         self.output_size = self.last_size = 2 * self.forward_rnn.hidden_size
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        first, second = self.forward_rnn, self.backward_rnn
-        ahead, ahead_last = first.layer(x, mask=mask)
-        back, back_last = second.layer(x, mask=mask, reverse=True)
-        last = torch.cat([first.output(ahead_last), second.output(back_last)], -1)
-        return EncoderOutput(torch.cat([ahead, back], -1), last)
+        cells = self.forward_rnn, self.backward_rnn
+        ahead, back = (Direction(cell.unit(), cell.projection()) for cell in cells)
+        outputs, states = both_directions(ahead, back, x, mask=mask, written_out=partial(self._written_out, x, mask))
+        last = [cell.output(cell.State(*state)) for cell, state in zip(cells, states, strict=True)]
+        return EncoderOutput(outputs, torch.cat(last, -1))
+
+    def _written_out(self, x: Tensor, mask: Tensor) -> Both:
+        """One direction after the other."""
+        ahead, ahead_last = self.forward_rnn.layer(x, mask=mask)
+        back, back_last = self.backward_rnn.layer(x, mask=mask, reverse=True)
+        return Both(torch.cat([ahead, back], -1), (tuple(ahead_last), tuple(back_last)))
 
 
 class ContextAware(Encoder):

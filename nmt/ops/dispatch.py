@@ -35,6 +35,7 @@ TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "atr": "nmt.ops.atr.triton:atr_triton",
         "attention": "nmt.ops.attention.triton:attention_triton",
+        "both_directions": "nmt.ops.both.triton:both_directions_triton",
         "conditional": "nmt.ops.conditional.triton:conditional_triton",
         "gru": "nmt.ops.gru.triton:gru_triton",
         "linear_cross_entropy": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from nmt.models.attention import AdditiveAttention, AttentionMemory
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
+from nmt.models.encoder import Bidirectional
 from nmt.models.initialize import initialize
 from nmt.models.linear import Linear
 from nmt.models.proof import decoding
@@ -120,6 +121,20 @@ def recurrence(
         check(network, run, exact=exact, storage=storage, by=by)
 
 
+def both_directions(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
+    """A bidirectional layer of each unit that has a kernel for it."""
+    for unit in ("atr", "lrn", "olrn", "sru"):
+        network, exact = started(Bidirectional(make_cells(unit, sizes, {}), sizes.inputs), device)
+        padding, _ = masks(sizes.sentences, sizes.source, device)
+
+        def run(encoder: Any, dtype: torch.dtype, words: Tensor = padding) -> list[Tensor]:
+            like = encoder.forward_rnn.input_weight
+            x = leaf(sizes.sentences, sizes.source, sizes.inputs, seed=1, like=like, dtype=dtype)
+            return with_gradients(encoder(x, words), [x, *encoder.parameters()])
+
+        check(network, run, exact=exact, storage=storage, by=by)
+
+
 def attention(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
     """Several queries of each sentence, two heads."""
     network, exact = started(AdditiveAttention(sizes.hidden, sizes.inputs, heads=2), device)
@@ -205,6 +220,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         "atr": partial(recurrence, "atr"),
         "attention": attention,
+        "both_directions": both_directions,
         "conditional": conditional,
         "decoding_step": lambda device, sizes, storage, by: decoding.check_steps(
             device, words=sizes.words, hidden=sizes.hidden, storage=storage, by=by
