@@ -11,10 +11,12 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
+
+from tests.conftest import pytest_collection_modifyitems
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -181,13 +183,13 @@ def test_the_processes_of_the_check_share_all_tests(script: Callable[[str], Modu
 
 
 def test_a_share_is_every_nth_test() -> None:
-    def collected(*arguments: str) -> list[str]:
-        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", *arguments, "tests/ops/test_best.py"]
-        done = subprocess.run(command, cwd=SCRIPTS.parent, capture_output=True, text=True, check=True)
-        return [line for line in done.stdout.splitlines() if "::" in line]
+    def share(given: str | None) -> list[Any]:
+        items: list[Any] = list(range(7))
+        pytest_collection_modifyitems(cast("Any", SimpleNamespace(getoption=lambda name: given)), items)
+        return items
 
-    every = collected()
-    assert [collected("--share", f"{i}/3") for i in range(3)] == [every[i::3] for i in range(3)]
+    assert [share(f"{i}/3") for i in range(3)] == [[0, 3, 6], [1, 4], [2, 5]]
+    assert share(None) == list(range(7))
 
 
 def test_test_files_run_together_and_all_else_alone(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
