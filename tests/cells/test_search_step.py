@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nmt.ops import native
-from nmt.ops.dispatch import set_kernels
+from nmt.ops.dispatch import selected
 from nmt.ops.int8 import quantize
 from nmt.registry import CELLS
 
@@ -63,10 +63,6 @@ def test_takes_recurrent_matrices_in_int8(unit: str) -> None:
 def test_is_the_formula_where_a_gradient_is_wanted_or_kernels_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     cell, x, state = cell_and_input("gru")
     assert cell.search_step(cell.project(x), state).h.requires_grad
-    set_kernels("reference")
-    try:
-        with torch.inference_mode():
-            projected = cell.project(x)
-            assert torch.equal(cell.search_step(projected, state).h, cell.step(projected, state).h)
-    finally:
-        set_kernels("auto")
+    with selected("reference"), torch.inference_mode():
+        projected = cell.project(x)
+        assert torch.equal(cell.search_step(projected, state).h, cell.step(projected, state).h)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.models.dropout import Dropout
 from nmt.ops import native
-from nmt.ops.dispatch import set_kernels
+from nmt.ops.dispatch import selected
 from nmt.ops.dropout import dropout
 from nmt.ops.dropout.native import _masked
 
@@ -52,9 +52,8 @@ def kernels(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def chosen(request: pytest.FixtureRequest) -> object:
     reference = "kernels" in request.fixturenames and request.getfixturevalue("kernels") == "reference"
-    set_kernels("reference" if reference else "auto")
-    yield
-    set_kernels("auto")
+    with selected("reference" if reference else "auto"):
+        yield
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

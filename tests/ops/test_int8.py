@@ -7,18 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from nmt.ops import native
-from nmt.ops.dispatch import set_kernels
-from nmt.ops.int8 import Int8Matrix, quantize
+from nmt.ops.dispatch import selected
+from nmt.ops.int8 import quantize
 
 SHAPES = [(1, 7, 5), (9, 50, 37), (33, 64, 40), (5, 130, 1001), (12, 8, 32), (26, 33, 70), (250, 40, 65)]
-
-
-def product(x: torch.Tensor, weight: Int8Matrix, bias: torch.Tensor | None, *, kernels: str) -> torch.Tensor:
-    set_kernels(kernels)
-    try:
-        return F.linear(x, weight, bias)
-    finally:
-        set_kernels("auto")
 
 
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
@@ -27,7 +19,8 @@ def test_is_near_the_product(rows: int, width: int, outputs: int, kernels: str) 
     torch.manual_seed(rows)
     x, weight, bias = torch.randn(rows, width), torch.randn(outputs, width), torch.randn(outputs)
     x[0] = 0.0
-    found = product(x, quantize(weight), bias, kernels=kernels)
+    with selected(kernels):
+        found = F.linear(x, quantize(weight), bias)
     assert torch.equal(found[0], bias)
     # each factor is off by half a step at most, that is 1/254 of the largest of its row
     bound = (
@@ -44,7 +37,9 @@ def test_kernels_are_the_torch_code(rows: int, width: int, outputs: int, dtype: 
     torch.manual_seed(rows)
     x, weight = torch.randn(rows, width).to(dtype), quantize(torch.randn(outputs, width))
     bias = torch.randn(outputs) if biased else None
-    found, expected = (product(x, weight, bias, kernels=kernels) for kernels in ("auto", "reference"))
+    found = F.linear(x, weight, bias)
+    with selected("reference"):
+        expected = F.linear(x, weight, bias)
     assert found.dtype == expected.dtype == torch.float32
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 

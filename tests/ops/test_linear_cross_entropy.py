@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.ops import native
 from nmt.ops.cross_entropy import reference_cross_entropy, smoothing_terms
-from nmt.ops.dispatch import set_kernels
+from nmt.ops.dispatch import selected
 from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy
 from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
@@ -26,9 +26,8 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[str]:
     """Both implementations for the CPU."""
     if request.param == "native" and native.problem():
         pytest.skip(f"no native kernels here: {native.problem()}")
-    set_kernels("auto" if request.param == "native" else "reference")
-    yield request.param
-    set_kernels("auto")
+    with selected("auto" if request.param == "native" else "reference"):
+        yield request.param
 
 
 @pytest.fixture

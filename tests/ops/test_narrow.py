@@ -6,19 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.ops.dispatch import set_kernels
-from nmt.ops.narrow import Bf16Matrix, to_bf16
+from nmt.ops.dispatch import selected
+from nmt.ops.narrow import to_bf16
 from nmt.ops.narrow.native import packs
 
 SHAPES = [(1, 7, 5), (9, 50, 37), (33, 64, 40), (5, 131, 1001), (12, 8, 32), (26, 33, 70), (250, 40, 65)]
-
-
-def product(x: torch.Tensor, weight: Bf16Matrix, bias: torch.Tensor | None, *, kernels: str) -> torch.Tensor:
-    set_kernels(kernels)
-    try:
-        return F.linear(x, weight, bias)
-    finally:
-        set_kernels("auto")
 
 
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
@@ -29,7 +21,8 @@ def test_is_the_product(kernels: str, rows: int, width: int, outputs: int, dtype
     torch.manual_seed(rows)
     x, plain = torch.randn(rows, width).to(dtype), torch.randn(outputs, width)
     bias = torch.randn(outputs) if biased else None
-    found = product(x, to_bf16(plain), bias, kernels=kernels)
+    with selected(kernels):
+        found = F.linear(x, to_bf16(plain), bias)
     assert found.dtype == torch.float32
     wanted = F.linear(x.bfloat16().double(), plain.bfloat16().double(), None if bias is None else bias.double())
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-4)
