@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -118,6 +120,31 @@ def test_an_interrupt_ends_the_trials(tmp_path: Path, monkeypatch: pytest.Monkey
         trials.try_out(["hangs"], GPU, command=scripts(hangs=hanging))
     with pytest.raises(ProcessLookupError):
         os.kill(int(child.read_text()), 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+def test_a_trial_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """It would go on using the GPU."""
+    ready = tmp_path / "ready"
+    trial = (
+        "import os, time; from nmt.models.proof.__main__ import end_with_parent; end_with_parent(); "
+        f"open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    )
+    start = (
+        f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {trial!r}], start_new_session=True).wait()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", start])
+    deadline = time.monotonic() + 60
+    while not (ready.exists() and ready.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child = Path("/proc", ready.read_text())
+    assert child.exists()
+    parent.kill()
+    parent.wait()
+    with contextlib.suppress(OSError):  # no such process
+        while "\nState:\tZ" not in (child / "status").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ command that finds a GPU of a kind it does not know, start for each operation; i
 from __future__ import annotations
 
 import argparse
+import ctypes
 import signal
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from nmt.models.proof.comparison import DifferenceError
 from nmt.models.proof.trials import DIFFERENT, EQUAL, MOST_SECONDS, UNDECIDED
 from nmt.ops.dispatch import TRITON_KERNELS, Selection, triton_problem
 
+_PARENT_DEATH_SIGNAL: Final = 1
+"""As prctl(2) numbers it."""
 _NOT_ENOUGH: Final = (torch.cuda.OutOfMemoryError, MemoryError)
 
 
@@ -48,6 +51,13 @@ def try_one(operation: str, device: torch.device) -> int:
     return EQUAL
 
 
+def end_with_parent() -> None:
+    """Also when that is killed and can end nothing itself; elsewhere than on Linux when the time is over."""
+    signal.alarm(MOST_SECONDS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+
+
 def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
@@ -59,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("device", metavar="DEVICE", nargs="?", type=torch.device, default="cuda", help="default: cuda")
     arguments = parser.parse_args(argv)
     if arguments.operation:
-        signal.alarm(MOST_SECONDS)  # for a parent that can no longer end this
+        end_with_parent()
         return try_one(arguments.operation, arguments.device)
     if not torch.cuda.is_available():
         print("nmt.models.proof: PyTorch finds no GPU here", file=sys.stderr)
