@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -203,7 +204,6 @@ def test_a_damaged_record_is_made_again(damage: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(trials, "try_out", tried)
     path = record.record_file(GPU)
     assert path is not None
-    path.parent.mkdir()
     path.write_text(damage)
     proof.find_out(GPU)
     assert tried.asked == [sorted(proof.OPERATIONS)]
@@ -218,7 +218,39 @@ def test_a_cache_that_cannot_be_written_to_is_no_error(
     (tmp_path / "file").touch()
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file" / "cache"))
     assert proof.proven_on(GPU) == proof.OPERATIONS
-    assert "could not be kept" in caplog.messages[-1]
+    assert "each time, as there is no cache directory" in caplog.messages[-1]
+
+
+@pytest.mark.usefixtures("_a_gpu")
+def test_a_full_disk_is_no_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(trials, "try_out", Tried({}, {}))
+    monkeypatch.setattr(os, "fsync", full)
+    assert proof.proven_on(GPU) == proof.OPERATIONS
+    assert "could not be kept" in caplog.messages[-1] and "No space left" in caplog.messages[-1]
+    assert [path.suffix for path in Path(os.environ["NMT_CACHE"]).iterdir()] == [".lock"]
+
+
+@pytest.mark.usefixtures("_a_gpu")
+def test_a_record_that_others_can_have_written_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = Tried({}, {})
+    monkeypatch.setattr(trials, "try_out", tried)
+    proof.find_out(GPU)
+    proof.find_out(GPU)
+    assert len(tried.asked) == 1
+    path = record.record_file(GPU)
+    assert path is not None
+    path.chmod(0o666)
+    proof.find_out(GPU)
+    assert len(tried.asked) == 2
+    path.parent.chmod(0o777)
+    other = record.record_file(GPU)
+    assert other is not None and other.parent != path.parent and other.name == path.name
+    assert f"{path.parent} can be written to by others (mode 0777), so they are kept in" in caplog.messages[-1]
 
 
 @pytest.mark.usefixtures("_a_gpu")

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import NamedTuple
 
 import torch
 
+from nmt.new_files import replacing
 from nmt.ops.dispatch import triton_version
-from nmt.ops.native.build import BuildError, cache_directory
+from nmt.ops.native.cache import BuildError, is_ours, own_directory
 
 PACKAGE = Path(__file__).parents[2]
 _PARTS = ("ops", "cells", "models")
@@ -48,14 +48,14 @@ def record_file(device: torch.device) -> Path | None:
     for path in sorted(path for part in _PARTS for path in (PACKAGE / part).rglob("*.py")):
         digest.update(path.read_bytes() + b"\0")
     with contextlib.suppress(BuildError):
-        return cache_directory() / f"gpu-{digest.hexdigest()[:32]}.json"
+        return own_directory() / f"gpu-{digest.hexdigest()[:32]}.json"
     return None
 
 
 def read(path: Path | None) -> Findings:
-    """The findings in a file; none where there is no such file or it is damaged."""
+    """The findings in a file; none where there is no such file of ours or it is damaged."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8")) if path else {}
+        kept = json.loads(path.read_text(encoding="utf-8")) if path and is_ours(path) else {}
         return Findings(frozenset(map(str, kept["proven"])), {str(k): str(v) for k, v in kept["refused"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return NOTHING
@@ -63,11 +63,9 @@ def read(path: Path | None) -> Findings:
 
 def write(path: Path, findings: Findings) -> None:
     """Keep findings; the file is complete or not there, whoever else writes it at the same time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"proven": sorted(findings.proven), "refused": dict(findings.refused)}, indent=1)
-    scratch = path.with_name(f"{path.name}.{os.getpid()}")
-    scratch.write_text(text + "\n", encoding="utf-8")
-    os.replace(scratch, path)
+    with replacing(path, mode=0o600) as stream:
+        stream.write(text.encode() + b"\n")
 
 
 @contextlib.contextmanager
@@ -78,6 +76,5 @@ def alone(path: Path | None) -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # of a directory that cannot be written to: all of them find out
-            path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context(path.with_suffix(".lock").open("w")), fcntl.LOCK_EX)
         yield

@@ -17,7 +17,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from nmt.ops.native.build import BuildError, library
+from nmt.ops.native.build import library
+from nmt.ops.native.cache import BuildError
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Compiles the C kernels of this package with the machine's own compiler, once, and keeps the library.
 
 The library depends on nothing but the C library: tensors are passed as addresses, and the threads are those of the
-OpenMP runtime that torch has loaded. Compiling takes seconds; the result is kept in the user's cache directory
-under a name made of the digest of everything it depends on and that of its content.
+OpenMP runtime that torch has loaded. Compiling takes seconds; the result is kept in a directory that only this user can
+write to, under a name made of the digest of everything it depends on and that of its content.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from nmt.ops.native.cache import BuildError, is_ours, own_directory
 
 OPS = Path(__file__).parents[1]
 HEADER = Path(__file__).with_name("simd.h")
@@ -31,10 +33,6 @@ _VERSIONS = (
 )
 """Each kernel exists in these: type of the sequences, the same in C, suffix of its name, how it shares its loops among
 threads (see simd.h)."""
-
-
-class BuildError(Exception):
-    """Why there is no library, in a few words."""
 
 
 def sources() -> list[Path]:
@@ -55,25 +53,11 @@ def library(openmp: bool) -> Path:
     texts = [path.read_text(encoding="utf-8") for path in (HEADER, *sources())]
     for part in (*texts, repr(_VERSIONS), " ".join(command), _version(compiler), _processor()):
         digest.update(part.encode() + b"\0")
-    directory, name = cache_directory(), digest.hexdigest()[:32]
+    directory, name = own_directory(), digest.hexdigest()[:32]
     for path in sorted(directory.glob(f"{name}-*.so")):
         if _intact(path):
             return path
     return _compile(command, directory=directory, name=name)
-
-
-def cache_directory() -> Path:
-    """NMT_CACHE, else nmt below XDG_CACHE_HOME, else ~/.cache/nmt."""
-    chosen = os.environ.get("NMT_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base:
-        return Path(base) / "nmt"
-    try:
-        return Path.home() / ".cache" / "nmt"
-    except RuntimeError:
-        raise BuildError("there is no home directory to keep them in; set NMT_CACHE") from None
 
 
 def find_compiler() -> list[str]:
@@ -108,9 +92,9 @@ def _content_digest(path: Path) -> str:
 
 
 def _intact(path: Path) -> bool:
-    """Whether a kept library is what was written: a full disk or a crash may have cut it short."""
+    """Whether a kept library is what we wrote: a full disk or a crash may have cut it short."""
     try:
-        return path.stem.endswith(f"-{_content_digest(path)}")
+        return is_ours(path) and path.stem.endswith(f"-{_content_digest(path)}")
     except OSError:
         return False
 
@@ -121,7 +105,6 @@ def _compile(command: list[str], *, directory: Path, name: str) -> Path:
     The first is some 12 seconds of work, which the cores share.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
             linked = Path(scratch) / "kernels.so"
             units = [(source, Path(scratch) / f"{source.parent.name}.c") for source in sources()]
@@ -134,6 +117,7 @@ def _compile(command: list[str], *, directory: Path, name: str) -> Path:
             plain = [part for part in command if part != "-fopenmp"]
             _run([*plain, "-shared", *map(str, compiled), "-o", str(linked), "-lm"])
             path = directory / f"{name}-{_content_digest(linked)}.so"
+            linked.chmod(0o700)  # whatever the umask leaves to others
             os.replace(linked, path)  # complete or not at all, whoever else builds it at the same time
             return path
     except OSError as error:

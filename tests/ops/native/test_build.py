@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from nmt.ops.gru import gru_sequence
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.ops.lrn import lrn_sequence
 from nmt.ops.native import build
+from nmt.ops.native import cache as cache_place
 from nmt.ops.recurrence import Recurrent
 from tests.ops.native.units import needs_native
 
@@ -31,7 +34,7 @@ SUMS = Path(native.__file__).with_name("native.c")
 @pytest.fixture(autouse=True)
 def _anew() -> Iterator[None]:
     """Nothing is known of a library when a test begins, nor after it of its own."""
-    caches = (native.problem, native._library, native.kernel, native._say_once)
+    caches = (native.problem, native._library, native.kernel, native._say_once, cache_place._elsewhere)
     for cached in caches:
         cached.cache_clear()
     yield
@@ -235,3 +238,90 @@ def test_processes_that_build_at_once_get_one_whole_library(cache: Path) -> None
     assert all(build._intact(Path(path)) for path in printed)
     assert {path.name for path in cache.iterdir()} == {Path(path).name for path in printed}
     assert native.problem() is None and sums() == [4.0, 6.0]
+
+
+def _anybody_may_write(cache: Path) -> None:
+    cache.chmod(0o777)
+
+
+def _the_group_may_write(cache: Path) -> None:
+    cache.chmod(0o775)
+
+
+def _of_somebody_else(cache: Path) -> None:
+    os.chown(cache, 4711, -1)
+
+
+def _can_be_exchanged(cache: Path) -> None:
+    cache.parent.chmod(0o777)
+
+
+def _link_of_somebody_else(cache: Path) -> None:
+    cache.rename(cache.with_name("elsewhere"))
+    cache.symlink_to("elsewhere")
+    os.lchown(cache, 4711, -1)
+
+
+PLANTED = [_anybody_may_write, _the_group_may_write, _can_be_exchanged, _of_somebody_else, _link_of_somebody_else]
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=[plant.__name__.strip("_") for plant in PLANTED])
+def test_kernels_that_somebody_else_can_have_put_there_are_not_loaded(
+    plant: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    if "else" in plant.__name__ and os.geteuid() != 0:
+        pytest.skip("only root can give a directory to another user")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    cache = tmp_path / "shared" / "cache"
+    monkeypatch.setenv("NMT_CACHE", str(cache))
+    theirs = build.library(openmp=False)
+    assert theirs.parent == cache and cache.stat().st_mode & 0o777 == 0o700
+    plant(cache)
+    ours = build.library(openmp=False)
+    assert ours.parent == tmp_path / "tmp" / f"nmt-{os.geteuid()}" and ours.name == theirs.name
+    assert ours.parent.stat().st_mode & 0o777 == 0o700
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith(f"kernels: {cache} ")
+    assert build.library(openmp=False) == ours and len(caplog.messages) == 1
+
+
+def test_where_all_places_are_planted_kernels_are_made_for_one_process(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    cache.mkdir(mode=0o700)
+    cache.chmod(0o777)
+    (tmp_path / f"nmt-{os.geteuid()}").symlink_to(cache)
+    ours = build.library(openmp=False)
+    assert ours.parent.parent == tmp_path and ours.parent.name.startswith("nmt-kernels-")
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_library_that_others_can_write_to_is_made_again(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    path = build.library(openmp=False)
+    path.chmod(mode)
+    assert build.library(openmp=False) == path
+    assert path.stat().st_mode & 0o777 == 0o700
+    kept = path.with_name("kept.so")
+    path.rename(kept)
+    path.symlink_to(kept)
+    assert build.library(openmp=False) == path and not path.is_symlink()
+
+
+def test_a_cache_of_ours_behind_a_link_of_ours_is_used(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    (tmp_path / "large").mkdir(mode=0o755)
+    cache.symlink_to(tmp_path / "large")
+    path = build.library(openmp=False)
+    assert path.parent == cache and list((tmp_path / "large").iterdir())

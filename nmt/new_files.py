@@ -1,0 +1,72 @@
+"""Writing files and directories that appear under their names only when they are complete.
+
+Until then they have another name, which nobody can foresee, and are made by this process alone: whatever was put in a
+directory beforehand, nothing is written, or deleted, through a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A stream to a new file that takes the name `path` when the block ends without an error.
+
+    What had the name before is replaced, a link by the file itself, and stays after an error. The content is on disk
+    before it gets the name. `mode` are permissions, which the umask decides by itself. Raises OSError.
+    """
+    temporary = unused_name(path)
+    descriptor = os.open(temporary, _CREATE, 0o666)
+    try:
+        with open(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write `text`, in UTF-8 and with its line ends as they are, to `path` at once or not at all. Raises OSError."""
+    with replacing(path) as stream:
+        stream.write(text.encode("utf-8"))
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that must not be there yet, not even as a link. Raises OSError."""
+    with open(os.open(path, _CREATE, 0o666), "wb") as stream:
+        stream.write(content)
+
+
+@contextlib.contextmanager
+def new_directory(beside: Path, *, prefix: str = ".writing-") -> Iterator[Path]:
+    """A new, empty directory in the one that `beside` is to be in; after an error it is deleted.
+
+    The block renames it, or leaves it where it is. Raises OSError.
+    """
+    temporary = unused_name(beside, prefix=prefix)
+    temporary.mkdir()
+    try:
+        yield temporary
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def unused_name(path: Path, *, prefix: str = ".") -> Path:
+    """A name beside `path` that begins with `prefix` and its name and that nothing has."""
+    return path.with_name(f"{prefix}{path.name[:100]}-{os.getpid()}-{secrets.token_hex(4)}")

@@ -1,0 +1,104 @@
+"""Where compiled kernels, and what is known of them, are kept: a directory that nobody else can write to.
+
+Whoever can put a file there decides what this process runs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class BuildError(Exception):
+    """Why there is no library, in a few words."""
+
+
+def cache_directory() -> Path:
+    """NMT_CACHE, else nmt below XDG_CACHE_HOME, else ~/.cache/nmt."""
+    chosen = os.environ.get("NMT_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base:
+        return Path(base) / "nmt"
+    try:
+        return Path.home() / ".cache" / "nmt"
+    except RuntimeError:
+        raise BuildError("there is no home directory to keep them in; set NMT_CACHE") from None
+
+
+def own_directory() -> Path:
+    """The cache directory, made for us alone if it is not there; where others can write to it, one that they cannot.
+
+    Raises:
+        BuildError: it cannot be made.
+    """
+    directory = cache_directory()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = _problem(directory)
+    except OSError as error:
+        raise BuildError(f"{error.filename or directory}: {error.strerror or error}") from None
+    return directory if found is None else _elsewhere(directory, found)
+
+
+def is_ours(path: Path) -> bool:
+    """Whether `path` is a regular file, no link, that only we can have written."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid in _trusted() and not found.st_mode & _OTHERS
+
+
+def _problem(directory: Path) -> str | None:
+    """How somebody else could write into a directory that is there; None if nobody can."""
+    link = directory.lstat()
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in _trusted():
+        return "is a link that another user has made"
+    real = Path(os.path.realpath(directory))  # which no link of somebody else can change any more
+    found = real.stat()
+    if found.st_uid not in _trusted():
+        return "belongs to another user"
+    if found.st_mode & _OTHERS:
+        return f"can be written to by others (mode {stat.S_IMODE(found.st_mode):04o})"
+    for parent in real.parents:
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"can be exchanged by others, who can write to {parent}"
+    return None
+
+
+def _trusted() -> tuple[int, int]:
+    """This user, and the one who can do anything anyway."""
+    return os.geteuid(), 0
+
+
+@functools.cache
+def _elsewhere(directory: Path, problem: str) -> Path:
+    """A directory of ours that later processes find again, else one for this process alone; says so."""
+    other = Path(tempfile.gettempdir()) / f"nmt-{os.geteuid()}"
+    try:
+        other.mkdir(mode=0o700, exist_ok=True)
+        lasting = not other.is_symlink() and _problem(other) is None
+    except OSError:
+        lasting = False
+    if not lasting:
+        try:
+            other = Path(tempfile.mkdtemp(prefix="nmt-kernels-"))
+        except OSError as error:
+            raise BuildError(f"{directory}: {problem}; {error.filename}: {error.strerror}") from None
+        atexit.register(shutil.rmtree, other, ignore_errors=True)
+    advice = "chmod go-w it, or set NMT_CACHE"
+    logger.warning("kernels: %s %s, so they are kept in %s instead; %s", directory, problem, other, advice)
+    return other

@@ -1,0 +1,125 @@
+"""Reading files that somebody else may have made: regular ones only, of bounded size, none outside their folder.
+
+A model directory comes from anywhere: a pipe in it would be waited for, a link would lead to a device or to files that
+are none of its business. All errors are OSError with a text in `strerror` that goes behind the file's name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+MIB = 1 << 20
+LARGEST_VOCABULARY = 64 * MIB
+"""Bytes of a file of a tokenizer: some millions of tokens."""
+LARGEST_RECORD = 16 * MIB
+"""Bytes of what only lists checkpoints, sums or hyper-parameters."""
+LARGEST_LOG = 1024 * MIB
+"""Bytes of the log of a run: some millions of lines."""
+
+_SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+"""To go through a directory, which may be allowed where listing it is not."""
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+"""Without waiting: a pipe that nobody writes to would be waited for forever."""
+
+
+def open_inside(path: Path, *, within: Path) -> BinaryIO:
+    """Open a regular file that really lies in the directory `within`, whatever links are on the way to that one.
+
+    Links inside `within` may point to each other. Nobody can exchange a part of the way in the meantime.
+
+    Raises:
+        OSError: no such file, not a regular file, or a link leads out of `within`.
+    """
+    root, real = os.path.realpath(within), os.path.realpath(path)
+    if os.path.commonpath([root, real]) != root:
+        raise _leads_out(path, root=root, within=within)
+    *folders, name = os.path.relpath(real, root).split(os.sep)
+    directory = os.open(root, _SEARCH)
+    try:
+        for folder in folders:
+            inner = os.open(folder, _SEARCH | os.O_NOFOLLOW, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        return _regular(os.open(name, _READ | os.O_NOFOLLOW, dir_fd=directory), path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        os.close(directory)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that the user has named: wherever it lies, but a regular one. OSError otherwise."""
+    return _regular(os.open(path, _READ), path)
+
+
+def read_inside(path: Path, *, within: Path, largest: int) -> bytes:
+    """The content of a file in the directory `within`; OSError as `open_inside`, and for more than `largest` bytes."""
+    with open_inside(path, within=within) as stream:
+        return read_bounded(stream, largest=largest)
+
+
+def read_bounded(stream: BinaryIO, *, largest: int) -> bytes:
+    """The rest of a stream; OSError if it has more than `largest` bytes."""
+    content = stream.read(largest + 1)
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, f"larger than {largest // MIB} MiB, which no such file is", stream.name)
+    return content
+
+
+def check_directory(path: Path, *, within: Path) -> None:
+    """Raise OSError if the directory `path`, as far as it is there, lies outside of the directory `within`."""
+    root = os.path.realpath(within)
+    if os.path.commonpath([root, os.path.realpath(path)]) != root:
+        raise _leads_out(path, root=root, within=within)
+
+
+def path_of(stream: BinaryIO) -> str:
+    """A name for an open file that libraries can open which take only names: that file, whatever has its name now."""
+    return f"/dev/fd/{stream.fileno()}"
+
+
+def own_file(path: str, flags: int) -> int:
+    """`opener` for `open`, to write to a file of ours in a directory that others may have made.
+
+    Raises OSError where a link or anything but a regular file has the name.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if os.path.islink(path):
+            raise OSError(errno.ELOOP, "is a link, through which nothing is written; remove it", path) from None
+        raise OSError(error.errno, error.strerror, path) from None
+    return _checked(descriptor, path)
+
+
+def _regular(descriptor: int, path: str | os.PathLike[str]) -> BinaryIO:
+    # The name goes with the stream, for messages: a stream of a descriptor has only a number.
+    return open(path, "rb", opener=lambda _path, _flags: _checked(descriptor, path))
+
+
+def _checked(descriptor: int, path: str | os.PathLike[str]) -> int:
+    """`descriptor`, if it is that of a regular file."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, "is a directory, not a file", os.fspath(path))
+    raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
+
+
+def _leads_out(path: Path, *, root: str, within: Path) -> OSError:
+    """What is said of a link that leads out of a directory, which is looked for on the way to `path`."""
+    link = path
+    for place in (*reversed(path.parents), path):
+        if place.is_symlink() and os.path.commonpath([root, os.path.realpath(place.parent)]) == root:
+            link = place
+            break
+    where = "it" if link == path else str(link)
+    what = f"{where} is a link to {os.readlink(link)}" if link.is_symlink() else "it lies"
+    advice = "which is not followed; put what it points to in its place"
+    return OSError(errno.EXDEV, f"{what}, outside of {within}, {advice}", str(path))

@@ -1,0 +1,171 @@
+"""Files in a directory that somebody else has made: none outside of it, no pipe or device, no writing through links."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt.new_files import new_directory, replace_text, replacing, write_new
+from nmt.safe_files import MIB, check_directory, open_inside, open_regular, own_file, path_of, read_inside
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    model = tmp_path / "model"
+    (model / "inner").mkdir(parents=True)
+    (model / "file").write_text("content")
+    (model / "inner" / "file").write_text("inner content")
+    (tmp_path / "secret").write_text("secret")
+    return model
+
+
+def read(path: Path, model: Path) -> str:
+    return read_inside(path, within=model, largest=100).decode()
+
+
+def test_files_and_links_inside_a_directory_are_read(model: Path, tmp_path: Path) -> None:
+    (model / "link").symlink_to("inner/file")
+    (model / "folder").symlink_to("inner")
+    (tmp_path / "link to model").symlink_to(model)
+    assert read(model / "file", model) == "content"
+    assert read(model / "link", model) == read(model / "folder" / "file", model) == "inner content"
+    assert read(tmp_path / "link to model" / "link", tmp_path / "link to model") == "inner content"
+    assert read(model / "inner" / ".." / "file", model) == "content"
+
+
+@pytest.mark.parametrize("target", ["../secret", "/dev/zero", "/etc/passwd", "../../nowhere"])
+def test_a_link_out_of_the_directory_is_named_and_not_followed(model: Path, target: str) -> None:
+    (model / "link").symlink_to(target)
+    with pytest.raises(OSError, match="which is not followed; put what it points to in its place") as caught:
+        open_inside(model / "link", within=model)
+    assert f"it is a link to {target}, outside of {model}" in caught.value.strerror
+    (model / "other").symlink_to("link")
+    with pytest.raises(OSError, match="outside of"):
+        open_inside(model / "other", within=model)
+
+
+def test_the_link_is_named_that_leads_out_on_the_way(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("secret")
+    (model / "folder").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=f"{model}/folder is a link to {tmp_path}/elsewhere, outside of {model}"):
+        open_inside(model / "folder" / "file", within=model)
+    with pytest.raises(OSError, match="it is a link to"):
+        check_directory(model / "folder", within=model)
+    check_directory(model / "inner", within=model)
+    check_directory(model / "not there", within=model)
+
+
+def test_a_name_cannot_climb_out(model: Path) -> None:
+    with pytest.raises(OSError, match="outside of"):
+        open_inside(model / ".." / "secret", within=model)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _nothing(path: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_pipe, "is not a regular file"),
+        (_directory, "is a directory, not a file"),
+        (_loop, "symbolic links"),
+        (_nothing, "No such file"),
+    ],
+)
+def test_what_is_no_regular_file_is_refused_at_once(model: Path, make: Callable[[Path], None], reason: str) -> None:
+    make(model / "x")
+    with pytest.raises(OSError, match=reason) as caught:
+        open_inside(model / "x", within=model)
+    assert caught.value.filename == str(model / "x")
+    with pytest.raises(OSError, match=reason):
+        open_regular(model / "x")
+
+
+def test_no_more_than_the_bound_is_read(model: Path) -> None:
+    with (model / "large").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(OSError, match="larger than 2 MiB, which no such file is"):
+        read_inside(model / "large", within=model, largest=2 * MIB)
+    assert len(read_inside(model / "file", within=model, largest=7)) == 7
+
+
+def test_a_directory_that_is_exchanged_for_a_link_in_the_meantime(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model.parent / "elsewhere").mkdir()
+    (model.parent / "elsewhere" / "file").write_text("secret")
+    found = os.path.realpath
+
+    def exchanged(path: str) -> str:
+        real = found(path)
+        if (model / "inner").is_dir() and not (model / "inner").is_symlink() and real.endswith("file"):
+            (model / "inner").rename(model / "old")
+            (model / "inner").symlink_to(model.parent / "elsewhere")
+        return real
+
+    monkeypatch.setattr(os.path, "realpath", exchanged)
+    with pytest.raises(OSError, match="Not a directory|symbolic links"):
+        open_inside(model / "inner" / "file", within=model)
+
+
+def test_the_name_of_an_open_file_is_that_file(model: Path) -> None:
+    with open_inside(model / "file", within=model) as stream:
+        (model / "file").unlink()
+        assert Path(path_of(stream)).read_text() == "content"
+
+
+def test_nothing_is_written_through_a_link(model: Path, tmp_path: Path) -> None:
+    (model / "log").symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="is a link, through which nothing is written; remove it"):
+        open(model / "log", "a", opener=own_file).close()
+    os.mkfifo(model / "pipe")
+    with pytest.raises(OSError, match="is not a regular file|No such device"):
+        open(model / "pipe", "a", opener=own_file).close()
+    with pytest.raises(FileExistsError):
+        write_new(model / "log", b"x")
+    replace_text(model / "log", "log\n")
+    assert (tmp_path / "secret").read_text() == "secret"
+    assert not (model / "log").is_symlink() and (model / "log").read_text() == "log\n"
+
+
+def test_a_replaced_file_is_whole_or_as_it_was(model: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        replace_text(model / "file", "first\n")
+        assert stat.S_IMODE((model / "file").stat().st_mode) == 0o640
+        with replacing(model / "file", mode=0o600) as stream:
+            stream.write(b"second")
+        assert stat.S_IMODE((model / "file").stat().st_mode) == 0o600
+    finally:
+        os.umask(mask)
+    with pytest.raises(KeyboardInterrupt), replacing(model / "file") as stream:
+        stream.write(b"third")
+        raise KeyboardInterrupt
+    assert (model / "file").read_text() == "second"
+    assert sorted(path.name for path in model.iterdir()) == ["file", "inner"]
+
+
+def test_a_new_directory_is_nobodys_and_gone_after_an_error(model: Path) -> None:
+    with new_directory(model / "made") as temporary:
+        assert temporary.parent == model and temporary.name.startswith(".writing-made-")
+        temporary.rename(model / "made")
+    with pytest.raises(RuntimeError), new_directory(model / "other") as temporary:
+        (temporary / "x").touch()
+        raise RuntimeError
+    assert sorted(path.name for path in model.iterdir()) == ["file", "inner", "made"]
