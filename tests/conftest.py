@@ -1,7 +1,8 @@
-"""Fixtures shared by all tests; what needs the data beside the checkout skips where it is absent."""
+"""Fixtures shared by all tests; what needs Multi30k, beside the checkout, skips where it is absent."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -37,9 +38,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = items[first::step]
 
 
+@functools.cache
+def golden_files() -> dict[str, Path]:
+    """Name -> path of all reference files: those of the repository, and the others that lie beside the checkout."""
+    folders = (SHARED / "golden", REPOSITORY / "tests/golden")
+    return {path.stem: path for folder in folders for path in folder.glob("*.npz")}
+
+
 def golden_names(prefix: str) -> list[str]:
-    """Names of the reference files that start with `prefix`; empty where there are none."""
-    return sorted(path.stem for path in (SHARED / "golden").glob(f"{prefix}*.npz"))
+    """Names of the reference files that start with `prefix`."""
+    names = sorted(name for name in golden_files() if name.startswith(prefix))
+    assert names, f"tests/golden has no {prefix}*.npz"
+    return names
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,13 +65,10 @@ def _plugins_are_gone_after_their_tests() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], Golden]:
-    """Read a reference file of the original system: its configuration and its arrays."""
-    folder = SHARED / "golden"
-    if not folder.is_dir():
-        pytest.skip(f"the reference arrays are not here: {folder.name} is missing beside the checkout")
+    """Read a reference file of the original system (tests/golden/README.md): its configuration and its arrays."""
 
     def read(name: str) -> Golden:
-        arrays = np.load(folder / f"{name}.npz")
+        arrays = np.load(golden_files()[name])
         return json.loads(str(arrays["config"])), arrays
 
     return read

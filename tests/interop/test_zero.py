@@ -224,7 +224,7 @@ def test_names_come_back_as_they_were_given(golden: Any) -> None:
 
 
 def test_all_variables_that_do_not_fit_are_listed(golden: Any) -> None:
-    config, arrays = golden("deepnmt_lrn_cae0_ln0")
+    config, arrays = golden("deepnmt_lrn_cae1_ln1")
     variables = weights(arrays)
     del variables["nmt/layer_1_init/b_0"]
     variables["nmt/extra"] = variables["nmt/bias"]
@@ -233,12 +233,12 @@ def test_all_variables_that_do_not_fit_are_listed(golden: Any) -> None:
         zero.from_arrays(config, variables)
     assert str(error.value) == (
         "variables do not fit the hyper-parameters; missing: nmt/layer_1_init/b_0; unknown: nmt/extra; "
-        "of the wrong shape: nmt/decoder/layer_0/ff/W_0_0 (3, 4) instead of (16, 16)"
+        "of the wrong shape: nmt/decoder/layer_0/ff/W_0_0 (3, 4) instead of (16, 12)"
     )
 
 
 def test_hyper_parameters_without_a_model_are_refused(golden: Any) -> None:
-    config, arrays = golden("deepnmt_lrn_cae0_ln0")
+    config, arrays = golden("deepnmt_lrn_cae1_ln1")
     variables = weights(arrays)
     with pytest.raises(ConfigError, match=r"'transformer' has no counterpart here\. Allowed: deepnmt, rnnsearch"):
         zero.from_arrays({**config, "model_name": "transformer"}, variables)

@@ -39,7 +39,7 @@ def log_probabilities(model: TableModel, source: list[int], ids: list[int], *, z
 def zero_beam_search(
     model: TableModel, sources: list[list[int]], *, beam_size: int, alpha: float, offset: int, pad_allowed: bool = True
 ) -> list[list[Scored]]:
-    """The golden README's text, line by line: joint stopping, feeding and length rules."""
+    """What tests/golden/README.md says of beam search, line by line: joint stopping, feeding and length rules."""
     sentences = [Sentence(source, len(source) + offset) for source in sources]
     zeros: list[int] = [0]
     t = 0
