@@ -71,7 +71,7 @@ def batch_limits(decoding: DecodingConfig, *, vocabulary: int) -> tuple[int, int
 class Translator:
     """Translates lines of text with a model, or several, which must be in evaluation mode.
 
-    Each line's translation depends on that line alone, not on its companions in a batch. Empty
+    Each line's translation depends on that line alone, not on its companions in a batch, but for rounding. Empty
     lines, and lines that the tokenizer makes nothing of, are not sent through the model: their
     translation is empty. No line is too long.
     """

@@ -1,16 +1,21 @@
-"""Every unit, with layer norm and without: a sentence gets the same translation alone as in a batch of 64."""
+"""Every unit, in every precision: a sentence gets the same translation alone as in a batch, but for rounding."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
-from nmt.models import build_model
+from nmt.models import Seq2Seq, build_model
 from nmt.search import Hypothesis, beam_search, greedy_search
+from nmt.search.precision import PrecisionName, choose_search_precision
+from nmt.search.restricted import RestrictedModel
+from nmt.search.shortlist import Shortlist
 
 VOCABULARY = 23
 SENTENCES = 64
@@ -36,6 +41,27 @@ def is_near_tie(found: list[Hypothesis], alone: list[Hypothesis]) -> bool:
     return rank + 1 == len(alone) or alone[rank].score - alone[rank + 1].score < NEAR_TIE
 
 
+def small_model(cell: str, *, layer_norm: bool) -> Seq2Seq:
+    """One whose translations depend on the source and do not end at once."""
+    config = ModelConfig(
+        cell=cell,
+        layer_norm=layer_norm,
+        hidden_size=16,
+        embedding_size=12,
+        encoder_layers=2,
+        decoder_layers=2,
+        context_aware_encoder=layer_norm,
+        tie_embeddings="none",
+        init_range=0.3,
+    )
+    model = build_model(config, VOCABULARY, VOCABULARY).eval()
+    with torch.no_grad():
+        model.embeddings.source.mul_(6)
+        model.embeddings.softmax_table.mul_(2)
+        model.embeddings.softmax_table[EOS] *= 0.3
+    return model
+
+
 UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
 VARIANTS: dict[str, dict[str, Any]] = {
     **{cell: {"cell": cell} for cell in (*UNITS, "rnn")},
@@ -49,22 +75,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def test_batches_of_1_and_64(cell: str, layer_norm: bool) -> None:
     """In float32 the ids may differ where two hypotheses are closer than 1e-5; such cases are counted."""
     torch.manual_seed(5)
-    config = ModelConfig(
-        cell=cell,
-        layer_norm=layer_norm,
-        hidden_size=16,
-        embedding_size=12,
-        encoder_layers=2,
-        decoder_layers=2,
-        context_aware_encoder=layer_norm,
-        tie_embeddings="none",
-        init_range=0.3,
-    )
-    model = build_model(config, VOCABULARY, VOCABULARY).eval()
-    with torch.no_grad():  # so that translations depend on the source and do not end at once
-        model.embeddings.source.mul_(6)
-        model.embeddings.softmax_table.mul_(2)
-        model.embeddings.softmax_table[EOS] *= 0.3
+    model = small_model(cell, layer_norm=layer_norm)
     source = sentences()
     near_ties = 0
     together = beam_search(model, source, beam_size=4, **OPTIONS)
@@ -76,6 +87,54 @@ def test_batches_of_1_and_64(cell: str, layer_norm: bool) -> None:
             assert is_near_tie(found, alone)
     assert near_ties <= 1
     assert len({str(ids(hypotheses)) for hypotheses in together}) > 40
+
+
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cell", UNITS)
+def test_in_few_bits_companions_change_less_than_the_bits_do(cell: str, precision: PrecisionName) -> None:
+    """A library may add up the product of one row in another order than those of many, which rounding makes visible.
+
+    How much is held against what the precision itself changes.
+    """
+    torch.manual_seed(8)
+    model = small_model(cell, layer_norm=cell in ("gru", "lrn", "sru"))
+    format_ = choose_search_precision(precision, device=torch.device("cpu"))
+    converted = format_.converted(model)
+    source = sentences()[:12]
+
+    def search(searched: Seq2Seq, rows: Tensor, method: Any, size: int, shortlist: Shortlist | None) -> list[Any]:
+        with torch.inference_mode(), format_.autocast() if searched is converted else nullcontext():
+            if shortlist is None:
+                return method(searched, rows, beam_size=size, **OPTIONS)
+            restricted = RestrictedModel(searched, shortlist.words(rows))
+            return restricted.with_ids(method(restricted, rows, beam_size=size, **OPTIONS))
+
+    for method, size, shortlist in (
+        (greedy_search, 1, None),
+        (beam_search, 4, None),
+        (beam_search, 2, lists_of_their_own()),
+    ):
+        together = search(converted, source, method, size, shortlist)
+        exact = search(model, source, method, size, shortlist)
+        alone = [search(converted, row.unsqueeze(0), method, size, shortlist)[0] for row in source]
+        by_format, by_companions = largest_change(together, exact), largest_change(together, alone)
+        assert by_companions <= by_format / 4
+        assert by_format > 1e-3
+        assert sum(ids(found) != ids(other) for found, other in zip(together, alone, strict=True)) <= 1
+
+
+def largest_change(found: list[list[Hypothesis]], other: list[list[Hypothesis]]) -> float:
+    """Of a score, among sentences with the same translations."""
+    same = [(ours, theirs) for ours, theirs in zip(found, other, strict=True) if ids(ours) == ids(theirs)]
+    return max(abs(a.score - b.score) for ours, theirs in same for a, b in zip(ours, theirs, strict=True))
+
+
+def lists_of_their_own() -> Shortlist:
+    """Each source word has three partners."""
+    partners = torch.arange(3, 3 + 3 * VOCABULARY, dtype=torch.int32) * 7 % (VOCABULARY - 3) + 3
+    starts = 3 * torch.arange(VOCABULARY + 1)
+    frequent = torch.arange(4, VOCABULARY, 4, dtype=torch.int32)
+    return Shortlist(frequent=frequent, partners=partners, starts=starts, target_size=VOCABULARY)
 
 
 @pytest.mark.parametrize("unit", VARIANTS)
