@@ -47,7 +47,7 @@ setup(
         "pyyaml>=6",
         "sacrebleu>=2.4",
         "safetensors>=0.4",
-        "sentencepiece>=0.2",
+        "sentencepiece>=0.2.3",  # older ones crash on crafted models: CVE-2026-1260 and later reports
         "torch>=2.6",
         "tqdm>=4.60",
         "triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'",

@@ -18,6 +18,7 @@ from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.search import Translator
 from nmt.training.check_run import check_run
+from tests.robustness.model_fields import mutated_fields
 from tests.robustness.odd_text import ODD_LINES, random_lines
 from tests.robustness.test_fuzz import VALID, read_config
 from tests.tiny_run import make_run
@@ -29,6 +30,7 @@ FILES = (
     "tokenizer/source.vocab",
     "tokenizer/target.vocab",
     "config.yaml",
+    "tokenizer/joint.model",
 )
 
 
@@ -39,8 +41,9 @@ def fuzz(work: Path, *, minutes: float, seed: int) -> dict[str, int]:
         DataError: what came instead of an answer or one line; the input is in `work`/guilty.
     """
     chance = random.Random(seed)
-    run = make_run(work / "run", steps=(10,), best=(10,))
-    loaded = load_model(run)
+    words = make_run(work / "run", steps=(10,), best=(10,))
+    subwords = make_run(work / "subwords", steps=(10,), best=(10,), sentencepiece=True)
+    loaded = load_model(words)
     translator = Translator(loaded.model, loaded.tokenizer, loaded.config.decoding)
     found: collections.Counter[str] = collections.Counter()
     end = time.monotonic() + 60 * minutes
@@ -52,7 +55,12 @@ def fuzz(work: Path, *, minutes: float, seed: int) -> dict[str, int]:
             found["configurations"] += 1
             found["bytes fuzzed"] += len(content)
             name = chance.choice(FILES)
-            content = mutated((run / name).read_bytes(), chance, header=chance.random() < 0.5)
+            run = words if (words / name).exists() else subwords
+            content = (run / name).read_bytes()
+            if run == subwords and chance.random() < 0.8:
+                content = mutated_fields(content, chance)
+            else:
+                content = mutated(content, chance, header=chance.random() < 0.5)
             _hostile(run, name, content)
             found["hostile model files"] += 1
             found["bytes fuzzed"] += len(content)
@@ -91,7 +99,9 @@ def _hostile(run: Path, name: str, content: bytes) -> None:
     try:
         path.write_bytes(content)
         try:
-            load_model(run)
+            tokenizer = load_model(run).tokenizer
+            for ids in tokenizer.encode_source(ODD_LINES):
+                tokenizer.decode_target([i for i in ids if i < tokenizer.target_size])
         except (CheckpointError, ConfigError, DataError) as error:
             if "\n" in str(error) and not isinstance(error, ConfigError):
                 raise AssertionError(f"more than one line: {error!r}") from error

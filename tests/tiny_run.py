@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from nmt.config import dump, load_config
-from nmt.data import Vocabulary, WhitespaceTokenizer
+from nmt.data import SentencePieceTokenizer, Tokenizer, Vocabulary, WhitespaceTokenizer
+from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.interop import run_layout
 from nmt.models import build_model
@@ -18,18 +19,35 @@ SOURCE_WORDS = ["a", "b", "c", "d", "long@@", "er"]
 TARGET_WORDS = ["x", "y", "z", "u", "v", "w", "t@@"]
 
 
-def make_run(run: Path, *, steps: Sequence[int] = (10, 20), best: Sequence[int] = (10, 20)) -> Path:
-    """Write `run` with a checkpoint of other random weights at each step."""
+def words() -> Tokenizer:
+    """The tokenizer of a run with words."""
+    return WhitespaceTokenizer(Vocabulary(SOURCE_WORDS), Vocabulary(TARGET_WORDS), options=WhitespaceOptions())
+
+
+def subwords(folder: Path) -> Tokenizer:
+    """A small joint tokenizer by SentencePiece; its text is put in `folder`."""
+    text = folder / "text"
+    text.write_text(
+        "".join(f"{a} long{b}er sentence of {a}{b} \u00df\n" for a in "abcd" for b in "xyzuv"), encoding="utf-8"
+    )
+    options = SentencePieceOptions(vocab_size=300)
+    return SentencePieceTokenizer.train([text], [text], options=options, seed=1)
+
+
+def make_run(
+    run: Path, *, steps: Sequence[int] = (10, 20), best: Sequence[int] = (10, 20), sentencepiece: bool = False
+) -> Path:
+    """Write `run` with a checkpoint of other random weights at each step, and with words or subwords."""
     run.mkdir()
     (run / "in.yaml").write_text(
         f"run_dir: {run}\n"
         "model: {cell: gru, hidden_size: 8, embedding_size: 8, encoder_layers: 2, decoder_layers: 2, init_range: 0.8}\n"
-        "data: {train: corpus, tokenizer: whitespace}\n"
+        f"data: {{train: corpus, tokenizer: {'sentencepiece' if sentencepiece else 'whitespace'}}}\n"
         "decoding: {beam_size: 3, max_length_offset: 4, batch_tokens: 60}\n"
     )
     config = load_config(run / "in.yaml")
     (run / run_layout.CONFIG).write_text(dump(config))
-    tokenizer = WhitespaceTokenizer(Vocabulary(SOURCE_WORDS), Vocabulary(TARGET_WORDS), options=WhitespaceOptions())
+    tokenizer = subwords(run) if sentencepiece else words()
     (run / run_layout.TOKENIZER).mkdir()
     tokenizer.save(run / run_layout.TOKENIZER)
     for step in steps:

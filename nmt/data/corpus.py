@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import secrets
 import shutil
 import socket
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part, Rows
 from nmt.data.vocabulary import PAD
 from nmt.errors import DataError
+from nmt.safe_files import LARGEST_RECORD, open_inside, read_inside
 
 Ids = NDArray[Any]
 """Token ids, uint16 or uint32."""
@@ -62,7 +64,7 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         try:
-            meta = json.loads((folder / META).read_text(encoding="utf-8"))
+            meta = json.loads(read_inside(folder / META, within=folder, largest=LARGEST_RECORD))
             self._sides = [_Side(folder, name, meta) for name in SIDES]
             self.report = CorpusReport.from_json(meta["report"])
             self.parts = tuple(Part(*part) for part in meta["parts"])
@@ -103,13 +105,14 @@ class Corpus:
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> Ids:
-    found = path.stat().st_size
-    if found != count * dtype.itemsize:
-        raise ValueError(f"{path.name} has {found} bytes instead of {count * dtype.itemsize}")
-    if count == 0:
-        return np.empty(0, dtype)
-    # A plain array over the map: slicing np.memmap itself costs several times as much.
-    return np.asarray(np.memmap(path, dtype, mode="r", shape=(count,)))
+    with open_inside(path, within=path.parent) as stream:
+        found = os.fstat(stream.fileno()).st_size
+        if found != count * dtype.itemsize:
+            raise ValueError(f"{path.name} has {found} bytes instead of {count * dtype.itemsize}")
+        if count == 0:
+            return np.empty(0, dtype)
+        # A plain array over the map: slicing np.memmap itself costs several times as much.
+        return np.asarray(np.memmap(stream, dtype, mode="r", shape=(count,)))
 
 
 @contextmanager
@@ -129,10 +132,9 @@ def _new_folder(final: Path) -> Iterator[Path]:
     final.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{final.name}-{socket.gethostname()}-"
     for left in final.parent.glob(f"{glob.escape(prefix)}*"):
-        if not _is_running(left.name.removeprefix(prefix)):
+        if not _is_running(left.name.removeprefix(prefix).partition("-")[0]):
             shutil.rmtree(left, ignore_errors=True)
-    folder = final.with_name(f"{prefix}{os.getpid()}")
-    shutil.rmtree(folder, ignore_errors=True)  # left by a killed process that had our number
+    folder = final.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}")
     folder.mkdir()
     try:
         yield folder

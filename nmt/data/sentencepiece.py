@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import re
@@ -19,6 +20,7 @@ from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.workers import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.registry import TOKENIZERS
+from nmt.safe_files import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside
 
 _KEY = "data.tokenizer_options"
 _LONGEST = 1 << 15
@@ -112,7 +114,7 @@ class SentencePieceTokenizer(Tokenizer):
     def load(cls, folder: Path, *, options: SentencePieceOptions) -> SentencePieceTokenizer:
         files = (_JOINT_FILE, _JOINT_FILE) if options.joint else (_SOURCE_FILE, _TARGET_FILE)
         try:
-            source, target = (_read_model(folder / file) for file in files)
+            source, target = (_saved_model(folder / file) for file in files)
         except DataError as error:
             raise CheckpointError(f"the saved tokenizer cannot be used: {error}") from error
         return cls(source, target, options=options)
@@ -159,16 +161,34 @@ def _given(path: str | None) -> bytes | None:
 
 
 def _read_model(path: Path) -> bytes:
-    """The bytes of a SentencePiece model file whose special ids are ours; DataError otherwise."""
+    """The bytes of a SentencePiece model file that the user has named, wherever it lies; DataError as `_checked`."""
+    with _errors(path), open_regular(path) as stream:
+        content = read_bounded(stream, largest=LARGEST_VOCABULARY)
+    return _checked(content, path)
+
+
+def _saved_model(path: Path) -> bytes:
+    """The bytes of a model in the directory of a saved tokenizer; DataError as `_checked`."""
+    with _errors(path):
+        content = read_inside(path, within=path.parent, largest=LARGEST_VOCABULARY)
+    return _checked(content, path)
+
+
+@contextlib.contextmanager
+def _errors(path: Path) -> Iterator[None]:
     try:
-        proto = path.read_bytes()
+        yield
     except OSError as error:
         raise DataError(f"{path}: cannot read the SentencePiece model ({error.strerror})") from error
+
+
+def _checked(proto: bytes, path: Path) -> bytes:
+    """`proto`, if it is a SentencePiece model with our special ids and pieces that are text; DataError otherwise."""
     try:
         model = sentencepiece.SentencePieceProcessor(model_proto=proto)
         if not proto:  # which SentencePiece takes for a model without pieces
             raise RuntimeError("empty file")
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, ValueError) as error:  # the last for a message with bytes that are no text
         raise DataError(f"{path}: not a SentencePiece model") from error
     found = (model.pad_id(), model.unk_id(), model.eos_id())
     if found != (PAD, UNK, EOS):
@@ -176,6 +196,11 @@ def _read_model(path: Path) -> bytes:
             f"{path}: the model has pad_id={found[0]} unk_id={found[1]} eos_id={found[2]}, nmt needs "
             f"pad_id={PAD} unk_id={UNK} eos_id={EOS} (options of the same names of spm_train, with bos_id=-1)"
         )
+    for i in range(model.get_piece_size()):
+        try:
+            model.id_to_piece(i)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: not a SentencePiece model: piece {i} is not UTF-8 text") from error
     return proto
 
 

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +17,8 @@ from typing import Any
 from nmt.data.progress import Advance, no_progress
 from nmt.data.text import LONGEST_LINE, FilePair, nothing_in, read_lines, unequal
 from nmt.errors import DataError
+from nmt.new_files import replace_text
+from nmt.safe_files import LARGEST_RECORD, read_inside
 
 _BLOCK = 1 << 20
 
@@ -79,11 +80,9 @@ class Survey:
         known = {**self._remembered, **{_name(path): asdict(facts) for path, facts in self._facts.items()}}
         if known == self._remembered:
             return
-        temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
-            temporary.replace(self._file)
+            replace_text(self._file, json.dumps(known, indent=1))
         except OSError as error:
             raise DataError(f"{self._file}: cannot be written ({error.strerror})") from error
 
@@ -167,7 +166,7 @@ def _name(path: Path) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(read_inside(file, within=file.parent, largest=LARGEST_RECORD))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -23,6 +23,8 @@ from nmt.data.corpus import META, SIDES, Ids, id_dtype
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part
 from nmt.errors import DataError
+from nmt.new_files import replace_text
+from nmt.safe_files import LARGEST_RECORD, own_file, read_inside
 
 _MARK = "done.json"
 _LOCK = "lock"
@@ -92,9 +94,7 @@ class CorpusWriter:
         for stream in self._streams.values():
             stream.flush()
         self.position, self.report = position, report
-        temporary = self._folder / f".{_MARK}"
-        temporary.write_text(json.dumps(self._state(), indent=1), encoding="utf-8")
-        temporary.replace(self._folder / _MARK)
+        replace_text(self._folder / _MARK, json.dumps(self._state(), indent=1))
 
     def finish(self, report: CorpusReport) -> None:
         """Close the files and write what `Corpus` needs to open them."""
@@ -104,8 +104,9 @@ class CorpusWriter:
         for name, dtype in self._dtypes.items():
             meta |= {f"{name}_tokens": self._files[f"{name}.ids"].size // dtype.itemsize, f"{name}_dtype": dtype.name}
         meta["crc32"] = {name: written.sum for name, written in self._files.items()}
-        (self._folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
-        (self._folder / _MARK).unlink(missing_ok=True)
+        replace_text(self._folder / META, json.dumps(meta, indent=1))
+        for mark in (self._folder / _MARK, *self._folder.glob(f".{_MARK}-*")):  # also of one that was killed writing it
+            mark.unlink(missing_ok=True)
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
         content = array.tobytes()
@@ -125,7 +126,7 @@ class CorpusWriter:
     def _restore(self) -> None:
         """Take over what a former writer left behind, if it is whole."""
         try:
-            state = json.loads((self._folder / _MARK).read_text(encoding="utf-8"))
+            state = json.loads(read_inside(self._folder / _MARK, within=self._folder, largest=LARGEST_RECORD))
             if state["key"] != self._key:
                 return
             files = {name: _Written(**state["files"][name]) for name in _FILES}
@@ -144,7 +145,7 @@ class CorpusWriter:
 
 def _open(path: Path, written: _Written) -> Any:
     """A stream that appends after what is known to be good."""
-    stream = path.open("r+b" if written.size else "wb")
+    stream = open(path, "r+b" if written.size else "wb", opener=own_file)  # noqa: SIM115  (the writer closes it)
     stream.truncate(written.size)
     stream.seek(written.size)
     return stream
@@ -153,7 +154,7 @@ def _open(path: Path, written: _Written) -> Any:
 def _is_whole(path: Path, written: _Written) -> bool:
     """Whether a file begins with what was written."""
     left, found = written.size, 0
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as stream:
+    with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=own_file) as stream:
         while left and (block := stream.read(min(left, 1 << 20))):
             left, found = left - len(block), zlib.crc32(block, found)
     return left == 0 and found == written.sum
@@ -191,7 +192,7 @@ def _take_lock(partial: Path, stack: contextlib.ExitStack) -> None:
     while True:
         partial.mkdir(parents=True, exist_ok=True)
         try:
-            lock = stack.enter_context((partial / _LOCK).open("w"))
+            lock = stack.enter_context(open(partial / _LOCK, "w", opener=own_file))  # noqa: SIM115
             _wait_for(lock, partial)
             # Whoever held it before us may have removed or renamed the folder, with the lock in it.
             if os.path.samestat(os.fstat(lock.fileno()), (partial / _LOCK).stat()):

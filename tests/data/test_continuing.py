@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -17,9 +18,10 @@ import pytest
 from nmt.data import Corpus, Vocabulary, WhitespaceTokenizer
 from nmt.data import encoding as encoding_module
 from nmt.data.encoding import LengthRule, encode
+from nmt.data.survey import Survey
 from nmt.data.text import FilePair
 from nmt.data.whitespace import WhitespaceOptions
-from nmt.data.writer import unfinished_folder
+from nmt.data.writer import CorpusWriter, unfinished_folder
 from nmt.errors import DataError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -201,3 +203,25 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         unfinished_folder(tmp_path / "file" / "train"),
     ):
         pass
+
+
+@pytest.mark.parametrize("name", ["lock", "done.json", "source.ids", ".done.json"])
+def test_nothing_is_written_through_a_link_that_was_planted(tmp_path: Path, name: str) -> None:
+    """In a run directory of somebody else the cache may hold anything, too."""
+    (tmp_path / "precious").write_text("precious")
+    partial = tmp_path / "corpus.partial"
+    partial.mkdir()
+    (partial / name).symlink_to(tmp_path / "precious")
+    with contextlib.suppress(DataError), unfinished_folder(tmp_path / "corpus") as folder:
+        assert folder is not None
+        with CorpusWriter(folder, source_size=10, target_size=10, key="k") as writer:
+            writer.mark(writer.position, writer.report)
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_cache_of_pipes_is_no_corpus(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "corpus.json")
+    with pytest.raises(DataError, match="is not a regular file"):
+        Corpus(tmp_path)
+    os.mkfifo(tmp_path / "files.json")
+    assert Survey(tmp_path / "files.json").unread_bytes([]) == 0

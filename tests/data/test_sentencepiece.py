@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -187,3 +188,35 @@ def test_long_lines_are_learned_from(tmp_path: Path) -> None:
     options = SentencePieceOptions(vocab_size=263)
     tokenizer = SentencePieceTokenizer.train([tmp_path / "t.en"], [tmp_path / "t.en"], options=options, seed=1)
     assert {"a", "b", "c"} <= set(tokenizer.target_tokens(range(tokenizer.target_size)))
+
+
+def test_a_model_whose_pieces_are_no_text_is_refused(joint: SentencePieceTokenizer, tmp_path: Path) -> None:
+    joint.save(tmp_path)
+    whole = (tmp_path / "joint.model").read_bytes()
+    place = joint.source_tokens(range(joint.source_size)).index("▁dog")
+    (tmp_path / "joint.model").write_bytes(whole.replace("▁dog".encode(), b"\xff\xfe\xfddog"))
+    with pytest.raises(CheckpointError, match=f"joint.model: not a SentencePiece model: piece {place} is not UTF-8"):
+        SentencePieceTokenizer.load(tmp_path, options=SMALL)
+
+
+def test_a_saved_model_is_a_file_of_its_folder_and_of_bounded_size(
+    joint: SentencePieceTokenizer, tmp_path: Path
+) -> None:
+    joint.save(tmp_path)
+    model = tmp_path / "model" / "joint.model"
+    model.parent.mkdir()
+    model.symlink_to(tmp_path / "joint.model")
+    with pytest.raises(CheckpointError, match="it is a link to .* which is not followed"):
+        SentencePieceTokenizer.load(model.parent, options=SMALL)
+    given = replace(SMALL, source_model=str(model))  # a file that the user names may lie anywhere
+    assert SentencePieceTokenizer.train([], [], options=given, seed=1).fingerprint() == joint.fingerprint()
+    model.unlink()
+    os.mkfifo(model)
+    for reason in ("is not a regular file", "larger than 64 MiB"):
+        with pytest.raises(CheckpointError, match=reason):
+            SentencePieceTokenizer.load(model.parent, options=SMALL)
+        with pytest.raises(DataError, match=reason):
+            SentencePieceTokenizer.train([], [], options=given, seed=1)
+        model.unlink()
+        with model.open("wb") as stream:
+            stream.truncate(1 << 40)

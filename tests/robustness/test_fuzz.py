@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -15,12 +16,15 @@ from nmt.config import Config, dump, load_saved
 from nmt.config.load import validate
 from nmt.config.upgrade import FORMAT, upgrade
 from nmt.config.yaml12 import parse_yaml
-from nmt.data import read_lines
+from nmt.data import SentencePieceTokenizer, read_lines
+from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.search import Translator
 from nmt.training.check_run import check_run
+from tests.robustness.model_fields import mutated_fields
+from tests.robustness.odd_text import ODD_LINES
 from tests.tiny_run import make_run
 
 SETTINGS = settings(
@@ -120,6 +124,34 @@ def damaged(run: Path, name: str, draw: st.DataObject) -> None:
         assert all("\n" not in line for line in as_lines(check_run(run)))
     finally:
         path.write_bytes(whole)
+
+
+@pytest.fixture(scope="module")
+def subword_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("fuzz") / "run", steps=(10,), best=(10,), sentencepiece=True)
+
+
+@settings(SETTINGS, max_examples=200)
+@given(seed=st.integers(0, 1 << 32))
+def test_mutated_sentencepiece_model(subword_run: Path, seed: int) -> None:
+    """A model that is accepted splits and joins any text."""
+    folder = subword_run / "tokenizer"
+    whole = (folder / "joint.model").read_bytes()
+    try:
+        (folder / "joint.model").write_bytes(mutated_fields(whole, random.Random(seed)))
+        try:
+            tokenizer = SentencePieceTokenizer.load(folder, options=SentencePieceOptions())
+        except CheckpointError as error:
+            assert "\n" not in str(error)
+            return
+        size = tokenizer.target_size
+        for ids in tokenizer.encode_source(ODD_LINES):
+            assert all(0 <= i < size for i in ids)
+            assert "\n" not in tokenizer.decode_target(ids)
+        assert len(tokenizer.target_tokens(range(size))) == size
+        tokenizer.decode_target(range(size))
+    finally:
+        (folder / "joint.model").write_bytes(whole)
 
 
 WEIGHTS = f"checkpoints/step-10/{run_layout.WEIGHTS}"
