@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config.bundled import bundled_names, bundled_path
@@ -17,7 +16,7 @@ from nmt.config.plugins import import_plugins
 from nmt.config.problems import Problem, format_problems, type_problems
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.upgrade import FORMAT, KEY, UNMARKED, upgrade
-from nmt.config.yaml12 import parse_yaml
+from nmt.config.yaml12 import parse_yaml, write_yaml
 from nmt.errors import ConfigError
 from nmt.registry import near_miss
 
@@ -79,7 +78,7 @@ def find_config(path: str | Path) -> Path:
 
 def dump(config: Config) -> str:
     """The resolved configuration as YAML, every key included, and the format it is in: see `nmt.config.upgrade`."""
-    return yaml.safe_dump({KEY: FORMAT, **dataclasses.asdict(config)}, sort_keys=False, allow_unicode=True)
+    return write_yaml({KEY: FORMAT, **dataclasses.asdict(config)})
 
 
 def apply_overrides(raw: dict[str, Any], overrides: Sequence[str]) -> list[Problem]:

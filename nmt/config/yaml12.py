@@ -1,4 +1,4 @@
-"""YAML as users expect it: 5e-4 is a number, `no` is a word, and no key may stand twice."""
+"""YAML as users expect it, read and written: 5e-4 is a number, `no` is a word, and no key may stand twice."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ _DEEPEST = 50
 """Levels of nesting."""
 _MOST_NODES = 10_000
 """Values of a document once its aliases are written out: a few nested ones can stand for billions."""
+_NO_FOLDING = 1 << 30
+"""Columns of a line that is written."""
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -89,6 +91,47 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+_WRITTEN: tuple[Any, ...] = (type(None), bool, int, float, list, tuple, dict, None)
+"""Types that have a form without a tag; None stands for all others, which are refused."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that quotes what the loader above would not read as the same text, and nothing else.
+
+    PyYAML's own one quotes by YAML 1.1: it takes 3e-4 and 08 for words and leaves them bare.
+    """
+
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+    yaml_representers = {kind: yaml.SafeDumper.yaml_representers[kind] for kind in _WRITTEN}
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.Node:
+    if _NOT_TEXT.search(value):
+        raise ConfigError(f"'{printable(value)}': NUL and lone surrogates cannot be saved in a configuration")
+    # Line ends and control characters keep their identity only as escapes: a bare U+0085 would be read as "\n".
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if value.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def write_yaml(value: Any) -> str:
+    """`value` as a document that `parse_yaml` reads as an equal one; tuples become lists.
+
+    Raises ConfigError for what no document can hold: text with NUL or lone surrogates, and objects that are
+    neither text, numbers, truth values, None, lists nor mappings.
+    """
+    try:
+        text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NO_FOLDING)
+    except yaml.representer.RepresenterError as error:
+        unknown = type(error.args[-1]).__name__
+        raise ConfigError(f"a value of type {unknown} cannot be saved in a configuration") from None
+    return text
 
 
 def parse_yaml(text: str, *, origin: str) -> Any:

@@ -8,9 +8,10 @@ from nmt.data.batching import (
     restore_order,
 )
 from nmt.data.corpus import Corpus
-from nmt.data.prepare import PreparedData, check_files, load_tokenizer, planned_sizes, prepare
+from nmt.data.prepare import PreparedData, check_files, planned_sizes, prepare
 from nmt.data.report import CorpusReport
 from nmt.data.sampler import BatchSampler
+from nmt.data.saved_tokenizer import load_tokenizer, save_tokenizer
 from nmt.data.sentencepiece import SentencePieceTokenizer
 from nmt.data.text import ParallelText, find_file, read_lines, read_parallel
 from nmt.data.tokenizer import Tokenizer
@@ -43,4 +44,5 @@ __all__ = [
     "read_lines",
     "read_parallel",
     "restore_order",
+    "save_tokenizer",
 ]

@@ -19,10 +19,11 @@ from nmt.data.encoding import LengthRule, encode
 from nmt.data.progress import progress as progress_shown
 from nmt.data.references import check_references, join_references, read_references
 from nmt.data.report import CorpusReport
+from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.survey import Survey
 from nmt.data.text import FilePair, ParallelText, find_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.errors import ConfigError, DataError
 from nmt.registry import TOKENIZERS
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
@@ -131,22 +132,6 @@ def generated(data: DataConfig, run_dir: Path) -> DataConfig:
     return replace(data, train=files["train"], dev=data.dev or files["dev"], test=data.test or files["test"])
 
 
-def load_tokenizer(model_dir: str | Path, config: Config) -> Tokenizer:
-    """The tokenizer saved with a run or model; `model_dir` may be a checkpoint directory inside a run.
-
-    Raises CheckpointError naming what is missing.
-    """
-    model_dir = Path(model_dir)
-    folder = model_dir / "tokenizer"
-    if not folder.is_dir() and model_dir.parent.name == "checkpoints":
-        folder = model_dir.parent.parent / "tokenizer"
-    if not folder.is_dir():
-        raise CheckpointError(f"{model_dir}: there is no tokenizer directory in it")
-    kind = TOKENIZERS.get(config.data.tokenizer)
-    tokenizer: Tokenizer = kind.load(folder, options=component_options(kind, config.data.tokenizer_options))
-    return tokenizer
-
-
 def planned_sizes(config: Config) -> tuple[int, int] | None:
     """(source, target) vocabulary sizes as far as the configuration alone tells them, else None."""
     kind = TOKENIZERS.get(config.data.tokenizer)
@@ -178,7 +163,7 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
             for path in kind.inputs(source, target, options=options)
         ],
     }
-    folder = run_dir / "tokenizer"
+    folder = run_dir / FOLDER
     if folder.is_dir():
         if _read_record(folder) == record:
             return load_tokenizer(run_dir, config)
@@ -194,8 +179,8 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
         print(f"making the {config.data.tokenizer} tokenizer", file=sys.stderr, flush=True)
     tokenizer: Tokenizer = kind.train(source, target, options=options, seed=config.seed)
     with new_folder(folder) as temporary:
-        tokenizer.save(temporary)
         (temporary / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        save_tokenizer(temporary, tokenizer, config, name=folder)
     return tokenizer
 
 

@@ -33,25 +33,27 @@ class ParallelText(NamedTuple):
     target: list[str]
 
 
-def read_lines(source: str | os.PathLike[str] | IO[Any], *, name: str | None = None) -> Iterator[str]:
+def read_lines(
+    source: str | os.PathLike[str] | IO[Any], *, name: str | None = None, keep_returns: bool = False
+) -> Iterator[str]:
     r"""Yield the lines of a file (plain or .gz) or of an open stream, without their line ends.
 
     Only "\n" ends a line, and one "\r" before it belongs to the line end. Every other character,
-    U+0085, U+2028 and NUL included, is data. `name` is what errors call a stream. Raises DataError
-    naming file and line for bytes that are not UTF-8, and naming the file for one that is missing
-    or damaged.
+    U+0085, U+2028 and NUL included, is data; with `keep_returns` every "\r" is. `name` is what
+    errors call a stream. Raises DataError naming file and line for bytes that are not UTF-8, and
+    naming the file for one that is missing or damaged.
     """
     if isinstance(source, (str, os.PathLike)):
         name = name or os.fspath(source)
         try:
             with open_bytes(Path(source)) as stream:
-                yield from _lines(stream, name)
+                yield from _lines(stream, name, ending="\n" if keep_returns else "\r\n")
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{name}: {_reason(error)}") from error
     else:
         name = name or str(getattr(source, "name", "<stream>"))
         # A text stream would translate line ends itself; the bytes below it are what was sent.
-        yield from _lines(getattr(source, "buffer", source), name)
+        yield from _lines(getattr(source, "buffer", source), name, ending="\n" if keep_returns else "\r\n")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -62,7 +64,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _lines(stream: IO[Any], name: str) -> Iterator[str]:
+def _lines(stream: IO[Any], name: str, *, ending: str) -> Iterator[str]:
+    """Lines without `ending`, or without the "\n" of it where they end in no more."""
     for number, raw in enumerate(_raw_lines(stream), start=1):
         if len(raw) > LONGEST_LINE:
             raise DataError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB; is it text?")
@@ -74,7 +77,7 @@ def _lines(stream: IO[Any], name: str) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise not_utf8(name, number, raw[error.start], error.start) from error
         if line.endswith("\n"):
-            line = line[:-2] if line.endswith("\r\n") else line[:-1]
+            line = line[: -len(ending)] if line.endswith(ending) else line[:-1]
         yield line
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 
 from nmt.data.text import read_lines
@@ -44,19 +45,20 @@ class Vocabulary:
         return [ids.get(token, UNK) for token in tokens]
 
     def save(self, path: Path) -> None:
-        """Write one token per line, the special ones first."""
+        """Write one token per line, the special ones first; by these `from_file` knows such a file."""
         path.write_bytes("".join(f"{token}\n" for token in self.tokens).encode())
 
     @classmethod
     def from_file(cls, path: Path) -> Vocabulary:
-        """Read one token per line; a count after a tab or a space (Sockeye, fairseq) is ignored.
+        r"""Read one token per line; a count after a tab or a space (Sockeye, fairseq) is ignored.
 
         The special symbols get ids 0, 1 and 2 whether or not and wherever the file lists them, and
-        blank lines are skipped. Raises DataError naming file and line of a repeated token or of a
+        blank lines are skipped. A "\r" at the end of a line is part of the line end, but in a file of
+        `save` part of the token. Raises DataError naming file and line of a repeated token or of a
         line that is neither `token` nor `token count`.
         """
         first_seen: dict[str, int] = {}
-        for number, line in enumerate(read_lines(path), start=1):
+        for number, line in enumerate(read_lines(path, keep_returns=_is_saved(path)), start=1):
             columns = line.replace("\t", " ").split(" ")
             token = columns[0]
             if token == "" and line.strip(" \t") == "":
@@ -78,6 +80,11 @@ class Vocabulary:
         frequent = [token for token, n in counts.items() if n >= min_count and token not in SPECIAL_TOKENS]
         frequent.sort(key=lambda token: (-counts[token], token))
         return cls(frequent if max_size is None else frequent[: max_size - len(SPECIAL_TOKENS)])
+
+
+def _is_saved(path: Path) -> bool:
+    """Whether a file begins as `Vocabulary.save` writes it; not one that has been given other line ends since."""
+    return tuple(islice(read_lines(path, keep_returns=True), len(SPECIAL_TOKENS))) == SPECIAL_TOKENS
 
 
 def check_vocabulary_sizes(where: object, *, model: tuple[int, int], tokenizer: tuple[int, int]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.config import Config, dump
-from nmt.data import Tokenizer
+from nmt.config import Config, write_config
+from nmt.data import Tokenizer, save_tokenizer
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
 
@@ -51,7 +51,7 @@ def write_model(
     check_output(output)
     contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
     with whole_directory(output) as temporary:
-        (temporary / run_layout.CONFIG).write_text(dump(config), encoding="utf-8")
+        write_config(temporary / run_layout.CONFIG, config)
         (temporary / run_layout.TOKENIZER).mkdir()
-        tokenizer.save(temporary / run_layout.TOKENIZER)
+        save_tokenizer(temporary / run_layout.TOKENIZER, tokenizer, config, name=output / run_layout.TOKENIZER)
         save_file(contiguous, temporary / run_layout.WEIGHTS, metadata={"format": "pt", **metadata})

@@ -65,7 +65,7 @@ def vocabulary_text(tokens: Iterable[str], *, where: object) -> str:
     rest = list(tokens)[len(SPECIAL_TOKENS) :]
     seen: set[str] = set(SPECIAL_TOKENS)
     for place, token in enumerate(rest, start=len(SPECIAL_TOKENS)):
-        if token != token.strip(_STRIPPED) or "\n" in token or token in seen:
+        if not token or any(sign in token for sign in _STRIPPED) or token in seen:
             raise CheckpointError(f"{where}: token {place} of its vocabulary, {token!r}, is another one to Zero")
         seen.add(token)
     return "".join(f"{token}\n" for token in (*SPECIAL_TOKENS, *rest))

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from nmt.data.checksums import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
 from nmt.interop.new_model import check_output, whole_directory
@@ -132,4 +133,7 @@ def _copy_settings(checkpoint: Path, run: Path, target: Path) -> None:
         if not path.exists():
             raise CheckpointError(f"{path}: missing; without it the average could not translate")
     shutil.copyfile(config, target / run_layout.CONFIG)
+    check_checksums(tokenizer)
     shutil.copytree(tokenizer, target / run_layout.TOKENIZER)
+    if not has_checksums(tokenizer):
+        write_checksums(target / run_layout.TOKENIZER)

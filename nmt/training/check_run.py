@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.data import check_files, load_tokenizer
+from nmt.data.checksums import has_checksums
 from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
 from nmt.interop.model_dir import planned_model
@@ -81,6 +82,8 @@ def _model(found: RunCheck, plugins: Sequence[str]) -> tuple[Config | None, Mapp
     try:
         config = load_saved(found.run / run_layout.CONFIG, plugins)
         tokenizer = load_tokenizer(found.run, config)
+        if not has_checksums(found.run / run_layout.TOKENIZER):
+            found.notes.append(f"{found.run / run_layout.TOKENIZER}: has no checksums, as an older version wrote none")
         model = planned_model(config, tokenizer, most_layers=_MOST_LAYERS, trusted=bool(plugins))
         return config, model.state_dict()
     except NmtError as error:

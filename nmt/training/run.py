@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
-from nmt.config import dump, load_saved
+from nmt.config import dump, load_saved, write_config
 from nmt.config.schema import Config
 from nmt.cpus import available_cores
 from nmt.data import PreparedData, check_files, prepare
+from nmt.data.checksums import has_checksums, write_checksums
 from nmt.errors import ConfigError, DataError, NmtError
 from nmt.interop import run_layout
 from nmt.models import parameters_by_part
@@ -150,7 +150,9 @@ def _begin(
     kept, again = KeptTranslations(trainer.checkpoints.run), 0
     if trainer.world.is_main:
         again = kept.rewind(step, validated=validated)
-        _write_config(config, trainer.checkpoints.run)
+        write_config(trainer.checkpoints.run / run_layout.CONFIG, config)
+        if not has_checksums(trainer.checkpoints.run / run_layout.TOKENIZER):  # made by an older version
+            write_checksums(trainer.checkpoints.run / run_layout.TOKENIZER)
     parameters = sum(weight.numel() for weight in updater.model.parameters())
     model = config.model
     layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
@@ -212,17 +214,6 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
         finish(config, trainer, data)
         log.say(f"translate with: nmt-translate {run}")
     return ending.exit_code
-
-
-def _write_config(config: Config, run: Path) -> None:
-    path = run / run_layout.CONFIG
-    temporary = run / f".{run_layout.CONFIG}.{os.getpid()}"
-    try:
-        temporary.write_text(dump(config), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _device_name(device: torch.device) -> str:

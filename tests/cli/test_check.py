@@ -135,7 +135,17 @@ def test_foreign_training_states(
     assert found["resume"] == 6
 
 
-def test_another_vocabulary(run: Path, report: Report) -> None:
+def test_a_changed_letter_of_the_tokenizer(run: Path, report: Report) -> None:
+    file = run / "tokenizer/target.vocab"
+    file.write_bytes(file.read_bytes().swapcase())
+    found = report(run)
+    assert len(found["problems"]) == 1 and f"{file}: changed since it was saved" in found["problems"][0]
+    assert (found["resume"], found["translate"]) == (None, [])
+
+
+def test_another_vocabulary_without_checksums(run: Path, report: Report) -> None:
+    (run / "tokenizer/checksums.json").unlink()
+    assert report(run)["notes"] == [f"{run / 'tokenizer'}: has no checksums, as an older version wrote none"]
     with (run / "tokenizer/source.vocab").open("a") as stream:
         stream.write("one-more\n")
     found = report(run)

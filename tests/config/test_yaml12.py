@@ -1,8 +1,12 @@
-"""Scalars, repeated keys and errors of the YAML reader."""
+"""Scalars, repeated keys and errors of the YAML reader, and a writer that it reads without loss."""
+
+import enum
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from nmt.config.yaml12 import parse_yaml
+from nmt.config.yaml12 import parse_yaml, write_yaml
 from nmt.errors import ConfigError
 
 
@@ -53,3 +57,106 @@ def test_errors_name_the_file_and_the_line(text, message):
         parse_yaml(text, origin="x.yaml")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+ODD = [
+    *("3e-4", "08", "0o7", "0x1f", "1_000", "1:30", "+1", "-.5", "1.", ".inf", ".nan", "1e5", "-0", "2020-01-01"),
+    *(
+        "~",
+        "null",
+        "Null",
+        "yes",
+        "no",
+        "on",
+        "TRUE",
+        "false",
+        "=",
+        "<<",
+        "",
+        " ",
+        " a",
+        "a ",
+        "\t",
+        "\n",
+        "a\n",
+        "\na",
+    ),
+    *(
+        "\r",
+        "a\r\nb",
+        "\x85",
+        "a\x85b",
+        "\u2028",
+        "a\u2029b",
+        "\ufeff",
+        "\xa0",
+        "\x1b",
+        "\x7f",
+        "\x80",
+        "\ufffe",
+        "\uffff",
+    ),
+    *(
+        "-",
+        "- a",
+        "?",
+        ":",
+        "a: b",
+        "a:",
+        "#",
+        "a #b",
+        "---",
+        "...",
+        "---\n",
+        "%YAML",
+        "!a",
+        "&a",
+        "*a",
+        "|",
+        ">",
+        "@",
+        "`",
+    ),
+    *("{", "[", "]", ",", '"', "'", "''", "\\", "a b " * 60, "x" * 3000, "\U0001f600", "é", "'\n a", "a\n\n b"),
+]
+TEXT = st.one_of(
+    st.sampled_from(ODD),
+    st.lists(st.sampled_from(ODD), max_size=4).map("".join),
+    st.from_regex(r"[-+]?[0-9_.]{0,4}[eE:xo]?[-+]?[0-9]{0,3}", fullmatch=True),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+)
+LEAF = st.one_of(TEXT, st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False))
+VALUE = st.recursive(
+    LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6
+)
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_text_is_read_as_it_was_written(text):
+    written = {"plain": text, text: text, "list": [text, {"in": text}]}
+    assert parse_yaml(write_yaml(written), origin="x") == written
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(VALUE)
+def test_anything_is_read_as_it_was_written(value):
+    again = parse_yaml(write_yaml({"key": value}), origin="x")
+    assert repr(again) == repr({"key": value})  # which tells 1 from 1.0 and True
+
+
+def test_only_what_needs_quotes_has_them():
+    written = write_yaml({"a": "no", "b": "runs/first", "c": "3e-4", "d": (1, 2.5e-5), "e": "1_000", "f": None})
+    assert written == "a: no\nb: runs/first\nc: '3e-4'\nd:\n- 1\n- 2.5e-05\ne: 1_000\nf: null\n"
+    shared = [1]
+    assert write_yaml([shared, shared]) == "- - 1\n- - 1\n"
+
+
+class Unit(enum.Enum):
+    GRU = 1
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\udcff.py", Unit.GRU, b"a", object()])
+def test_what_no_document_can_hold(value):
+    with pytest.raises(ConfigError, match="cannot be saved in a configuration") as error:
+        write_yaml({"key": [value]})
+    assert str(error.value).isprintable()

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from nmt.data import EOS, PAD, UNK, Vocabulary, check_vocabulary_sizes
+from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import CheckpointError, DataError
 
 
@@ -57,6 +60,38 @@ def test_save_and_read_back(tmp_path: Path) -> None:
     vocabulary = Vocabulary(["b", "a\u0085", "ä"])
     vocabulary.save(tmp_path / "saved")
     assert Vocabulary.from_file(tmp_path / "saved").tokens == vocabulary.tokens
+
+
+_INSIDE = st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n") | st.sampled_from(
+    "\r\x0b\x1c\x85\u2028\0\ufeffa"
+)
+_TOKENS = st.lists(st.text(_INSIDE, min_size=1), unique=True, min_size=1).map(
+    lambda tokens: [token for token in tokens if token not in SPECIAL_TOKENS]
+)
+
+
+@settings(
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(tokens=_TOKENS.filter(bool))
+def test_every_token_is_read_as_it_was_saved(tmp_path: Path, tokens: list[str]) -> None:
+    """A token is anything between two spaces or tabs of a line."""
+    Vocabulary(tokens).save(tmp_path / "saved")
+    assert Vocabulary.from_file(tmp_path / "saved").tokens[3:] == tuple(tokens)
+
+
+@pytest.mark.parametrize(
+    "tokens", [["\r"], ["ba\r"], ["ba", "ba\r", "ba\r\r", "\rba"], ["\x1c", "\x85", "\u2028", "\0", "\ufeff"]]
+)
+def test_odd_tokens_are_read_as_they_were_saved(tmp_path: Path, tokens: list[str]) -> None:
+    Vocabulary(tokens).save(tmp_path / "saved")
+    assert Vocabulary.from_file(tmp_path / "saved").tokens[3:] == tuple(tokens)
+
+
+def test_a_saved_vocabulary_with_other_line_ends_is_the_same(tmp_path: Path) -> None:
+    Vocabulary(["a", "b"]).save(tmp_path / "saved")
+    (tmp_path / "saved").write_bytes((tmp_path / "saved").read_bytes().replace(b"\n", b"\r\n"))
+    assert Vocabulary.from_file(tmp_path / "saved").tokens[3:] == ("a", "b")
 
 
 def test_most_frequent_first_ties_by_code_point() -> None:

@@ -109,6 +109,24 @@ def test_save_load_and_pickle(text: tuple[list[Path], list[Path]], tmp_path: Pat
         WhitespaceTokenizer.load(folder, options=WhitespaceOptions(joint=joint))
 
 
+@pytest.mark.parametrize("joint", [False, True])
+def test_odd_characters_inside_tokens_are_saved(tmp_path: Path, joint: bool) -> None:
+    lines = ["ba ba\r \r x", " \r x ", "a\x1cb \x85 \u2028 \0 \ufeff\u00a0 \x0b\x0c", "ba\r\r y"]
+    (tmp_path / "t").write_bytes("".join(f"{line}\n" for line in lines).encode())
+    tokenizer = train(([tmp_path / "t"], [tmp_path / "t"]), joint=joint)
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    loaded = WhitespaceTokenizer.load(tmp_path / "tokenizer", options=WhitespaceOptions(joint=joint))
+    assert loaded.fingerprint() == tokenizer.fingerprint()
+    ids = loaded.encode_source(lines)
+    assert ids == tokenizer.encode_source(lines) and UNK not in sum(ids, [])
+    # Training starts from this model with its saved vocabularies named as files.
+    given = tmp_path / "tokenizer" / ("joint.vocab" if joint else "source.vocab")
+    assert train(([], []), source_vocab=str(given), joint=True).source_tokens(range(9)) == loaded.source_tokens(
+        range(9)
+    )
+
+
 @pytest.mark.parametrize("wrong", [{"min_count": 0}, {"max_size": 3}, {"joint": True, "target_vocab": "x"}])
 def test_impossible_options(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=list(wrong)[-1]):
