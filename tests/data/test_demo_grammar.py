@@ -128,6 +128,7 @@ MAIN = [
         "die Hunde waren groß",
     ),
     (clause(YOU, "be", predicate=Phrase("old", "alt"), negated=True), "you are not old", "du bist nicht alt"),
+    (clause(YOU, "be", predicate=Phrase("old", "alt"), tense="past"), "you were old", "du warst alt"),
     (clause(HE, "have", object=CAR, tense="past"), "he had a car", "er hatte ein Auto"),
     (
         clause(

@@ -63,6 +63,8 @@ def test_decoding_skips_padding_and_stays_on_one_line(joint: SentencePieceTokeni
     assert joint.decode_target([*ids, EOS, PAD, PAD]) == "the dog"
     newline = joint.target_tokens(range(joint.target_size)).index("<0x0A>")
     assert joint.decode_target([*ids, newline, *ids]) == "the dog  the dog"
+    carriage_return = joint.target_tokens(range(joint.target_size)).index("<0x0D>")
+    assert joint.decode_target([*ids, carriage_return, *ids]) == "the dog  the dog"
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])

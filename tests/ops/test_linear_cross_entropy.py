@@ -108,6 +108,18 @@ def test_bf16_products_of_fp32_weights(kernels: str, monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(found.double(), right, rtol=0, atol=close)
 
 
+def test_the_gradient_of_the_table_adds_up_in_fp32(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of so many chunks of equal gradients a sum in bf16 would hold a quarter: it stays where one more is too small."""
+    monkeypatch.setattr(chunks, "CPU_ROWS", 2)
+    rows = 2048
+    features, table = torch.ones(rows, E), torch.zeros(4, E, requires_grad=True)
+    targets, weights = torch.zeros(rows, dtype=torch.int64), torch.ones(rows, dtype=torch.float64)
+    with torch.autocast("cpu", torch.bfloat16):
+        linear_cross_entropy(features, table, targets=targets, weights=weights)[0].backward()
+    wanted = torch.tensor([-0.75, 0.25, 0.25, 0.25]).unsqueeze(1).expand(-1, E) * rows
+    torch.testing.assert_close(table.grad, wanted, rtol=0.01, atol=0)
+
+
 @pytest.mark.parametrize("cast", [torch.float32, torch.bfloat16])
 def test_gradients_have_the_types_of_features_and_table(cast: torch.dtype, kernels: str) -> None:
     features, table, targets, weights = problem(5, 9, torch.float32)

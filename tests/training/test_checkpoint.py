@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,6 +130,29 @@ def test_damaged_checkpoints_do_not_count_as_kept(tmp_path: Path) -> None:
     assert len(warnings) == 1 and "step-10: damaged checkpoint" in warnings[0]
     save(checkpoints, 6)
     assert run_layout.checkpoint_steps(tmp_path) == [6]
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut no name may stand for what never was written: files, then their directory, then the name."""
+    done: list[tuple[str, str]] = []
+    sync, rename = os.fsync, os.rename
+
+    def synced(descriptor: int) -> None:
+        done.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+        sync(descriptor)
+
+    def renamed(source: str | Path, target: str | Path) -> None:
+        done.append(("rename", Path(target).name))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    path = save(store(tmp_path), 1)
+    named = done.index(("rename", "step-1"))
+    before = [name for what, name in done[:named] if what == "sync"]
+    assert {file.name for file in path.iterdir()} <= set(before)
+    assert before[-1].startswith(".writing-step-1"), "the directory comes after its files"
+    assert ("sync", "checkpoints") in done[named:], "the name itself is on the disk, too"
 
 
 def test_random_states_survive_saving(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from nmt.interop import run_layout
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 
@@ -35,6 +36,19 @@ def test_the_weights_are_taken_over_and_nothing_else(teacher: Path, ema: float) 
     theirs, ours = weights(teacher, 12), weights(folder / "run", 1)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert "starting from the weights in" in (folder / "run" / "train.log").read_text()
+
+
+def test_of_a_run_the_weights_are_those_of_its_best_checkpoint(teacher: Path) -> None:
+    rows = (run_layout.Scored(6, 1.0), run_layout.Scored(12, 2.0))
+    run_layout.write_best(teacher, run_layout.Best("loss", rows))
+    still = {"lr": 1e-30, "max_steps": 1, "init_from": str(teacher)}
+    assert nmt_train(write_config(teacher.parent, training=still)) == 0
+    ours = weights(teacher.parent / "run", 1)
+    same = {
+        step: all(torch.equal(ours[name], theirs) for name, theirs in weights(teacher, step).items())
+        for step in (6, 12)
+    }
+    assert same == {6: True, 12: False}
 
 
 def test_resuming_needs_the_model_no_more(teacher: Path) -> None:

@@ -234,6 +234,13 @@ def test_training_ends_after_max_epochs(folder: Path) -> None:
     assert [event["step"] for event in events(folder / "run", kinds=("checkpoint",))] == [3, 6], "with each validation"
 
 
+def test_the_rate_falls_with_each_epoch_that_ends_the_first_one_too(folder: Path) -> None:
+    training = {"schedule": "epoch", "max_epochs": 3, "max_steps": None, "batch_sentences": 40, "log_every": 1}
+    assert nmt_train(write_config(folder, training=training | {"validate_every": None})) == 0
+    rates = [event["lr"] for event in events(folder / "run", kinds=("train",))]
+    assert rates == [0.01] * 3 + [0.005] * 3 + [0.0025] * 3
+
+
 def test_corpora_are_sampled_as_configured_and_that_is_said(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

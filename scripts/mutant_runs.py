@@ -1,0 +1,181 @@
+"""Copies of the tree in which tests run, a bug at a time, and what they say of it."""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mutant_list import Mutant
+
+from nmt.errors import DataError
+
+NOTICED, EXPLAINED, SURVIVED, DOUBTFUL = "noticed", "explained", "survived", "doubtful"
+"""What can become of a mutant; doubtful is one whose test fails without it, too."""
+
+SERVER = Path(__file__).with_name("mutant_server.py")
+_LEFT_OUT = shutil.ignore_patterns(".*_cache", ".git", ".hypothesis", ".venv", "__pycache__", "*.egg-info")
+_LEFT_OUT_AT_THE_ROOT = ("build", "data", "dist", "runs")
+_OPTIONS = ("-q", "-x", "--no-header", "--tb=no", "-rN")
+_PASSED, _NO_SUCH_TEST = 0, (4, 5)
+"""Exit codes of pytest."""
+WIDER_TIMES = 6
+"""How much longer wider tests may take than those named."""
+
+
+class Outcome(NamedTuple):
+    """What pytest said."""
+
+    code: int | None
+    """None: not in time."""
+    failed: list[str]
+    """Ids of the tests that failed."""
+    last: str
+    """Line of what it printed."""
+
+
+class Found(NamedTuple):
+    """What became of a mutant."""
+
+    verdict: str
+    by: str = ""
+    """The test that noticed it, or how else it showed."""
+    wider: bool = False
+    """Whether that was none of the tests named for it."""
+    seconds: float = 0.0
+
+
+class Copy:
+    """A copy of the tree. C kernels that its tests compile are kept in a cache of the copies' own."""
+
+    def __init__(self, tree: Path, folder: Path, *, cache: Path) -> None:
+        """Make it at `folder`, in place of what was there."""
+        self._root, self._scratch = folder / "tree", folder
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(tree, self._root, ignore=_ignored(tree))
+        compileall.compile_dir(str(self._root / "nmt"), quiet=2)
+        shared = tree.parent / "shared"
+        environment = {
+            "NMT_SHARED": str(shared),
+            "OMP_NUM_THREADS": "1",
+            **os.environ,
+            "NMT_CACHE": str(cache),
+            "PYTHONPATH": str(self._root),
+            # What is compiled beside a file that has changed would be found by its time and size.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self._server = subprocess.Popen(
+            [sys.executable, str(SERVER)],
+            cwd=self._root,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for us, who then end it
+        )
+
+    @contextlib.contextmanager
+    def mutated(self, mutant: Mutant) -> Iterator[None]:
+        """The bug is in the copy while the block runs. DataError where its place is not in the file."""
+        path = self._root / mutant.file
+        if not path.is_file():
+            raise DataError(f"mutant '{mutant.name}': there is no {mutant.file}")
+        before, times = path.read_bytes(), path.stat()
+        path.write_bytes(mutant.changed(before.decode("utf-8")).encode("utf-8"))
+        os.utime(path, (0, 0))  # certainly another time than that of the compiled file
+        try:
+            yield
+        finally:
+            path.write_bytes(before)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def test(self, arguments: Sequence[str], *, seconds: float, options: Sequence[str] = _OPTIONS) -> Outcome:
+        """Run pytest with `arguments` in the copy for at most so long."""
+        memory, output = self._scratch / "pytest_cache", self._scratch / "output"
+        shutil.rmtree(memory, ignore_errors=True)
+        given = [*options, "-o", f"cache_dir={memory}", f"--basetemp={self._scratch / 'tmp'}", *arguments]
+        assert self._server.stdin is not None and self._server.stdout is not None
+        try:
+            self._server.stdin.write(json.dumps([str(output), seconds, given]) + "\n")
+            self._server.stdin.flush()
+        except OSError:
+            raise _ended() from None
+        answer = self._server.stdout.readline()
+        if not answer:
+            raise _ended()
+        lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return Outcome(json.loads(answer), _failed(memory), lines[-1] if lines else "")
+
+    def close(self) -> None:
+        """End whatever runs in the copy."""
+        self._server.terminate()
+        self._server.communicate()
+
+
+def _ended() -> DataError:
+    return DataError("the process that runs the tests has ended")
+
+
+def judge(copy: Copy, mutant: Mutant, *, seconds: float, narrow: bool) -> Found:
+    """Put the bug into the copy and run the tests named for it, then, if these see nothing, wider ones.
+
+    `narrow` leaves the wider ones out, as for bugs that are explained.
+
+    Raises:
+        DataError: its place is not in the file, or there are no such tests.
+    """
+    started = time.monotonic()
+    runs = [(mutant.named_tests, seconds)]
+    if not narrow and mutant.explained is None:
+        runs.append((mutant.wider_tests, WIDER_TIMES * seconds))
+    with copy.mutated(mutant):
+        for number, (arguments, limit) in enumerate(runs):
+            outcome = copy.test(arguments, seconds=limit)
+            if outcome.code in _NO_SUCH_TEST:
+                raise DataError(f"mutant '{mutant.name}': pytest {' '.join(arguments)}: {outcome.last}")
+            if outcome.code != _PASSED:
+                took = time.monotonic() - started
+                return Found(NOTICED, _how(outcome, limit), number > 0, round(took, 1))
+    verdict = SURVIVED if mutant.explained is None else EXPLAINED
+    return Found(verdict, seconds=round(time.monotonic() - started, 1))
+
+
+def failing(copy: Copy, tests: Sequence[str], *, seconds: float) -> list[str]:
+    """Which of `tests` fail in a copy that has no bug put into it."""
+    if not tests:
+        return []
+    outcome = copy.test(tests, seconds=seconds, options=("-q", "--no-header", "--tb=no", "-rN"))
+    if outcome.code not in (_PASSED, 1):
+        raise DataError(f"the tests that noticed something cannot be run without a bug: {outcome.last}")
+    return outcome.failed
+
+
+def _ignored(tree: Path) -> object:
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        at_root = set(_LEFT_OUT_AT_THE_ROOT) & set(names) if Path(folder) == tree else set()
+        return set(_LEFT_OUT(folder, names)) | at_root
+
+    return ignored
+
+
+def _failed(memory: Path) -> list[str]:
+    """Ids of failed tests, as pytest remembers them for its --last-failed."""
+    with contextlib.suppress(OSError, ValueError):
+        return sorted(json.loads((memory / "v" / "cache" / "lastfailed").read_text(encoding="utf-8")))
+    return []
+
+
+def _how(outcome: Outcome, seconds: float) -> str:
+    if outcome.code is None:
+        return f"not done in {seconds:.0f} seconds"
+    if outcome.failed:
+        return outcome.failed[0]
+    return f"ended by signal {-outcome.code}" if outcome.code < 0 else outcome.last

@@ -1,0 +1,168 @@
+"""scripts/mutants: each bug of its lists can be put into this tree, and what is noticed is told from the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from mutant_list import read_mutants  # noqa: E402  (lies beside the program, not in a package)
+
+PACKAGES = ("data", "models", "search", "training")
+"""Of which each file with logic has a bug of its own."""
+WITHOUT_LOGIC = {"nmt/search/protocol.py"}
+
+
+def test_every_bug_can_be_put_into_this_tree() -> None:
+    """Its text is there once, the result compiles, and so do the tests named for it exist."""
+    mutants = read_mutants()
+    for mutant in mutants:
+        changed = mutant.changed((ROOT / mutant.file).read_text(encoding="utf-8"))
+        if mutant.file.endswith(".py"):
+            compile(changed, mutant.file, "exec")
+        files = [word.partition("::")[0] for word in mutant.named_tests if word.startswith("tests/")]
+        assert files and all((ROOT / file).exists() for file in files), mutant.name
+    assert len(mutants) > 200
+
+
+def test_every_file_of_the_large_packages_has_a_bug() -> None:
+    files = {mutant.file for mutant in read_mutants()}
+    paths = [path for package in PACKAGES for path in (ROOT / "nmt" / package).rglob("*.py")]
+    names = {path.relative_to(ROOT).as_posix() for path in paths if path.name != "__init__.py"}
+    assert names - files == WITHOUT_LOGIC
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small tree with a function, a test of half of it, and bugs."""
+    root = tmp_path / "tree"
+    for folder in ("nmt/data", "tests/data", "lists"):
+        (root / folder).mkdir(parents=True)
+    (root / "nmt" / "__init__.py").touch()
+    (root / "nmt" / "data" / "sums.py").write_text(
+        "def total(items):\n    return sum(items, 0)\n\n\ndef none():\n    return 1\n"
+    )
+    (root / "tests" / "data" / "test_sums.py").write_text(
+        "import os, pathlib, sys\n"
+        "from nmt.data import sums\n\n\n"
+        "def test_it_is_the_copy():\n"
+        f"    assert not sums.__file__.startswith({str(root)!r})\n"
+        "    assert not (pathlib.Path.cwd() / 'runs').exists() and 'torch' in sys.modules\n\n\n"
+        "def test_total():\n    assert sums.total([1, 2]) == 3\n"
+    )
+    (root / "tests" / "data" / "test_wider.py").write_text(
+        "from nmt.data import sums\n\n\ndef test_empty():\n    assert sums.total([]) == 0\n"
+    )
+    (root / "runs").mkdir()
+    return root
+
+
+def bug(name: str, text: str, instead: str, **more: str) -> dict[str, str]:
+    tests = {"tests": "tests/data/test_sums.py"}
+    return {"name": name, "file": "nmt/data/sums.py", "text": text, "instead": instead, **tests, **more}
+
+
+@pytest.fixture(scope="module")
+def program() -> ModuleType:
+    """scripts/mutants, whose name does not end as that of a module does."""
+    loader = SourceFileLoader("mutants", str(ROOT / "scripts" / "mutants"))
+    spec = importlib.util.spec_from_loader("mutants", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def run(program: ModuleType, root: Path, bugs: list[dict[str, str]], *arguments: str) -> int:
+    """Run the program on the small tree with these bugs."""
+    (root / "lists" / "data.yaml").write_text(yaml.safe_dump(bugs), encoding="utf-8")
+    places = ["--tree", str(root), "--lists", str(root / "lists"), "--work", str(root / "work")]
+    return int(program.main([*places, *arguments]))
+
+
+@pytest.mark.slow
+def test_what_is_noticed_explained_and_survives(
+    program: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (tree / "nmt" / "data" / "sums.py").read_bytes()
+    bugs = [
+        bug("subtracts", "sum(items, 0)", "-sum(items)"),
+        bug("ends python", "sum(items, 0)", "__import__('os').kill(__import__('os').getpid(), 9)"),
+        bug("needs an item", "sum(items, 0)", "sum(items, 0) if items else 1"),
+        bug("another number", "return 1", "return 2"),
+        bug("the same", "sum(items, 0)", "sum(items)", explained="0 is the default"),
+    ]
+    page = tree / "page.md"
+    page.write_text("# Page\n\n## Mutants\n\nold\n\n## After\n\nstays\n")
+    assert run(program, tree, bugs, "-o", str(page)) == 1
+    assert "survived: another number (nmt/data/sums.py)" in capsys.readouterr().err
+    rows = {row["name"]: row for row in json.loads((tree / "work/results.json").read_text())["mutants"]}
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "subtracts": "noticed", "ends python": "noticed", "needs an item": "noticed", "another number": "survived",
+        "the same": "explained",
+    }  # fmt: skip
+    assert rows["subtracts"]["by"] == "tests/data/test_sums.py::test_total" and not rows["subtracts"]["wider"]
+    assert rows["ends python"]["by"] == "ended by signal 9"
+    assert rows["needs an item"]["by"] == "tests/data/test_wider.py::test_empty" and rows["needs an item"]["wider"]
+    text = page.read_text()
+    assert text.startswith("# Page\n\n## Mutants\n") and text.endswith("## After\n\nstays\n") and "old" not in text
+    assert "| bugs | 5 |\n| noticed | 3 |" in text and "- the same (`nmt/data/sums.py`): 0 is the default" in text
+    assert (tree / "nmt" / "data" / "sums.py").read_bytes() == before
+
+    assert run(program, tree, bugs) == 2
+    assert "--continue goes on with it" in capsys.readouterr().err
+    bugs[3] = bug("another number", "return 1", "return 1 / 0", explained="nobody calls it")
+    assert run(program, tree, bugs, "--continue") == 0
+    printed = capsys.readouterr()
+    assert printed.err.count("[1/1]") == 1 and "| not noticed, explained below | 2 |" in printed.out
+
+
+@pytest.mark.slow
+def test_a_test_that_fails_anyway_notices_nothing(
+    program: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "tests" / "data" / "test_sums.py").write_text("def test_total():\n    assert False\n")
+    assert run(program, tree, [bug("subtracts", "sum(items, 0)", "-sum(items)")]) == 1
+    assert "fails without it, too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "message"),
+    [
+        ({"text": "product(items)"}, [], "mutant 'a': its text is no longer in nmt/data/sums.py: 'product(items)'"),
+        ({"text": "return"}, [], "its text stands 2 times in nmt/data/sums.py: 'return'"),
+        ({"file": "nmt/data/gone.py"}, [], "gone.py: No such file or directory"),
+        pytest.param({"tests": "tests/data/test_sums.py -k x"}, [], "test_sums.py -k x: ", marks=pytest.mark.slow),
+        pytest.param(
+            {"tests": "tests/data/test_gone.py"}, [], "pytest tests/data/test_gone.py", marks=pytest.mark.slow
+        ),
+        ({"colour": "red"}, [], "data.yaml: {"),
+        ({}, ["--only", "b"], "--only: no mutant has 'b' in its name or file"),
+    ],
+)
+def test_mistakes_are_one_line(
+    program: ModuleType,
+    tree: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert run(program, tree, [bug("a", "sum(items, 0)", "-sum(items)") | changes], *arguments) in (1, 2)
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("scripts/mutants: ") and message in line
+
+
+def test_a_section_is_replaced_or_added(program: ModuleType) -> None:
+    section = "## Mutants\n\nnew\n"
+    assert program.with_section("# A\n\n## Mutants\n\nold\n", section) == "# A\n\n## Mutants\n\nnew\n"
+    assert program.with_section("# A\n\n## B\n\nb\n", section) == "# A\n\n## B\n\nb\n\n## Mutants\n\nnew\n"
