@@ -15,8 +15,9 @@ from nmt.errors import printable
 if TYPE_CHECKING:
     from nmt.training.check_run import RunCheck
 
-DESCRIPTION = """Verify a run directory: checksums, shapes, vocabulary, configuration, ranking, log. Says what can be
-resumed and translated with. Exit code 0 when all is well, 1 with a line for each problem. Changes nothing."""
+DESCRIPTION = """Verify a run directory: checksums of checkpoints, tokenizer and encoded text, shapes, vocabulary,
+configuration, ranking, log. Says what can be resumed and translated with. Exit code 0 when all is well, 1 with a line
+for each problem. Changes nothing."""
 
 
 def build_parser() -> argparse.ArgumentParser:

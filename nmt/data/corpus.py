@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import socket
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,14 @@ Ids = NDArray[Any]
 """Token ids, uint16 or uint32."""
 
 META = "corpus.json"
+META_SUM = "own_crc32"
 SIDES = ("source", "target")
+
+
+def meta_sum(meta: dict[str, Any]) -> int:
+    """CRC-32 of what META says besides this sum; older versions wrote none."""
+    rest = {name: value for name, value in meta.items() if name != META_SUM}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
 
 def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
@@ -65,11 +73,13 @@ class Corpus:
     def __init__(self, folder: Path) -> None:
         try:
             meta = json.loads(read_inside(folder / META, within=folder, largest=LARGEST_RECORD))
+            if META_SUM in meta and meta[META_SUM] != meta_sum(meta):
+                raise ValueError(f"{META} has changed since it was written")
             self._sides = [_Side(folder, name, meta) for name in SIDES]
             self.report = CorpusReport.from_json(meta["report"])
             self.parts = tuple(Part(*part) for part in meta["parts"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{folder}: not a complete encoded corpus ({error}); delete it to encode again") from error
+            raise DataError(f"{folder}: not a complete encoded corpus ({error})") from error
         self.folder = folder
         self.key = str(meta["key"])
         """Digest of the text, the tokenizer and the length rule that made this corpus."""

@@ -13,9 +13,10 @@ from typing import Any
 
 from nmt.config import component_options
 from nmt.config.schema import Config, DataConfig
+from nmt.data.cache import corpus_folder, encoded_corpus
 from nmt.data.corpus import Corpus, new_folder
 from nmt.data.demo import write_corpus
-from nmt.data.encoding import LengthRule, encode
+from nmt.data.encoding import LengthRule
 from nmt.data.progress import progress as progress_shown
 from nmt.data.references import check_references, join_references, read_references
 from nmt.data.report import CorpusReport
@@ -86,8 +87,8 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int) -> Corpus:
         key = _corpus_key([survey.digest(path) for pair in files for path in pair], tokenizer, rule)
-        return _encoded(
-            files, folder / f"{name}-{key[:16]}", tokenizer=tokenizer, rule=rule, key=key, workers=data.workers,
+        return encoded_corpus(
+            files, corpus_folder(folder, name, key), tokenizer=tokenizer, rule=rule, key=key, workers=data.workers,
             pairs=pairs, shown=progress,
         )  # fmt: skip
 
@@ -196,32 +197,6 @@ def _read_record(folder: Path) -> Any:
         return json.loads((folder / _RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def _encoded(
-    files: Sequence[FilePair],
-    folder: Path,
-    *,
-    tokenizer: Tokenizer,
-    rule: LengthRule,
-    key: str,
-    workers: int,
-    pairs: int,
-    shown: bool,
-) -> Corpus:
-    """Open the corpus of a cache folder, or make it."""
-    if folder.is_dir():
-        try:
-            corpus = Corpus(folder)
-            if corpus.key == key:
-                return corpus
-        except DataError:
-            print(f"{folder} is damaged and is made again", file=sys.stderr)
-        shutil.rmtree(folder)
-    name = f"encoding {folder.name.partition('-')[0]}"
-    with progress_shown(name, total=pairs, unit=" pairs", shown=shown) as advance:
-        encode(files, folder, tokenizer=tokenizer, rule=rule, key=key, workers=workers, advance=advance)
-    return Corpus(folder)
 
 
 def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule) -> str:

@@ -93,18 +93,19 @@ class Survey:
             facts = FileFacts(**self._remembered[_name(path)])
         except (KeyError, TypeError):
             return None
-        return facts if _times(facts) == _times(path) else None
+        before = (facts.size, facts.mtime_ns, facts.ctime_ns, facts.inode)
+        return facts if before == file_identity(path) else None
 
 
 def survey_file(path: Path, *, advance: Advance = no_progress) -> FileFacts:
     """Read a file from end to end; DataError naming file and line for what is not UTF-8 text."""
-    before = _times(path)
+    before = file_identity(path)
     try:
         digest, lines = _read_through(path, advance)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, OverflowError):
         deque(read_lines(path), maxlen=0)  # which names the line
         raise DataError(f"{path}: changed while it was read") from None
-    if before is None or _times(path) != before:
+    if before is None or file_identity(path) != before:
         raise DataError(f"{path}: changed while it was read")
     return FileFacts(digest, lines, *before)
 
@@ -144,19 +145,17 @@ def _read_through(path: Path, advance: Callable[[int], object]) -> tuple[str, in
         return raw.digest.hexdigest(), lines + (unfinished > 0)
 
 
-def _times(file: Path | FileFacts) -> tuple[int, int, int, int] | None:
+def file_identity(path: Path) -> tuple[int, int, int, int] | None:
     """Size, time of change of content and of the file itself, inode; None if it is not there."""
-    if isinstance(file, FileFacts):
-        return file.size, file.mtime_ns, file.ctime_ns, file.inode
     try:
-        status = file.stat()
+        status = path.stat()
     except OSError:
         return None
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _size(path: Path) -> int:
-    found = _times(path)
+    found = file_identity(path)
     return 0 if found is None else found[0]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.blocks import TextPosition
-from nmt.data.corpus import META, SIDES, Ids, id_dtype
+from nmt.data.corpus import META, META_SUM, SIDES, Ids, id_dtype, meta_sum
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part
 from nmt.errors import DataError
@@ -104,6 +104,7 @@ class CorpusWriter:
         for name, dtype in self._dtypes.items():
             meta |= {f"{name}_tokens": self._files[f"{name}.ids"].size // dtype.itemsize, f"{name}_dtype": dtype.name}
         meta["crc32"] = {name: written.sum for name, written in self._files.items()}
+        meta[META_SUM] = meta_sum(meta)
         replace_text(self._folder / META, json.dumps(meta, indent=1))
         for mark in (self._folder / _MARK, *self._folder.glob(f".{_MARK}-*")):  # also of one that was killed writing it
             mark.unlink(missing_ok=True)

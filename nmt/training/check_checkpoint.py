@@ -33,6 +33,8 @@ class CheckedCheckpoint:
     translatable: bool
     """Its weights fit the configuration and the tokenizer."""
     problems: tuple[str, ...] = ()
+    keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Which encoded text it was trained (`train`) and validated (`dev`) on."""
 
 
 def check_checkpoint(
@@ -54,8 +56,11 @@ def check_checkpoint(
     problems: list[str] = []
     weights: dict[str, Tensor] | None = None
     resumable = False
+    keys: dict[str, str] = {}
     try:
         loaded = read_checkpoint(path)
+        named = {name: loaded.state.get(f"{part}_key") for name, part in (("train", "data"), ("dev", "dev"))}
+        keys = {name: key for name, key in named.items() if isinstance(key, str)}
         weights = loaded.weights
         wrong = _state_problems(loaded.state, step=step)
         problems += [f"{path / run_layout.TRAINING_STATE}: {problem}" for problem in wrong]
@@ -73,6 +78,7 @@ def check_checkpoint(
         resumable=resumable and fits and config is not None and not other,
         translatable=fits and not other,
         problems=(*problems, *other),
+        keys=keys,
     )
 
 

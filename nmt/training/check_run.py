@@ -11,9 +11,12 @@ from pathlib import Path
 from torch import Tensor
 
 from nmt.config import Config, load_saved
-from nmt.data import check_files, load_tokenizer
+from nmt.data import Corpus, check_files, load_tokenizer
+from nmt.data.cache import corpora_of
 from nmt.data.checksums import has_checksums
-from nmt.errors import CheckpointError, NmtError
+from nmt.data.corpus import META
+from nmt.data.corpus_check import any_damaged_file
+from nmt.errors import CheckpointError, DataError, NmtError
 from nmt.interop import run_layout
 from nmt.interop.model_dir import planned_model
 from nmt.training.check_checkpoint import CheckedCheckpoint, check_checkpoint, one_line_each
@@ -69,6 +72,7 @@ def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
     _ranking(found)
     found.problems += _log_problems(run, last=run_layout.last_step(run))
     if config is not None:
+        _corpora(found, config)
         try:
             check_files(config.data)
         except NmtError as error:
@@ -121,6 +125,20 @@ def _ranking(found: RunCheck) -> None:
         found.problems.append(f"{file}: a score is not finite")
     for step in sorted(set(steps) - {checked.step for checked in found.checkpoints}):
         found.problems.append(f"{file}: names step {step}, of which there is no checkpoint")
+
+
+def _corpora(found: RunCheck, config: Config) -> None:
+    """The encoded text, all of it, whatever was verified before."""
+    keys = {name: {row.keys[name] for row in found.checkpoints if name in row.keys} for name in ("train", "dev")}
+    for folder in corpora_of(config.data, found.run, keys=keys):
+        try:
+            Corpus(folder)
+            damaged = any_damaged_file(folder)
+            problem = f"{damaged}: damaged: its checksum is not the one in {META}" if damaged else None
+        except DataError as error:
+            problem = str(error)
+        if problem:
+            found.problems.append(f"{problem}; the next start of nmt-train encodes this text again")
 
 
 def _log_problems(run: Path, *, last: int | None) -> list[str]:

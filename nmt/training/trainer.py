@@ -175,6 +175,7 @@ class Trainer:
             "ranking": self.ranking.state_dict(),
             "random": random_state(),
             "data_key": self.data_key,
+            "dev_key": None if self.validator is None else self.validator.corpus.key,
         }
 
     def load(self, loaded: Loaded) -> list[str]:

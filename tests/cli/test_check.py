@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,13 @@ def report(capsys: pytest.CaptureFixture[str]) -> Report:
         return found
 
     return read
+
+
+def flip(file: Path) -> None:
+    """Change a byte in the middle, which no size tells."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
 
 
 def rewrite_state(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -151,6 +159,28 @@ def test_another_vocabulary_without_checksums(run: Path, report: Report) -> None
     found = report(run)
     assert len(found["problems"]) == 2 and all("but must be" in problem for problem in found["problems"])
     assert (found["resume"], found["translate"]) == (None, [])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_flipped_bit_of_the_encoded_text(run: Path, report: Report, shared: bool) -> None:
+    """Whatever a start has verified before; of a cache that runs share, what belongs to this one."""
+    cache = run / "cache"
+    if shared:
+        cache = cache.rename(run.parent / "shared")
+        shutil.copytree(next(cache.glob("train-*")), cache / "train-0123456789abcdef")
+        flip(cache / "train-0123456789abcdef" / "source.ids")
+        for file in (run / "config.yaml", *run.glob("checkpoints/*/config.yaml")):
+            file.write_text(file.read_text().replace("cache_dir: null", f"cache_dir: {cache}"))
+    assert report(run)["problems"] == []
+    damaged = [next(cache.glob(f"{name}-[!0]*")) / "target.ids" for name in ("dev", "train")]
+    for file in damaged:
+        before = file.stat()
+        flip(file)
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found = report(run)
+    said = "damaged: its checksum is not the one in corpus.json; the next start of nmt-train encodes this text again"
+    assert sorted(found["problems"]) == [f"{file}: {said}" for file in damaged]
+    assert (found["resume"], found["translate"]) == (12, [6, 12])
 
 
 def test_configurations(run: Path, report: Report) -> None:

@@ -136,7 +136,7 @@ def test_a_damaged_cache_is_made_again(config: Config, capsys: pytest.CaptureFix
     again = run(config)
     assert again.train.key == first.train.key
     assert again.tokenizer.decode_source(again.train.source(70)) == sentences(100)[70][0]
-    assert "is damaged and is made again" in capsys.readouterr().err
+    assert "the text is encoded again" in capsys.readouterr().err
 
 
 def test_cache_dir_is_shared_by_runs(config: Config, tmp_path: Path) -> None:
