@@ -18,6 +18,8 @@ def read_version() -> str:
     return found.group(1)
 
 
+# Builds of PyTorch for NVIDIA GPUs bring Triton themselves; those for CPUs do not, and nothing on a CPU needs it.
+GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 MOSES = ["sacremoses>=0.1"]
 PLOT = ["matplotlib>=3.7"]
 TENSORBOARD = ["tensorboard>=2.14"]
@@ -50,14 +52,15 @@ setup(
         "sentencepiece>=0.2.3",  # older ones crash on crafted models: CVE-2026-1260 and later reports
         "torch>=2.6",
         "tqdm>=4.60",
-        "triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'",
     ],
     extras_require={
+        "gpu": GPU,
         "moses": MOSES,
         "plot": PLOT,
         "tensorboard": TENSORBOARD,
         "tensorflow": TENSORFLOW,
         "dev": [
+            *GPU,  # the tests run its kernels in Triton's interpreter
             *MOSES,
             *PLOT,
             *TENSORBOARD,

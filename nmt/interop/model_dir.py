@@ -75,7 +75,9 @@ def choose_device(name: str | torch.device) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device: 'cuda' was asked for, but PyTorch finds no GPU here. Allowed: auto, cpu.")
+        built = torch.version.cuda or torch.version.hip
+        problem = "PyTorch finds no GPU here" if built else f"PyTorch {torch.__version__} is a build for CPUs alone"
+        raise ConfigError(f"device: 'cuda' was asked for, but {problem}. Allowed: auto, cpu.")
     return device
 
 

@@ -47,8 +47,8 @@ TRITON_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The one place that lists kernels: name of the operation -> "module:function", imported at its first use
-because Triton exists only on Linux. The function takes the arguments that the reference is chosen for, to which it
-leaves what it cannot do."""
+because Triton is not installed everywhere. The function takes the arguments that the reference is chosen for, to which
+it leaves what it cannot do."""
 
 NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -121,10 +121,14 @@ def triton_problem() -> str | None:
     """Why the Triton of this environment cannot be used, None if it can."""
     version = triton_version()
     if version is None:
-        return "Triton is not installed"
+        return f"Triton is not installed (pip install 'triton>={_dotted(LEAST_TRITON)}'; there is one for Linux)"
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < LEAST_TRITON:
-        return f"Triton {version} is older than {'.'.join(map(str, LEAST_TRITON))}"
+        return f"Triton {version} is older than {_dotted(LEAST_TRITON)}, which a newer PyTorch brings"
     return None
+
+
+def _dotted(version: Iterable[int]) -> str:
+    return ".".join(map(str, version))
 
 
 def choose(operation: str, reference: F, *, like: Tensor) -> F:

@@ -1,6 +1,6 @@
 """What the Triton kernels share: gate functions, the rule for block and prefetch, how tensors are handed over.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 # ruff: noqa: N803 - inside kernels sizes are written as in their shapes
 

@@ -1,7 +1,7 @@
 """The loop over time of the units whose steps need a matrix product, as one custom operator.
 
 The whole loop is one CUDA graph (`nmt.ops.graphs`), so that its many small kernels cost little to launch.
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations

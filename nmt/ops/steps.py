@@ -1,6 +1,6 @@
 """What a recurrence whose steps need a matrix product gives to the loop over time (`nmt.ops.loop`): one step.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations

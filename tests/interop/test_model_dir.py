@@ -121,9 +121,11 @@ def test_plugins_of_a_saved_run_are_not_imported(run: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_no_gpu(run: Path) -> None:
-    with pytest.raises(ConfigError, match="no GPU here. Allowed: auto, cpu"):
-        load_model(run, device="cuda")
+def test_no_gpu(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cuda, problem in (("12.9", "PyTorch finds no GPU here"), (None, r"PyTorch \S+ is a build for CPUs alone")):
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        with pytest.raises(ConfigError, match=rf"^device: 'cuda' was asked for, but {problem}\. Allowed: auto, cpu\.$"):
+            load_model(run, device="cuda")
     assert next(load_model(run, device="auto").model.parameters()).device.type == "cpu"
 
 

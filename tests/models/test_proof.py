@@ -254,11 +254,18 @@ def test_a_record_that_others_can_have_written_is_not_believed(
 
 
 @pytest.mark.usefixtures("_a_gpu")
-def test_without_triton_the_rest_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_triton_the_rest_is_checked_and_that_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     tried = Tried({}, {})
     monkeypatch.setattr(trials, "try_out", tried)
-    monkeypatch.setattr(proof, "triton_problem", lambda: "Triton is not installed")
-    assert proof.proven_on(GPU) == {"decoding_step", "lstm_layer"}
+    monkeypatch.setattr(proof, "triton_problem", lambda: "Triton is not installed (pip install triton)")
+    for _ in range(2):
+        assert proof.proven_on(GPU) == {"decoding_step", "lstm_layer"}
+    said = [message for message in caplog.messages if "Triton" in message]
+    assert said == [
+        "kernels: slower PyTorch code runs on this GPU, because Triton is not installed (pip install triton)"
+    ]
 
 
 @pytest.mark.usefixtures("_a_gpu")

@@ -37,6 +37,9 @@ def choose_kernels(choice: str, *, device: torch.device) -> None:
 @functools.cache
 def proven_on(device: torch.device) -> frozenset[str]:
     """Operations that are right on this GPU. What is not is said, and that PyTorch does it."""
+    problem = triton_problem()
+    if problem:
+        logger.warning("kernels: slower PyTorch code runs on this GPU, because %s", problem)
     findings, undecided = find_out(device)
     for operation, reason in sorted(findings.refused.items()):
         logger.warning("kernels: PyTorch runs %s, because on this GPU our form of it is wrong: %s", operation, reason)

@@ -3,7 +3,7 @@
 Letters: B sentences, G heads, Q queries of each, S source positions; W the width of keys, V of values in a head.
 Tensors can have any strides but that of the last axis, where values lie side by side; keys and values of one head lie
 within 32-bit offsets.
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations

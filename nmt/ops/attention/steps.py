@@ -1,6 +1,6 @@
 """Additive attention for a loop over target positions that does without autograd, in Triton.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations

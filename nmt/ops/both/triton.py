@@ -1,6 +1,6 @@
 """Both directions in one launch of a unit's Triton kernel, after one product with the input matrices of both.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations

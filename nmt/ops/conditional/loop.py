@@ -1,6 +1,6 @@
 """Time steps of a loop over two cells, with kernels for each step, forward and backward.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 
 Letters as in `nmt.ops.conditional.plan`. Time comes first in all that is kept.
 """

@@ -1,6 +1,6 @@
 """The loop over two cells as one operator with a hand-written gradient; a few steps at a time are a CUDA graph.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations

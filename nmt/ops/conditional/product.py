@@ -1,6 +1,6 @@
 """A product with a matrix inside of a loop over time, with layer norm or without; its gradients.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SRU one step at a call, for loops with other work between steps; see `nmt.ops.steps`.
 
-Imported only by kernels, because Triton exists only on Linux.
+Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations
