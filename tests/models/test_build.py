@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -58,6 +59,15 @@ def test_parameters_start_as_the_original_starts_them(architecture: str, cell: s
         else:
             assert 0.2 < parameter.abs().max() <= 0.3, name
             assert abs(parameter.mean()) < 0.1, name
+
+
+@pytest.mark.parametrize("cell", ["atr", "gru", "lrn", "lstm", "olrn", "rnn"])
+def test_all_scales_of_layer_norms_start_from_the_one_configured(cell: str) -> None:
+    config = ModelConfig(cell=cell, hidden_size=8, embedding_size=6, layer_norm=True, layer_norm_scale=0.5)
+    scales = [name for name, weight in build_model(config, 9, 9).named_parameters() if (weight == 0.5).all()]
+    plain = build_model(dataclasses.replace(config, layer_norm_scale=1.0), 9, 9)
+    assert scales == [name for name, weight in plain.named_parameters() if (weight == 1.0).all()]
+    assert any("cell.input_scale" in name or "rnn.input_scale" in name for name in scales)
 
 
 def test_the_seed_makes_the_model() -> None:

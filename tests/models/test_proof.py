@@ -20,6 +20,7 @@ import torch
 
 from nmt.errors import ConfigError
 from nmt.models import proof
+from nmt.models.graphed import GraphedModel
 from nmt.models.proof import __main__ as program
 from nmt.models.proof import record, trials
 from nmt.models.proof.cases import CHECKS, SMALL
@@ -66,6 +67,47 @@ def test_what_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lrn, "choose", slightly_wrong)
     with pytest.raises(DifferenceError, match="result 1 differs from the reference's by "):
         CHECKS["lrn"](CPU, SMALL, torch.float32, Selection("auto", frozenset({"lrn"})))
+
+
+def with_gradient(factor: float, value: torch.Tensor) -> torch.Tensor:
+    """The same value with a gradient that is so many times as large."""
+    return factor * value - (factor - 1) * value.detach()
+
+
+def test_a_wrong_gradient_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off by 1 in 100, where the values are right; of the loss its weighted sum alone is differentiated."""
+    lrn, cases = sys.modules["nmt.ops.lrn"], sys.modules["nmt.models.proof.cases"]
+    choose, loss = lrn.choose, cases.linear_cross_entropy
+
+    def wrong_sequence(operation: str, reference: Any, *, like: torch.Tensor) -> Any:
+        def run(*arguments: Any, **options: Any) -> Any:
+            outputs, last = choose(operation, reference, like=like)(*arguments, **options)
+            return with_gradient(1.01, outputs), last
+
+        return reference if dispatch._selected.choice == "reference" else run
+
+    def wrong_loss(*arguments: Any, **options: Any) -> Any:
+        total, losses = loss(*arguments, **options)
+        return total if dispatch._selected.choice == "reference" else with_gradient(1.01, total), losses
+
+    monkeypatch.setattr(lrn, "choose", wrong_sequence)
+    monkeypatch.setattr(cases, "linear_cross_entropy", wrong_loss)
+    for operation in ("lrn", "linear_cross_entropy"):
+        with pytest.raises(DifferenceError, match="differs from the reference's by "):
+            CHECKS[operation](CPU, SMALL, torch.float32, Selection("auto", frozenset({operation})))
+
+
+def test_wrong_words_of_a_decoding_step_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoding = sys.modules["nmt.models.proof.decoding"]
+
+    class OtherWords(GraphedModel):
+        def best(self, *arguments: Any) -> Any:
+            found, state = super().best(*arguments)
+            return found._replace(words=found.words.roll(1, 1)), state
+
+    monkeypatch.setattr(decoding, "GraphedModel", OtherWords)
+    with pytest.raises(DifferenceError, match="the best words differ"):
+        CHECKS["decoding_step"](CPU, SMALL, torch.float32, Selection("auto", frozenset({"decoding_step"})))
 
 
 def test_what_is_not_a_number_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

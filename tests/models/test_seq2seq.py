@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from torch import Tensor
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
+from nmt.models.encoder import ResidualLayer
+from nmt.models.initialize import initialize
 from nmt.ops.cross_entropy import reference_cross_entropy
 
 UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
@@ -187,16 +190,29 @@ def test_dropout_is_active_in_training_only(architecture: str) -> None:
 def test_dropout_stands_where_the_original_has_it(
     architecture: str, settings: dict[str, Any], expected: list[str]
 ) -> None:
-    model = make(architecture, dropout=0.1, **settings).train()
+    model = make(architecture, dropout=0.5, **settings).train()
     places = {"dropout": "input", "encoder": "encoder", "decoder": "decoder", "readout": "feature"}
     seen: list[str] = []
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Dropout):
             place = places[name.split(".")[0]]
-            module.register_forward_hook(lambda *_, place=place: seen.append(place))
+            drops = partial(_note_what_drops, place=place, seen=seen)
+            module.register_forward_hook(drops)
     model.loss(SOURCE, TARGET)
     inputs = iter(["source", "target"])
     assert [next(inputs) if place == "input" else place for place in seen] == expected
+
+
+def _note_what_drops(module: Any, inputs: tuple[Tensor], output: Tensor, *, place: str, seen: list[str]) -> None:
+    if not torch.equal(inputs[0], output):
+        seen.append(place)
+
+
+def test_a_residual_layer_drops_its_branch_and_never_its_input() -> None:
+    layer = ResidualLayer(3, 4, layer_norm=False, dropout=1.0).train()
+    initialize(layer, 0.8)
+    x = torch.randn(2, 4)
+    assert torch.equal(layer(x, torch.randn(2, 3)), x)
 
 
 @pytest.mark.parametrize(

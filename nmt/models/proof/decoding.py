@@ -48,7 +48,9 @@ def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | Non
         None if ids is None or forbidden is None else one.among(ids, forbidden) for one in (model, graphed)
     ]
     states: list[Any] = [one.start(source).expand(BEAM) for one in (model, graphed)]
-    tokens, totals = None, torch.zeros(len(source), BEAM, device=source.device)
+    # Hypotheses that were all alike would tie, and of what ties the words are not compared.
+    totals = -torch.arange(BEAM, dtype=torch.float32, device=source.device).repeat(len(source), 1)
+    tokens = None
     for step in range(2 * STEPS):
         choice = Choice(2 * BEAM, before=totals, banned=PAD)
         right, states[0] = model.best(tokens, states[0], choice, among[0])

@@ -224,6 +224,19 @@ print(build.library(openmp=False))
 
 
 @needs_native
+def test_a_library_is_built_anew_when_a_source_has_changed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "native.c"
+    monkeypatch.setattr(build, "sources", lambda: [source])
+    source.write_text(SUMS.read_text(encoding="utf-8"), encoding="utf-8")
+    first = build.library(openmp=False)
+    source.write_text(SUMS.read_text(encoding="utf-8") + "/* changed */\n", encoding="utf-8")
+    assert build.library(openmp=False) != first
+    assert len(list(cache.glob("*.so"))) == 2
+
+
+@needs_native
 def test_processes_that_build_at_once_get_one_whole_library(cache: Path) -> None:
     command = [sys.executable, "-c", BUILD, str(build.__file__), str(SUMS)]
     processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
