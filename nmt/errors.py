@@ -23,6 +23,10 @@ class CheckpointError(NmtError):
     """A run directory, checkpoint or model file that cannot be used."""
 
 
+class UnreadableError(CheckpointError):
+    """A file that cannot be read at this moment. It may be good: nothing may be done to it for that."""
+
+
 def printable(text: str) -> str:
     """`text` with line ends, control characters and lone surrogates escaped: one harmless line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -50,7 +50,12 @@ def as_record(found: RunCheck) -> dict[str, Any]:
         "best": found.best,
         "translate": found.translate,
         "checkpoints": [
-            {"step": checked.step, "resumable": checked.resumable, "translatable": checked.translatable}
+            {
+                "step": checked.step,
+                "resumable": checked.resumable,
+                "translatable": checked.translatable,
+                "readable": checked.readable,
+            }
             for checked in found.checkpoints
         ],
         "problems": found.problems,
@@ -66,6 +71,8 @@ def as_lines(found: RunCheck) -> list[str]:
     if found.resume is not None:
         later = "" if found.resume == newest else f"; step {newest} cannot be used"
         lines.append(f"resume: the same nmt-train command goes on after step {found.resume}{later}")
+    elif found.unreadable:
+        lines.append(f"resume: not as long as step {found.unreadable[-1]} cannot be read; nothing is lost by that")
     else:
         lines.append("resume: nothing to go on from")
     if found.translate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -13,13 +14,14 @@ from typing import NoReturn
 
 from nmt import __version__
 from nmt.errors import NmtError, printable
+from nmt.files import is_out_of_memory, reason
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
+EXIT_HUNG_UP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
-_NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
 _NO_GPU_MEMORY = "OutOfMemoryError"
 """The name of torch's error, which is not imported only to be told apart."""
 
@@ -33,7 +35,11 @@ class Parser(argparse.ArgumentParser):
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; not an Exception, so that only `execute` handles it."""
+    """SIGTERM or SIGHUP arrived; not an Exception, so that only `execute` handles it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def make_parser(program: str, description: str) -> argparse.ArgumentParser:
@@ -70,21 +76,22 @@ def execute(
 ) -> int:
     """Parse `argv`, run `command` and return its exit code; errors become one line on stderr.
 
-    Exit codes: 0 done, 1 data or runtime error, 2 usage or configuration, 130 Ctrl-C, 143 SIGTERM.
+    Exit codes: 0 done, 1 data or runtime error, 2 usage or configuration, 129 SIGHUP, 130 Ctrl-C, 143 SIGTERM.
     """
     try:
         arguments = parser.parse_args(argv)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
-    previous = _on_sigterm(_raise_terminated)
+    previous = _handle_signals()
     try:
         code = command(arguments)
         sys.stdout.flush()  # a full disk must show here, not in a complaint of the interpreter at exit
         return code
     except KeyboardInterrupt:
         return _fail(parser, "interrupted", EXIT_INTERRUPTED, debug=False)
-    except Terminated:
-        return _fail(parser, "terminated", EXIT_TERMINATED, debug=False)
+    except Terminated as end:
+        said, code = _ENDINGS[end.number]
+        return _fail(parser, said, code, debug=False)
     except BrokenPipeError:
         _drop_output()  # the reader of our output went away, as `head` does
         return 0
@@ -92,14 +99,11 @@ def execute(
         return _fail(parser, str(error), error.exit_code, debug=arguments.debug)
     except OSError as error:
         place = "standard output" if _drop_output() else error.filename
-        reason = error.strerror or str(error)
-        named = f"{place}: {reason}" if place else reason
-        return _fail(parser, str(named), EXIT_FAILURE, debug=arguments.debug)
-    except MemoryError:
-        return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
+        named = f"{place}: {reason(error)}" if place else reason(error)
+        return _fail(parser, named, EXIT_FAILURE, debug=arguments.debug)
     except Exception as error:
         first = str(error).strip().split("\n")[0]
-        if _NO_MEMORY in first:  # how torch says MemoryError on a CPU
+        if is_out_of_memory(error):
             return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
         if type(error).__name__ == _NO_GPU_MEMORY:
             return _fail(parser, "out of GPU memory; smaller batches need less", EXIT_FAILURE, debug=arguments.debug)
@@ -107,7 +111,8 @@ def execute(
         text = f"internal error: {type(error).__name__}: {first} (--debug shows where)"
         return _fail(parser, text, EXIT_FAILURE, debug=arguments.debug)
     finally:
-        _on_sigterm(previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _drop_output() -> bool:
@@ -121,22 +126,33 @@ def _drop_output() -> bool:
 
 
 def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
-    # Names in somebody else's files can hold control sequences of the terminal.
-    print(f"{parser.prog}: " + "\n".join(printable(line) for line in message.split("\n")), file=sys.stderr)
+    with contextlib.suppress(OSError):  # of a terminal that has been closed; the exit code still counts
+        if debug:
+            traceback.print_exc()
+        # Names in somebody else's files can hold control sequences of the terminal.
+        print(f"{parser.prog}: " + "\n".join(printable(line) for line in message.split("\n")), file=sys.stderr)
     return code
 
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-def _on_sigterm(handler: Handler) -> Handler:
-    try:
-        return signal.signal(signal.SIGTERM, handler)
-    except ValueError:  # not the main thread: signals are somebody else's
-        return None
+_ENDINGS: dict[int, tuple[str, int]] = {
+    signal.SIGTERM: ("terminated", EXIT_TERMINATED),
+    signal.SIGHUP: ("hung up", EXIT_HUNG_UP),
+}
+
+
+def _handle_signals() -> dict[int, Handler]:
+    """Have SIGTERM and SIGHUP raise Terminated; return what they did. SIGHUP stays ignored where it is, under nohup."""
+    previous: dict[int, Handler] = {}
+    with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's
+        for number in _ENDINGS:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            previous[number] = signal.signal(number, _raise_terminated)
+    return previous
 
 
 def _raise_terminated(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+    raise Terminated(number)

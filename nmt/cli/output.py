@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nmt.errors import ConfigError, DataError
+from nmt.files import naming
+
+
+class _Named(io.FileIO):
+    """A file to write, whose errors, such as that of a full disk, name it as the user has."""
+
+    def __init__(self, path: Path, *, shown: str) -> None:
+        self._shown = shown
+        super().__init__(path, "wb")
+
+    def write(self, block: Any, /) -> int:
+        """Write some of the bytes and return how many."""
+        with naming(self._shown):
+            return super().write(block)
 
 
 @contextlib.contextmanager
@@ -40,7 +55,7 @@ def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator
     is_special = target.exists() and not target.is_file()
     temporary = target if is_special else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with temporary.open("wb") as stream:
+        with io.BufferedWriter(_Named(temporary, shown=path)) as stream:
             yield stream
             stream.flush()
             if not is_special:

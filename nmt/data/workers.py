@@ -33,10 +33,11 @@ def process_context() -> BaseContext:
 def obey_parent(parent: int) -> None:
     """Set up a child process: it ends when the process `parent` says so or is gone.
 
-    Ctrl-C and a job's SIGTERM reach every process of the group; the parent alone decides what they mean.
+    Ctrl-C, a closed terminal's SIGHUP and a job's SIGTERM reach every process of the group; the parent alone
+    decides what they mean.
     A child that outlived its parent would hold the lock of the run directory, which it inherits.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import safetensors
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable
+from nmt.files import is_file, is_folder
 from nmt.interop import run_layout
+from nmt.interop.weights_file import read_weights
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.models.proof import choose_kernels
@@ -91,14 +91,14 @@ def choose_kernels_of(config: Config, *, device: str | torch.device) -> None:
 def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
     """The directory with the weights that `path` and `checkpoint` mean; see `load_model`."""
     path = Path(path)
-    if not path.is_dir():
+    if not is_folder(path):
         reason = "is not a directory" if path.exists() else "no such directory"
         raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or the output of nmt-average")
-    if (path / run_layout.WEIGHTS).is_file():
+    if is_file(path / run_layout.WEIGHTS):
         if checkpoint != "best":
             raise ConfigError(f"{path}: is a single model; a checkpoint ('{checkpoint}') is chosen from a run")
         return path
-    if not run_layout.checkpoints_dir(path).is_dir():
+    if not is_folder(run_layout.checkpoints_dir(path)):
         wanted = f"{run_layout.CHECKPOINTS}/ nor {run_layout.WEIGHTS}"
         raise CheckpointError(f"{path}: not a model: neither {wanted} in it")
     steps = run_layout.checkpoint_steps(path)
@@ -125,20 +125,11 @@ def config_file(directory: Path) -> Path:
     """The configuration beside the weights, else that of the run around them."""
     own = directory / run_layout.CONFIG
     around = directory.parent.parent / run_layout.CONFIG
-    if not own.is_file() and directory.parent.name == run_layout.CHECKPOINTS and around.is_file():
+    if not is_file(own) and directory.parent.name == run_layout.CHECKPOINTS and is_file(around):
         return around
-    if not own.is_file():
+    if not is_file(own):
         raise CheckpointError(f"{own}: no such file; a model directory has its configuration beside the weights")
     return own
-
-
-def read_weights(file: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, on the CPU; CheckpointError where it is damaged."""
-    try:
-        return load_file(file)
-    except (OSError, safetensors.SafetensorError, RuntimeError, AttributeError, KeyError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CheckpointError(f"{file}: damaged or unreadable ({printable(reason)})") from error
 
 
 def planned_model(config: Config, tokenizer: Tokenizer, *, most_layers: int, trusted: bool) -> Seq2Seq:

@@ -8,13 +8,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.config import Config, write_config
 from nmt.data import Tokenizer, save_tokenizer
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
+from nmt.interop.weights_file import write_weights
 
 
 def check_output(output: Path) -> None:
@@ -49,9 +49,8 @@ def write_model(
         CheckpointError: `output` exists and is not an empty directory.
     """
     check_output(output)
-    contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
     with whole_directory(output) as temporary:
         write_config(temporary / run_layout.CONFIG, config)
         (temporary / run_layout.TOKENIZER).mkdir()
         save_tokenizer(temporary / run_layout.TOKENIZER, tokenizer, config, name=output / run_layout.TOKENIZER)
-        save_file(contiguous, temporary / run_layout.WEIGHTS, metadata={"format": "pt", **metadata})
+        write_weights(temporary / run_layout.WEIGHTS, weights, metadata={"format": "pt", **metadata})

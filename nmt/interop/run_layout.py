@@ -1,7 +1,8 @@
 """Where things lie in a run directory: names of files, the list of checkpoints, the record of the best ones.
 
     RUN/config.yaml  RUN/tokenizer/  RUN/log.jsonl  RUN/train.log
-    RUN/checkpoints/step-<N>/{model.safetensors, training.pt, config.yaml}
+    RUN/checkpoints/step-<N>/{model.safetensors, training.pt, config.yaml, SHA256SUMS}
+    RUN/checkpoints/damaged-step-<N>/
     RUN/checkpoints/best.json
 
 Standard library only: the trainer writes by these names, and loading and averaging read by them.
@@ -10,13 +11,13 @@ Standard library only: the trainer writes by these names, and loading and averag
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt.errors import CheckpointError
+from nmt.files import is_file, is_folder, is_there, read_file, replace_file, unreadable
 
 CONFIG = "config.yaml"
 TOKENIZER = "tokenizer"
@@ -24,6 +25,8 @@ WEIGHTS = "model.safetensors"
 TRAINING_STATE = "training.pt"
 CHECKPOINTS = "checkpoints"
 BEST = "best.json"
+SUMS = "SHA256SUMS"
+ASIDE = "damaged-"
 STEP_NAME = re.compile(r"step-(0|[1-9][0-9]*)")
 
 
@@ -60,11 +63,29 @@ def step_of(directory: Path) -> int | None:
 
 
 def checkpoint_steps(run: Path) -> list[int]:
-    """Steps of all complete checkpoints (those with weights) of a run, ascending."""
-    if not checkpoints_dir(run).is_dir():
+    """Steps of all complete checkpoints (those with weights) of a run, ascending.
+
+    Raises:
+        UnreadableError: what is there cannot be told at this moment.
+    """
+    found = ((step_of(entry), entry) for entry in entries(run))
+    return sorted(step for step, entry in found if step is not None and is_file(entry / WEIGHTS))
+
+
+def entries(run: Path) -> list[Path]:
+    """All that lies in RUN/checkpoints, by name; nothing where there is no such directory. Raises UnreadableError."""
+    folder = checkpoints_dir(run)
+    if not is_folder(folder):
         return []
-    found = ((step_of(entry), entry) for entry in checkpoints_dir(run).iterdir())
-    return sorted(step for step, entry in found if step is not None and (entry / WEIGHTS).is_file())
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def set_aside(run: Path) -> list[Path]:
+    """Checkpoints that were renamed because they were taken for damaged."""
+    return [path for path in entries(run) if path.name.startswith(ASIDE) and is_folder(path)]
 
 
 def last_step(run: Path) -> int | None:
@@ -75,12 +96,9 @@ def last_step(run: Path) -> int | None:
 def read_best(run: Path) -> Best | None:
     """What best.json says; None when there is no such file, CheckpointError when it cannot be understood."""
     path = checkpoints_dir(run) / BEST
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
+    if not is_there(path):
         return None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    text = read_file(path)
     try:
         record: Any = json.loads(text.decode("utf-8"))
         steps = tuple(Scored(step=int(row["step"]), score=float(row["score"])) for row in record["steps"])
@@ -94,13 +112,7 @@ def write_best(run: Path, best: Best) -> None:
     """Replace best.json in one step, so that a reader never sees half a file."""
     path = checkpoints_dir(run) / BEST
     record = {"metric": best.metric, "steps": [{"step": row.step, "score": row.score} for row in best.steps]}
-    temporary = path.with_name(f".{BEST}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as stream:
-        json.dump(record, stream)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    replace_file(path, f"{json.dumps(record)}\n".encode())
 
 
 def best_steps(run: Path) -> list[int]:

@@ -96,6 +96,11 @@ def set_kernels(choice: str, *, proven: Iterable[str] = ()) -> None:
     _selected = Selection(choice, frozenset(proven))
 
 
+def selection() -> Selection:
+    """What has been chosen."""
+    return _selected
+
+
 @contextlib.contextmanager
 def selected(choice: str, *, proven: Iterable[str] = ()) -> Iterator[None]:
     """`set_kernels` for the length of a block."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.data.checksums import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError
+from nmt.files import check_readable, is_file, is_there
 from nmt.interop import run_layout
 from nmt.interop.new_model import check_output, whole_directory
+from nmt.interop.weights_file import DamagedError, write_weights
 
 
 def average_checkpoints(
@@ -36,7 +38,7 @@ def average_checkpoints(
     facts = {"format": "pt", "averaged": " ".join(path.name for path in checkpoints), **(metadata or {})}
     with whole_directory(output) as temporary:
         _copy_settings(checkpoints[-1], run, temporary)
-        save_file(weights, temporary / run_layout.WEIGHTS, metadata=facts)
+        write_weights(temporary / run_layout.WEIGHTS, weights, metadata=facts)
 
 
 def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
@@ -47,17 +49,18 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
     """
     if not files:
         raise ValueError("nothing to average")
+    for file in files:
+        if not is_file(file):
+            raise CheckpointError(f"{file}: no such file")
+        check_readable(file)
     with contextlib.ExitStack() as stack:
         try:
             readers = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
             names = _common_names(files, [set(reader.keys()) for reader in readers])
             return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in names}
-        except FileNotFoundError as error:
-            missing = next(file for file in files if not file.is_file())
-            raise CheckpointError(f"{missing}: no such file") from error
         except SafetensorError as error:
-            damaged = next((file for file in files if not _is_readable(file)), files[-1])
-            raise CheckpointError(f"{damaged}: damaged file: {error}") from error
+            damaged = next((file for file in files if not _is_whole(file)), files[-1])
+            raise DamagedError(f"{damaged}: damaged file: {error}") from error
 
 
 def last_checkpoints(run: Path, count: int) -> list[Path]:
@@ -116,7 +119,7 @@ def _mean(name: str, files: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor
     return (total / len(tensors)).to(first.dtype)
 
 
-def _is_readable(file: Path) -> bool:
+def _is_whole(file: Path) -> bool:
     try:
         with safe_open(file, framework="pt"):
             return True
@@ -127,13 +130,15 @@ def _is_readable(file: Path) -> bool:
 def _copy_settings(checkpoint: Path, run: Path, target: Path) -> None:
     """Copy configuration and tokenizer; the checkpoint's own configuration where it has one."""
     config = checkpoint / run_layout.CONFIG
-    config = config if config.is_file() else run / run_layout.CONFIG
+    config = config if is_file(config) else run / run_layout.CONFIG
     tokenizer = run / run_layout.TOKENIZER
     for path in (config, tokenizer):
-        if not path.exists():
+        if not is_there(path):
             raise CheckpointError(f"{path}: missing; without it the average could not translate")
     shutil.copyfile(config, target / run_layout.CONFIG)
     check_checksums(tokenizer)
-    shutil.copytree(tokenizer, target / run_layout.TOKENIZER)
+    # Neither mode nor times: a copy has the rights that the umask leaves it.
+    shutil.copytree(tokenizer, target / run_layout.TOKENIZER, copy_function=shutil.copyfile)
+    os.chmod(target / run_layout.TOKENIZER, os.stat(target).st_mode & 0o7777)
     if not has_checksums(tokenizer):
         write_checksums(target / run_layout.TOKENIZER)

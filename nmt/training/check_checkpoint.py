@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.config import Config, load_saved
-from nmt.errors import NmtError
+from nmt.errors import CheckpointError, NmtError, UnreadableError
+from nmt.files import is_file
 from nmt.interop import run_layout
 from nmt.interop.model_dir import weight_differences
-from nmt.training.checkpoint import read_checkpoint
+from nmt.interop.weights_file import read_weights
+from nmt.training.checkpoint_files import read_checkpoint
 from nmt.training.run_dir import changes
 from nmt.training.state import Progress
 
@@ -32,6 +33,8 @@ class CheckedCheckpoint:
     """Training can go on from it."""
     translatable: bool
     """Its weights fit the configuration and the tokenizer."""
+    readable: bool = True
+    """Its files can be read at this moment; what is not readable may be good."""
     problems: tuple[str, ...] = ()
     keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Which encoded text it was trained (`train`) and validated (`dev`) on."""
@@ -55,7 +58,7 @@ def check_checkpoint(
     path = run_layout.step_dir(run, step)
     problems: list[str] = []
     weights: dict[str, Tensor] | None = None
-    resumable = False
+    resumable, readable = False, True
     keys: dict[str, str] = {}
     try:
         loaded = read_checkpoint(path)
@@ -65,10 +68,12 @@ def check_checkpoint(
         wrong = _state_problems(loaded.state, step=step)
         problems += [f"{path / run_layout.TRAINING_STATE}: {problem}" for problem in wrong]
         resumable = not wrong
+    except UnreadableError as error:
+        problems.append(str(error))
+        readable = False
+        weights = _weights_alone(path)  # enough to translate, as with nmt-average's output
     except NmtError as error:
         problems.append(str(error))
-        if not (path / run_layout.TRAINING_STATE).is_file():  # enough to translate, as with nmt-average's output
-            weights = _weights_alone(path)
     wrong = [] if weights is None else _weight_problems(weights, expected)
     problems += [f"{path / run_layout.WEIGHTS}: {problem}" for problem in wrong]
     fits = weights is not None and expected is not None and not wrong
@@ -77,6 +82,7 @@ def check_checkpoint(
         step=step,
         resumable=resumable and fits and config is not None and not other,
         translatable=fits and not other,
+        readable=readable,
         problems=(*problems, *other),
         keys=keys,
     )
@@ -96,8 +102,8 @@ def _state_problems(state: Mapping[str, object], *, step: int) -> list[str]:
 
 def _weights_alone(path: Path) -> dict[str, Tensor] | None:
     try:
-        return load_file(path / run_layout.WEIGHTS)
-    except Exception:  # what is wrong with the checkpoint has been said
+        return read_weights(path / run_layout.WEIGHTS)
+    except CheckpointError:  # what is wrong with the checkpoint has been said
         return None
 
 
@@ -111,7 +117,7 @@ def _weight_problems(weights: Mapping[str, Tensor], expected: Mapping[str, Tenso
 
 def _config_problems(file: Path, config: Config | None, plugins: Sequence[str]) -> list[str]:
     """Why the configuration beside the weights is not that of the run."""
-    if config is None or not file.is_file():  # without one of its own the checkpoint goes by the run's
+    if config is None or not is_file(file):  # without one of its own the checkpoint goes by the run's
         return []
     try:
         own = load_saved(file, plugins)

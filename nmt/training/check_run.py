@@ -16,10 +16,13 @@ from nmt.data.cache import corpora_of
 from nmt.data.checksums import has_checksums
 from nmt.data.corpus import META
 from nmt.data.corpus_check import any_damaged_file
-from nmt.errors import CheckpointError, DataError, NmtError
+from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError
+from nmt.files import is_file, is_folder, is_there, reason
 from nmt.interop import run_layout
 from nmt.interop.model_dir import planned_model
+from nmt.interop.weights_file import DamagedError
 from nmt.training.check_checkpoint import CheckedCheckpoint, check_checkpoint, one_line_each
+from nmt.training.checkpoint_files import OtherVersionError, read_checkpoint
 from nmt.training.logs import EVENTS
 
 _MOST_LAYERS = 1000
@@ -41,8 +44,14 @@ class RunCheck:
 
     @property
     def resume(self) -> int | None:
-        """The newest step that training can go on from."""
-        return max((checked.step for checked in self.checkpoints if checked.resumable), default=None)
+        """The step that training goes on from; None where there is none, or a newer one is not readable now."""
+        newest = max((checked.step for checked in self.checkpoints if checked.resumable), default=None)
+        return None if newest is not None and any(step > newest for step in self.unreadable) else newest
+
+    @property
+    def unreadable(self) -> list[int]:
+        """Steps of checkpoints that cannot be read at this moment: nmt-train goes on from none before them."""
+        return [checked.step for checked in self.checkpoints if not checked.readable]
 
     @property
     def translate(self) -> list[int]:
@@ -57,14 +66,14 @@ def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
         CheckpointError: `run` is no run directory.
         ConfigError: a file of `plugins` cannot be imported.
     """
-    if not (run / run_layout.CONFIG).is_file() and not run_layout.checkpoints_dir(run).is_dir():
-        reason = "no such directory" if not run.exists() else "not a run directory of nmt-train"
-        raise CheckpointError(f"{run}: {reason}")
+    if not is_file(run / run_layout.CONFIG) and not is_folder(run_layout.checkpoints_dir(run)):
+        what = "no such directory" if not is_there(run) else "not a run directory of nmt-train"
+        raise CheckpointError(f"{run}: {what}")
     found = RunCheck(run)
     config, expected = _model(found, plugins)
     for step in run_layout.checkpoint_steps(run):
         checked = check_checkpoint(run, step, config=config, expected=expected, plugins=plugins)
-        if not run_layout.step_dir(run, step).is_dir():
+        if not is_folder(run_layout.step_dir(run, step)):
             continue  # training is going on and has deleted it in the meantime
         found.checkpoints.append(checked)
         found.problems += checked.problems
@@ -97,16 +106,35 @@ def _model(found: RunCheck, plugins: Sequence[str]) -> tuple[Config | None, Mapp
 
 def _leftovers(found: RunCheck) -> None:
     """Directories among the checkpoints that are none."""
-    folder = run_layout.checkpoints_dir(found.run)
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if run_layout.step_of(path) is not None and not (path / run_layout.WEIGHTS).is_file():
+    for path in run_layout.entries(found.run):
+        if run_layout.step_of(path) is not None and not is_file(path / run_layout.WEIGHTS):
             found.problems.append(f"{path}: has no {run_layout.WEIGHTS}")
-        elif path.name.startswith("damaged-"):
-            found.notes.append(f"{path}: was set aside as damaged and can be deleted")
+        elif path.name.startswith(run_layout.ASIDE):
+            found.notes.append(_about_damaged(path, spare=found.resume is not None))
         elif path.name.startswith((".writing-", ".replaced-", ".deleting-")):
             found.notes.append(f"{path}: unfinished, by a process that was killed or is at work")
     if not found.checkpoints:
-        found.notes.append("no complete checkpoint yet: training begins anew")
+        if run_layout.set_aside(found.run):
+            folder = run_layout.checkpoints_dir(found.run)
+            found.problems.append(
+                f"{folder}: no checkpoint but those set aside: nmt-train begins only with --overwrite"
+            )
+        else:
+            found.notes.append("no complete checkpoint yet: training begins anew")
+
+
+def _about_damaged(path: Path, *, spare: bool) -> str:
+    """What became of a checkpoint that was set aside; `spare`: the run goes on without it."""
+    original = path.name.removeprefix(run_layout.ASIDE)
+    try:
+        read_checkpoint(path)
+    except DamagedError:
+        return f"{path}: is damaged" + (" and can be deleted" if spare else "; nothing else is left of the run")
+    except OtherVersionError as error:
+        return f"{error}; it was set aside as damaged, which it is not"
+    except UnreadableError as error:
+        return f"{error}; it was set aside as damaged, which may be wrong"
+    return f"{path}: was set aside as damaged, but is whole; rename it to {original} to use it again"
 
 
 def _ranking(found: RunCheck) -> None:
@@ -144,13 +172,13 @@ def _corpora(found: RunCheck, config: Config) -> None:
 def _log_problems(run: Path, *, last: int | None) -> list[str]:
     """What is wrong with log.jsonl; `last` is the newest checkpoint's step."""
     path = run / EVENTS
-    if not path.is_file():
+    if not is_file(path):
         return [] if last is None else [f"{path}: no such file"]
     try:
         with path.open("rb") as stream:
             return [f"{path}{problem}" for problem in _line_problems(stream, last=last)]
     except OSError as error:
-        return [f"{path}: cannot be read: {error.strerror}"]
+        return [f"{path}: cannot be read now: {reason(error)}"]
 
 
 def _line_problems(lines: Iterator[bytes], *, last: int | None) -> Iterator[str]:

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import safetensors
-import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, UnreadableError
+from nmt.files import is_folder, reason, sync, write_file
 from nmt.interop import run_layout
-from nmt.training.state import STATE_FORMAT, Ranking
-
-DIGEST = "weights_sha256"
-FORMAT = "format"
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A checkpoint that was read and found whole."""
-
-    path: Path
-    weights: dict[str, Tensor]
-    state: dict[str, Any]
+from nmt.interop.weights_file import DamagedError
+from nmt.training.checkpoint_files import Loaded, read_checkpoint, write_arrays
+from nmt.training.state import Ranking
 
 
 class CheckpointStore:
@@ -49,19 +36,16 @@ class CheckpointStore:
             CheckpointError: it could not be written; nothing that was there before has changed.
         """
         target = run_layout.step_dir(self.run, step)
-        contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with _whole_directory(target) as temporary:
-                _write(temporary / run_layout.WEIGHTS, lambda path: save_file(contiguous, path))
-                record = {**state, FORMAT: STATE_FORMAT, DIGEST: _digest(temporary / run_layout.WEIGHTS)}
-                _write(temporary / run_layout.TRAINING_STATE, lambda path: torch.save(record, path))
-                _write(temporary / run_layout.CONFIG, lambda path: path.write_text(self._config_text, encoding="utf-8"))
+                write_arrays(temporary, weights=weights, state=state)
+                write_file(temporary / run_layout.CONFIG, self._config_text.encode())
             self.write_ranking(ranking)
-        except (OSError, RuntimeError, safetensors.SafetensorError) as error:
-            last = run_layout.last_step(self.run)
-            rest = f"the last good checkpoint is step-{last}" if last is not None else "there is no earlier one"
-            raise CheckpointError(f"{target}: cannot be written: {_reason(error)}; {rest}") from error
+        except (OSError, MemoryError, RuntimeError, safetensors.SafetensorError) as error:
+            raise CheckpointError(
+                f"{_place(error, target)}: cannot be written: {reason(error)}; {self._last()}"
+            ) from error
         self._prune(ranking)
         return target
 
@@ -79,25 +63,33 @@ class CheckpointStore:
         translation nor the count of kept checkpoints takes it for a good one.
 
         Raises:
-            CheckpointError: there are checkpoints, but every one is damaged; or one is whole, but of another version.
+            UnreadableError: the newest cannot be read at this moment; it and all others stay as they are.
+            CheckpointError: there are checkpoints, but every one is damaged or has been set aside as damaged; or one is
+                whole, but of another version.
         """
         self._remove_leftovers()
-        steps = run_layout.checkpoint_steps(self.run)
-        for step in reversed(steps):
+        for step in reversed(run_layout.checkpoint_steps(self.run)):
             path = run_layout.step_dir(self.run, step)
             try:
                 return read_checkpoint(path)
-            except OtherVersionError:
-                raise
-            except CheckpointError as error:
-                aside = _free_name(path.with_name(f"damaged-{path.name}"))
+            except DamagedError as error:
+                aside = _free_name(path.with_name(f"{run_layout.ASIDE}{path.name}"))
                 path.rename(aside)
                 warn(f"{error}; set aside as {aside.name}, trying the one before")
-        if steps:
+        if run_layout.set_aside(self.run):
             raise CheckpointError(
-                f"{run_layout.checkpoints_dir(self.run)}: every checkpoint is damaged; --overwrite starts anew"
+                f"{run_layout.checkpoints_dir(self.run)}: every checkpoint is damaged or was taken for it; "
+                f"nmt-check {self.run} says what they are, --overwrite starts anew"
             )
         return None
+
+    def _last(self) -> str:
+        """What there is to go on from, where a checkpoint could not be written."""
+        try:
+            last = run_layout.last_step(self.run)
+        except UnreadableError as error:
+            return str(error)
+        return f"the last good checkpoint is step-{last}" if last is not None else "there is no earlier one"
 
     def _prune(self, ranking: Ranking) -> None:
         steps = run_layout.checkpoint_steps(self.run)
@@ -118,7 +110,7 @@ class CheckpointStore:
         folder = run_layout.checkpoints_dir(self.run)
         for path in folder.glob(".replaced-*"):
             target = path.with_name(path.name.removeprefix(".replaced-"))
-            if target.exists():
+            if is_folder(target):
                 shutil.rmtree(path, ignore_errors=True)
             else:  # killed between two renames: the old one is still the good one
                 path.rename(target)
@@ -138,45 +130,6 @@ class ReadOnlyCheckpoints(CheckpointStore):
         """Write nothing."""
 
 
-class OtherVersionError(CheckpointError):
-    """A checkpoint that is whole, but not one that this version can go on from."""
-
-
-def read_checkpoint(path: Path) -> Loaded:
-    """Read a checkpoint directory with its training state, all on the CPU.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-        OtherVersionError: it was written by a version with another format.
-    """
-    try:
-        state = torch.load(path / run_layout.TRAINING_STATE, map_location="cpu", weights_only=True)
-        written = state.get(FORMAT)
-        found = _digest(path / run_layout.WEIGHTS)
-        weights = {} if found != state.get(DIGEST) else load_file(path / run_layout.WEIGHTS)
-    except Exception as error:  # torch.load raises whatever its unpickler meets in a damaged file
-        raise CheckpointError(f"{path}: damaged checkpoint: {_reason(error)}") from error
-    if written != STATE_FORMAT:
-        raise OtherVersionError(
-            f"{path}: training state of format {written!r}, this version reads {STATE_FORMAT}; finish the run with the "
-            "version that began it, or start another from its weights with training.init_from"
-        )
-    if not weights:
-        raise CheckpointError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} is not what was saved")
-    return Loaded(path, weights, state)
-
-
-def of_other_version(path: Path) -> OtherVersionError | None:
-    """The error for a checkpoint directory that is of another version; None for a damaged one, too."""
-    try:
-        read_checkpoint(path)
-    except OtherVersionError as error:
-        return error
-    except CheckpointError:
-        pass
-    return None
-
-
 @contextlib.contextmanager
 def _whole_directory(target: Path) -> Iterator[Path]:
     """A directory to fill, which takes the name `target` once the block ends without an error."""
@@ -185,40 +138,28 @@ def _whole_directory(target: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        _sync(temporary)
-        if target.exists():  # saved again at the same step, say with another validation
+        sync(temporary)
+        if is_folder(target):  # saved again at the same step, say with another validation
             old = target.with_name(f".replaced-{target.name}")
             target.rename(old)
-            temporary.rename(target)
+            try:
+                temporary.rename(target)
+            except BaseException:
+                old.rename(target)
+                raise
             shutil.rmtree(old, ignore_errors=True)
         else:
             temporary.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    write(path)
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or directory is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def _place(error: BaseException, target: Path) -> Path:
+    """Which file it is that could not be written, by the name that it would have had."""
+    name = getattr(error, "filename", None)
+    return target / Path(name).name if name and Path(name).parent.name.startswith(".writing-") else Path(name or target)
 
 
 def _free_name(path: Path) -> Path:
@@ -227,13 +168,3 @@ def _free_name(path: Path) -> Path:
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of what went wrong; the cause rather than torch's words for it."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    cause = error.__cause__ or error.__context__
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -16,6 +16,7 @@ from typing import Any, Protocol, TextIO
 from tqdm import tqdm
 
 from nmt.errors import DataError, NmtError
+from nmt.files import is_file, read_file, reason, replace_file
 from nmt.training.state import Interval
 
 EVENTS = "log.jsonl"
@@ -100,17 +101,18 @@ class RunLog:
     def _keep(self, wanted: Callable[[str], bool]) -> int:
         """Take the other lines out of log.jsonl; return how many they were."""
         path = self._run / EVENTS
-        if not path.is_file():
+        if not is_file(path):
             return 0
         if EVENTS in self._files:
             self._files.pop(EVENTS).close()
-        with path.open(encoding="utf-8", errors="replace") as stream:
+        with io.TextIOWrapper(io.BytesIO(read_file(path)), encoding="utf-8", errors="replace") as stream:
             lines = stream.readlines()
         kept = [line for line in lines if wanted(line)]
         if len(kept) < len(lines):
-            temporary = path.with_name(f".{EVENTS}.{os.getpid()}")
-            temporary.write_text("".join(kept), encoding="utf-8")
-            temporary.replace(path)
+            try:
+                replace_file(path, "".join(kept).encode())
+            except OSError as error:
+                raise DataError(f"{path}: cannot be written ({reason(error)})") from error
         return len(lines) - len(kept)
 
     def _new_scalars(self, step: int) -> ScalarWriter:
@@ -125,14 +127,14 @@ class RunLog:
                 self._files[name] = path.open("a", encoding="utf-8", buffering=1)
             self._files[name].write(text)
         except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error.strerror})") from error
+            raise DataError(f"{path}: cannot be written ({reason(error)})") from error
 
     def _show(self, line: str) -> None:
         if self._quiet:
             return
         try:
             tqdm.write(line, file=sys.stderr)
-        except BrokenPipeError:  # whoever read along, such as `head`, has gone; training goes on
+        except OSError:  # whoever read along, such as `head` or a terminal, has gone; training goes on
             self._quiet = True
 
 
@@ -178,10 +180,11 @@ class SilentLog(RunLog):
 def read_events(run: Path) -> list[dict[str, Any]]:
     """All complete lines of RUN/log.jsonl."""
     path = run / EVENTS
-    if not path.is_file():
+    if not is_file(path):
         raise DataError(f"{path}: no such file; is {run} a run directory?")
     # Not splitlines: a sample translation may hold U+2028 and its like.
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.endswith("}")]
+    lines = read_file(path).decode("utf-8", "replace").split("\n")
+    return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def finite(value: Any) -> Any:
@@ -231,11 +234,15 @@ class ProgressBar:
         if summary["loss"] is not None:
             speed = summary["target_tokens_per_second"] or 0
             self._bar.set_postfix_str(f"loss {summary['loss']:.3f}, {speed:,.0f} target tokens/s", refresh=False)
-        self._bar.update(done - self._bar.n)
+        try:
+            self._bar.update(done - self._bar.n)
+        except OSError:  # the terminal has been closed; training goes on, or ends by its own rules
+            self._bar.disable = True
 
     def close(self) -> None:
         """Leave the bar where it is."""
-        self._bar.close()
+        with contextlib.suppress(OSError):
+            self._bar.close()
 
 
 def memory_mb() -> float:

@@ -13,10 +13,12 @@ from nmt.cpus import available_cores
 from nmt.data import PreparedData, check_files, prepare
 from nmt.data.checksums import has_checksums, write_checksums
 from nmt.errors import ConfigError, DataError, NmtError
+from nmt.files import is_file
 from nmt.interop import run_layout
 from nmt.models import parameters_by_part
 from nmt.models.proof import choose_kernels
-from nmt.training.checkpoint import Loaded, of_other_version, read_checkpoint
+from nmt.ops.in_use import kernels_in_use
+from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
@@ -83,7 +85,7 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
 def _accepted_changes(config: Config, run: Path) -> list[Change]:
     """What differs from the run that is there; nothing where there is none or it has no checkpoint yet."""
     saved = run / run_layout.CONFIG
-    if not saved.is_file() or not run_layout.checkpoint_steps(run):
+    if not is_file(saved) or not run_layout.checkpoint_steps(run):
         return []
     try:
         return check_resumable(load_saved(saved, config.plugins), config, run=run)
@@ -187,6 +189,7 @@ def _begin(
             "precision": updater.precision.name,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
+            "kernels": kernels_in_use(updater.precision.device),
             "processes": trainer.world.size,
         },
     )
@@ -194,7 +197,7 @@ def _begin(
 
 def _logged(loaded: Loaded, *, run: Path) -> bool:
     """Whether the log tells of this checkpoint."""
-    return (run / EVENTS).is_file() and any(
+    return is_file(run / EVENTS) and any(
         event["event"] == "checkpoint" and event["path"] == loaded.path.name for event in read_events(run)
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from nmt.config.schema import Config
 from nmt.errors import CheckpointError, ConfigError
+from nmt.files import is_there, reason
 
 LOCK = "lock"
 
@@ -29,18 +30,27 @@ def locked(run: Path) -> Iterator[None]:
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
-        stream = (run / LOCK).open("a+", encoding="ascii")
+        descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise CheckpointError(f"{run}: cannot be used as run directory: {error.strerror}") from error
-    with stream:
-        _take(stream.fileno(), run)
-        stream.truncate(0)
-        stream.write(f"{os.getpid()}\n")
-        stream.flush()
+        raise CheckpointError(f"{run}: cannot be used as run directory: {reason(error)}") from error
+    try:
+        _take(descriptor, run)
+        _say_who(descriptor, run)
         try:
             yield
         finally:
             _remove_if_unused(run)
+    finally:
+        with contextlib.suppress(OSError):  # of what has been written already
+            os.close(descriptor)
+
+
+def _say_who(descriptor: int, run: Path) -> None:
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+    except OSError as error:
+        raise CheckpointError(f"{run / LOCK}: cannot be written: {reason(error)}") from error
 
 
 def _remove_if_unused(run: Path) -> None:
@@ -57,6 +67,8 @@ def _take(descriptor: int, run: Path) -> None:
     except OSError as error:
         if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):
             return  # a file system without locks: training there must still be possible
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise CheckpointError(f"{run / LOCK}: cannot be locked: {reason(error)}") from error
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         raise CheckpointError(f"{run}: another process (pid {holder}) is training in this directory") from error
 
@@ -67,7 +79,7 @@ def move_aside(run: Path) -> Path | None:
     Raises:
         CheckpointError: a living process trains there, or it cannot be renamed.
     """
-    if not run.exists():
+    if not is_there(run):
         return None
     run = Path(os.path.abspath(run))  # "." has no name that a number could be added to
     number = 1
@@ -77,7 +89,7 @@ def move_aside(run: Path) -> Path | None:
         try:
             run.rename(target)
         except OSError as error:
-            raise CheckpointError(f"{run}: cannot be moved to {target}: {error.strerror}") from error
+            raise CheckpointError(f"{run}: cannot be moved to {target}: {reason(error)}") from error
     return target
 
 

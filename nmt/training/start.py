@@ -8,7 +8,8 @@ from nmt.config import load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import run_layout
-from nmt.interop.model_dir import check_weights, config_file, find_model, read_weights
+from nmt.interop.model_dir import check_weights, config_file, find_model
+from nmt.interop.weights_file import read_weights
 from nmt.models.base import Seq2Seq
 
 KEY = "training.init_from"

@@ -67,13 +67,13 @@ class Limits:
 
 def stopped_by(number: int) -> Ending:
     """What a signal asks for."""
-    name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
     return Ending(f"stopped by {name}", finished=False, exit_code=128 + number, validates=False)
 
 
 @dataclass
 class StopRequest:
-    """Set by the first SIGTERM or Ctrl-C; the second Ctrl-C ends at once."""
+    """Set by the first SIGTERM, SIGHUP or Ctrl-C; the second Ctrl-C ends at once."""
 
     signal_number: int | None = field(default=None)
 
@@ -89,10 +89,15 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Turn SIGTERM and Ctrl-C into a request while the block runs; outside the main thread do nothing."""
+        """Turn these signals into a request while the block runs; outside the main thread do nothing.
+
+        SIGHUP comes when a terminal is closed. Under nohup it is ignored, and stays so.
+        """
         previous = {}
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                    continue
                 previous[number] = signal.signal(number, self._handle)
         except ValueError:  # only the main thread may; an embedding program handles signals itself
             pass

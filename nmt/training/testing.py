@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
-
 from nmt.config.schema import Config
 from nmt.data import PreparedData
 from nmt.errors import CheckpointError
+from nmt.files import is_file, is_there
 from nmt.interop import run_layout
+from nmt.interop.weights_file import DamagedError, read_metadata, read_weights
 from nmt.training.average import average_checkpoints
-from nmt.training.checkpoint import read_checkpoint
+from nmt.training.checkpoint_files import read_checkpoint
 from nmt.training.distributed import interleave
 from nmt.training.logs import EVENTS, read_events
 from nmt.training.setup import build_metrics, build_translate
@@ -30,14 +29,14 @@ MAKER = {"made_by": "nmt-train"}
 def is_done(config: Config, *, step: int, has_test: bool) -> bool:
     """Whether all that the end of training makes is there, and of `step`, not of an earlier end."""
     run, averages = Path(config.run_dir), config.training.average_last
-    events = [event for event in read_events(run) if event["step"] == step] if (run / EVENTS).is_file() else []
+    events = [event for event in read_events(run) if event["step"] == step] if is_file(run / EVENTS) else []
     if averages and not any(event["event"] == AVERAGE and event["average_last"] == averages for event in events):
         return False
     files = [run / AVERAGE / run_layout.WEIGHTS] if averages else []
     if has_test:
         files += test_outputs(config)
     scored = sum(event["event"] == "test" for event in events)
-    return all(file.is_file() for file in files) and (not has_test or scored >= len(test_outputs(config)))
+    return all(is_file(file) for file in files) and (not has_test or scored >= len(test_outputs(config)))
 
 
 def test_outputs(config: Config) -> list[Path]:
@@ -53,14 +52,17 @@ def test_output(config: Config, *, average: bool = False) -> Path:
 
 
 def check_average(run: Path) -> None:
-    """Raise CheckpointError if something is where the average of this run will be, and the run did not put it there."""
+    """Raise CheckpointError if something is where the average of this run will be, and the run did not put it there.
+
+    UnreadableError where that cannot be told at this moment.
+    """
     folder = run / AVERAGE
-    if not folder.exists():
+    if not is_there(folder):
         return
+    file = folder / run_layout.WEIGHTS
     try:
-        with safe_open(folder / run_layout.WEIGHTS, framework="pt") as weights:
-            ours = MAKER.items() <= (weights.metadata() or {}).items()
-    except (OSError, SafetensorError):
+        ours = is_file(file) and MAKER.items() <= read_metadata(file).items()
+    except DamagedError:
         ours = False
     if not ours:
         raise CheckpointError(f"{folder}: is in the way of training.average_last; move it away")
@@ -93,7 +95,7 @@ def finish(config: Config, trainer: Trainer, data: PreparedData) -> None:
             if world.is_main:
                 _average(config, trainer)
         if has_test:
-            model.load_state_dict(load_file(run / AVERAGE / run_layout.WEIGHTS))
+            model.load_state_dict(read_weights(run / AVERAGE / run_layout.WEIGHTS))
             output = test_output(config, average=True)
             _score(config, trainer, data, by=AVERAGE, output=output)
 

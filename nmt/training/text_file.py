@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from nmt.errors import DataError
+from nmt.files import reason, replace_file
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -14,11 +14,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
     Its directory is made if it is not there. Raises DataError naming the file where it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        temporary.replace(path)
+        replace_file(path, "".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from error
+        raise DataError(f"{path}: cannot be written ({reason(error)})") from error

@@ -12,8 +12,10 @@ from typing import Any
 
 from nmt.errors import ConfigError
 from nmt.training.batches import BatchStream, Group, Position
-from nmt.training.checkpoint import CheckpointStore, Loaded
+from nmt.training.checkpoint import CheckpointStore
+from nmt.training.checkpoint_files import Loaded
 from nmt.training.distributed import World, check_same
+from nmt.training.environment import differences, environment
 from nmt.training.health import inspect
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import ProgressBar, RunLog, memory_mb
@@ -176,10 +178,11 @@ class Trainer:
             "random": random_state(),
             "data_key": self.data_key,
             "dev_key": None if self.validator is None else self.validator.corpus.key,
+            "environment": environment(self.world),
         }
 
     def load(self, loaded: Loaded) -> list[str]:
-        """Continue from a checkpoint; return what starts afresh, as lines for people.
+        """Continue from a checkpoint; return what starts afresh or is computed otherwise, as lines for people.
 
         Raises:
             ConfigError: the training text is another one than then.
@@ -192,7 +195,7 @@ class Trainer:
         self.interval.load_state_dict(loaded.state["interval"])
         self.ranking.load_state_dict(loaded.state["ranking"])
         set_random_state(loaded.state["random"])
-        return notes
+        return [*notes, *differences(loaded.state.get("environment", {}), environment(self.world))]
 
     def ending(self) -> Ending | None:
         """Why training must end now, in all processes, None to go on; a signal to any of them comes first."""

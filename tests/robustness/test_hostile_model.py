@@ -68,7 +68,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_headers(run: Path, weights: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
     weights.write_bytes(FILES[name])
-    assert f"{weights}: damaged or unreadable" in complaint(run, capfd)
+    assert f"{weights}: damaged file" in complaint(run, capfd)
 
 
 @pytest.mark.parametrize("name", ["../../../escaped", "/etc/passwd", "a\nb\x1b[2J", "x" * 100_000, ""])

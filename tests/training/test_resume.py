@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -14,7 +16,10 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.training import checkpoint
+from nmt.ops import native
+from nmt.training import checkpoint_files
+from nmt.training.distributed import World
+from nmt.training.environment import differences, environment
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -69,6 +74,53 @@ def test_resumed_run_equals_the_undisturbed_one(folder: Path, monkeypatch: pytes
     extra = [event for event in events(resumed) if event not in events(straight)]
     assert [{key: event[key] for key in interruption} for event in extra] == [interruption]
     assert [event for event in events(resumed) if event not in extra] == events(straight)
+
+
+def test_a_closed_terminal_saves(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(folder)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    try:
+        with monkeypatch.context() as patch:
+            before_step(patch, 7, lambda: os.kill(os.getpid(), signal.SIGHUP))
+            assert nmt_train(config) == 129
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert "stopped by SIGHUP at update 8" in capsys.readouterr().err
+    assert (folder / "run/checkpoints/step-8").is_dir()
+
+
+def test_under_nohup_a_closed_terminal_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = write_config(folder, training={"max_steps": 3})
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with monkeypatch.context() as patch:
+            before_step(patch, 1, lambda: os.kill(os.getpid(), signal.SIGHUP))
+            assert nmt_train(config) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_gone_takes_no_run_along(folder: Path) -> None:
+    """SIGHUP comes with it, and every line that is still to be shown fails with an I/O error."""
+    config = write_config(folder, training={"max_steps": 100_000, "save_every": 100_000, "log_every": 1})
+    process, terminal = pty.fork()
+    if process == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.chdir(REPOSITORY)
+        os.execl(sys.executable, sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu")
+    log, deadline = folder / "run/log.jsonl", time.monotonic() + 60
+    while time.monotonic() < deadline and not (log.is_file() and len(log.read_bytes().splitlines()) > 20):
+        with contextlib.suppress(OSError):
+            os.read(terminal, 1 << 16)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 129
+    assert events(folder / "run", kinds=("checkpoint",))
+    (end,) = events(folder / "run", kinds=("end",))
+    assert end["reason"] == "stopped by SIGHUP"
 
 
 def test_signal_at_a_validation_step_leaves_the_validation_for_later(
@@ -157,6 +209,30 @@ def test_other_changes_are_listed_and_take_effect(folder: Path, capsys: pytest.C
     assert group["betas"] == (0.5, 0.999)
 
 
+def test_another_number_of_threads_and_other_kernels_are_warned_of(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, threads = write_config(folder, training={"max_steps": 2}), torch.get_num_threads()
+    assert nmt_train(config) == 0
+    assert nmt_train(config, "--set", "training.max_steps=4") == 0
+    assert "bit for bit" not in capsys.readouterr().err
+    try:
+        torch.set_num_threads(threads + 1)
+        assert nmt_train(config, "--set", "training.max_steps=6", "--set", "kernels=reference") == 0
+    finally:
+        torch.set_num_threads(threads)
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "bit for bit" in line)
+    assert f"threads {threads} -> {threads + 1}" in line
+    assert native.problem() or (", kernels C " in line and line.endswith(" -> PyTorch"))
+
+
+def test_another_version_of_a_library_is_warned_of() -> None:
+    now = environment(World(torch.device("cpu")))
+    assert differences(now, now) == differences({}, now) == []
+    (line,) = differences({**now, "PyTorch": "1.0", "MKL_CBWR": "AUTO,STRICT", "gone": "1"}, {**now, "MKL_CBWR": "no"})
+    assert line.endswith(f"changed: MKL_CBWR AUTO,STRICT -> no, PyTorch 1.0 -> {torch.__version__}")
+
+
 @pytest.mark.parametrize("change", ["schedule=score", "ema_decay=0.9", "ema_decay=0.0"])
 def test_schedule_and_average_can_be_changed(folder: Path, change: str) -> None:
     ema = 0.5 if change == "ema_decay=0.0" else 0.0
@@ -206,7 +282,7 @@ def test_checkpoints_of_another_version_stay_as_they_are(
     config = write_config(folder)
     assert nmt_train(config) == 0
     capsys.readouterr()
-    monkeypatch.setattr(checkpoint, "STATE_FORMAT", 99)
+    monkeypatch.setattr(checkpoint_files, "STATE_FORMAT", 99)
     assert nmt_train(config) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "step-12: training state of format 2, this version reads 99" in line

@@ -59,7 +59,7 @@ def test_average_of_the_last_is_scored_beside_the_best(folder: Path, capsys: pyt
     assert all(torch.equal(one, other) for one, other in zip(*(w.values() for w in weights), strict=True))
 
 
-@pytest.mark.parametrize("place", ["average_checkpoints", "load_file", "write_lines"])
+@pytest.mark.parametrize("place", ["average_checkpoints", "read_weights", "write_lines"])
 def test_what_a_kill_left_undone_is_done_by_the_same_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -42,6 +42,11 @@ def problem() -> str | None:
     return None
 
 
+def identity() -> str:
+    """The digest of all that the library was made from: sources, compiler, its flags, CPU. Only where there is one."""
+    return Path(_library()._name).stem.partition("-")[0]
+
+
 def usable(like: Tensor) -> bool:
     """Whether native kernels can compute on tensors such as `like`; says once why not on a CPU."""
     if like.device.type != "cpu" or like.dtype not in TYPES:

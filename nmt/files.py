@@ -1,0 +1,127 @@
+"""Whole files, read and written by plain system calls: what goes wrong is an OSError with its number and name."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from nmt.errors import UnreadableError
+from nmt.new_files import replacing
+from nmt.safe_files import open_regular
+
+_WORDS = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+_NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
+_BLOCK = 1 << 20
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+
+def reason(error: BaseException) -> str:
+    """Why something failed, in words on one line: of a full disk that it is full."""
+    if is_out_of_memory(error):
+        return "out of memory"
+    if isinstance(error, OSError):
+        return _WORDS.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether this process could not have more memory of the CPU; torch says so by a RuntimeError."""
+    return isinstance(error, MemoryError) or _NO_MEMORY in str(error)
+
+
+def unreadable(path: Path, error: BaseException) -> UnreadableError:
+    """The error for a file that cannot be read at this moment, which says nothing about what it holds."""
+    return UnreadableError(f"{path}: cannot be read now: {reason(error)}; nothing has been changed")
+
+
+def read_file(path: Path) -> bytes:
+    """All bytes of a regular file.
+
+    Raises:
+        UnreadableError: they cannot be read, for whatever reason: it is missing, a lack of rights, a file server that
+            does not answer, too little memory.
+    """
+    try:
+        with open_regular(path) as stream:
+            return stream.read()
+    except (OSError, MemoryError) as error:
+        raise unreadable(path, error) from error
+
+
+def check_readable(path: Path) -> None:
+    """Read a file to its end; raises as `read_file`, but needs no memory. For what libraries read by mapping it."""
+    try:
+        with open_regular(path) as stream:
+            while stream.read(_BLOCK):
+                pass
+    except (OSError, MemoryError) as error:
+        raise unreadable(path, error) from error
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file.
+
+    `Path.is_file` is not asked: while a file server fails, that of newer versions of Python says that there is none.
+
+    Raises:
+        UnreadableError: that cannot be told at this moment.
+    """
+    return stat.S_ISREG(_mode(path))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything by that name; UnreadableError where that cannot be told at this moment."""
+    return _mode(path) != 0
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a directory; UnreadableError where that cannot be told at this moment."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, under its name at once, and wait until it is on the disk. An OSError names it."""
+    with naming(path), path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or, after an OSError, which names it, as it was before."""
+    with naming(path), replacing(path) as stream:
+        stream.write(content)
+
+
+@contextlib.contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """In the block an OSError that names no file, as those of writing, names this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or directory is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with naming(path):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return 0
+        raise unreadable(path, error) from error

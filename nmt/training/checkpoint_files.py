@@ -1,0 +1,158 @@
+"""The files of one checkpoint: weights, training state and their checksums, as they are written, verified and read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from nmt.errors import CheckpointError, UnreadableError
+from nmt.files import is_file, naming, read_file, reason, write_file
+from nmt.interop import run_layout
+from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
+from nmt.training.state import STATE_FORMAT
+
+DIGEST = "weights_sha256"
+FORMAT = "format"
+_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint that was read and found whole."""
+
+    path: Path
+    weights: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class OtherVersionError(CheckpointError):
+    """A checkpoint that is whole, but not one that this version can go on from."""
+
+
+def read_checkpoint(path: Path) -> Loaded:
+    """Read a checkpoint directory with its training state, all on the CPU.
+
+    Raises:
+        UnreadableError: a file cannot be read at this moment, or is missing; whether it is good is not known.
+        DamagedError: a file was read and is not what was saved.
+        OtherVersionError: it was written by a version with another format.
+    """
+    if not is_file(path / run_layout.TRAINING_STATE):
+        # Translating needs none; and a file server that fails may have lost it for this moment only.
+        raise UnreadableError(f"{path}: has no {run_layout.TRAINING_STATE}; nothing has been changed")
+    sums = _read_sums(path / run_layout.SUMS)
+    state = _read_state(path / run_layout.TRAINING_STATE, sums)
+    written = state.get(FORMAT)
+    if written != STATE_FORMAT:
+        raise OtherVersionError(
+            f"{path}: training state of format {written!r}, this version reads {STATE_FORMAT}; finish the run with the "
+            "version that began it, or start another from its weights with training.init_from"
+        )
+    content = read_file(path / run_layout.WEIGHTS)
+    found = hashlib.sha256(content).hexdigest()
+    if found != state.get(DIGEST) or found != sums.get(run_layout.WEIGHTS, found):
+        raise DamagedError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} is not what was saved")
+    return Loaded(path, parse_weights(path / run_layout.WEIGHTS, content), state)
+
+
+def _read_sums(file: Path) -> dict[str, str]:
+    """The checksums of a checkpoint by the names of its files; none in one of an older version."""
+    if not is_file(file):
+        return {}
+    lines = read_file(file).decode("utf-8", "replace").splitlines()
+    rows = [line.split("  ", 1) for line in lines]
+    if not rows or any(len(row) != 2 or len(row[0]) != _DIGITS for row in rows):
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is no list of checksums")
+    return {name: digest for digest, name in rows}
+
+
+def _read_state(file: Path, sums: Mapping[str, str]) -> dict[str, Any]:
+    """The training state, which is what was saved if there is a checksum for it; raises as `read_checkpoint`."""
+    content = read_file(file)
+    known = sums.get(file.name)
+    if known is not None and known != hashlib.sha256(content).hexdigest():
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is not what was saved")
+    try:
+        return parsed(file, lambda: dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)))
+    except DamagedError as error:
+        cause = reason(error.__cause__ or error)
+        if known is not None:
+            what = f"is what was saved, but PyTorch {torch.__version__} cannot read it"
+            raise UnreadableError(f"{file}: {what}: {cause}; nothing has been changed") from error
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name}: {cause}") from error
+
+
+def of_other_version(path: Path) -> OtherVersionError | None:
+    """The error for a checkpoint directory that is of another version; None for a damaged one, too.
+
+    Raises:
+        UnreadableError: that cannot be told at this moment.
+    """
+    try:
+        read_checkpoint(path)
+    except OtherVersionError as error:
+        return error
+    except DamagedError:
+        pass
+    return None
+
+
+def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write all but the configuration into the directory of a checkpoint. An OSError names the file."""
+    content = write_weights(folder / run_layout.WEIGHTS, weights)
+    sums = {run_layout.WEIGHTS: hashlib.sha256(content).hexdigest()}
+    del content
+    record = {**state, FORMAT: STATE_FORMAT, DIGEST: sums[run_layout.WEIGHTS]}
+    sums[run_layout.TRAINING_STATE] = _write_state(folder / run_layout.TRAINING_STATE, record)
+    # As `sha256sum --check` reads it.
+    write_file(folder / run_layout.SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
+
+
+class _Output:
+    """A file that torch.save writes to.
+
+    torch tells of a failed write in words of its own, in which the cause is lost. So the first error is kept, what
+    comes after it goes nowhere, and `check` raises it.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._error: OSError | None = None
+        self.digest = hashlib.sha256()
+
+    def write(self, block: Any) -> int:
+        """Write the bytes of an object; return how many they are."""
+        if self._error is None:
+            self.digest.update(block)
+            try:
+                self._stream.write(block)
+            except OSError as error:
+                self._error = error
+        return len(block)
+
+    def flush(self) -> None:
+        """Do nothing; `_write_state` does it in the end."""
+
+    def check(self) -> None:
+        """Raise the first error."""
+        if self._error is not None:
+            raise self._error
+
+
+def _write_state(path: Path, record: dict[str, Any]) -> str:
+    """Write a training state; return its SHA-256. An OSError names the file."""
+    with naming(path), path.open("wb") as stream:
+        output = _Output(stream)
+        torch.save(record, output)  # type: ignore[arg-type]
+        output.check()
+        stream.flush()
+        os.fsync(stream.fileno())
+    return output.digest.hexdigest()
