@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -43,6 +44,11 @@ class Mutant:
     """Arguments of pytest for the tests that should notice it, as in a shell."""
     explained: str | None = None
     """Why no test can notice it."""
+
+    @property
+    def digest(self) -> str:
+        """Of the change alone: another name, explanation or test leaves the bug what it is."""
+        return hashlib.sha256("\0".join((self.file, self.text, self.instead)).encode()).hexdigest()[:16]
 
     @property
     def package(self) -> str:

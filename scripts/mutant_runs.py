@@ -51,6 +51,8 @@ class Found(NamedTuple):
     wider: bool = False
     """Whether that was none of the tests named for it."""
     seconds: float = 0.0
+    digest: str = ""
+    """That of the mutant."""
 
 
 class Copy:
@@ -143,9 +145,9 @@ def judge(copy: Copy, mutant: Mutant, *, seconds: float, narrow: bool) -> Found:
                 raise DataError(f"mutant '{mutant.name}': pytest {' '.join(arguments)}: {outcome.last}")
             if outcome.code != _PASSED:
                 took = time.monotonic() - started
-                return Found(NOTICED, _how(outcome, limit), number > 0, round(took, 1))
+                return Found(NOTICED, _how(outcome, limit), number > 0, round(took, 1), mutant.digest)
     verdict = SURVIVED if mutant.explained is None else EXPLAINED
-    return Found(verdict, seconds=round(time.monotonic() - started, 1))
+    return Found(verdict, seconds=round(time.monotonic() - started, 1), digest=mutant.digest)
 
 
 def failing(copy: Copy, tests: Sequence[str], *, seconds: float) -> list[str]:
