@@ -37,6 +37,8 @@ class Shapes(NamedTuple):
     """B, S, T, H"""
     loss: tuple[int, int, int] = (3000, 27700, 1024)
     """rows, words, width"""
+    dropped: tuple[int, int, int] = (64, 64, 512)
+    """B, T, W"""
     copied: int = 2**30
 
 
@@ -215,6 +217,23 @@ def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
     yield Row("output layer and loss against all logits at once", bench.time(plain) / ours, "x", details={"us": ours})
 
 
+def dropped(bench: Bench, shapes: Shapes) -> Iterator[Row]:
+    """Dropout by place, against PyTorch's, which draws from a generator and keeps its mask."""
+    from nmt.ops.dropout import Masks, layer_dropout, masked_by
+
+    x = bench.randn(*shapes.dropped, grad=True)
+
+    def ours() -> Tensor:
+        with masked_by(Masks(1)):
+            return layer_dropout(x, 0.3, layer=1)
+
+    with selected(bench.fast):
+        forward, both = both_ways(bench, ours, [x])
+    plain = both_ways(bench, lambda: F.dropout(x, 0.3), [x])
+    details = {"us": (forward, both), "PyTorch": plain}
+    yield Row("dropout by place against PyTorch's", plain[1] / both, "x", 1, details=details)
+
+
 def groups(bench: Bench, shapes: Shapes) -> dict[str, Group]:
     """All measurements."""
     bandwidth = cache(partial(copy_bandwidth, bench, size=shapes.copied))
@@ -226,6 +245,7 @@ def groups(bench: Bench, shapes: Shapes) -> dict[str, Group]:
     units = ("lrn", "atr", "gru")
     found |= {f"attention loop ({unit})": partial(attention_loop, unit, bench, shapes) for unit in units}
     found["loss"] = partial(loss, bench, shapes)
+    found["dropout"] = partial(dropped, bench, shapes)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss")
+UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss", "dropout")
 STORAGES: Final = ("bf16", "fp32")
 FORWARD: Final = ((64, 1, 12), (64, 1, 7), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
 BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
@@ -186,7 +186,17 @@ def loss_cases() -> Iterator[Case]:
         yield Case("loss", loss_gradient_kernel, storage, f"block {block}", constants, stored, WARPS)
 
 
+def dropout_cases() -> Iterator[Case]:
+    """Dropout."""
+    from nmt.ops.dropout.triton import BLOCK, WARPS, dropout_mask_kernel
+
+    types = {"p_places": "*i64", "scale": "fp32"}
+    for storage in STORAGES:
+        constants, form = {"BLOCK": BLOCK}, f"block {BLOCK}"
+        yield Case("dropout", dropout_mask_kernel, storage, form, constants, types, WARPS)
+
+
 def all_cases() -> Iterator[Case]:
     """Every kernel in every form."""
-    for cases in (elementwise_cases, atr_cases, step_cases, attention_cases, loss_cases):
+    for cases in (elementwise_cases, atr_cases, step_cases, attention_cases, loss_cases, dropout_cases):
         yield from cases()

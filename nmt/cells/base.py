@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nmt.cells.initializers import INIT_RANGE, as_initializer, reset_weight_
 from nmt.cells.state import CellState, HiddenState, select_state
 from nmt.ops.dispatch import no_kernel, use_native
-from nmt.ops.dropout import dropout
+from nmt.ops.dropout import layer_dropout
 from nmt.ops.native.step import native_step
 from nmt.ops.native.unit import supported
 from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
@@ -40,6 +40,8 @@ class Cell(nn.Module, Generic[S]):
     """NamedTuple of tensors [N, H] that is carried; `h` first."""
     recurrent_dropout: float = 0.0
     """Share of the state that products and gates do not see in training; see `DroppedCell`. Set by who makes it."""
+    layer_number: int = 0
+    """By which its masks differ from those of other layers of the model; set by `nmt.models.dropout.number_layers`."""
 
     def __init__(
         self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
@@ -150,7 +152,7 @@ class Cell(nn.Module, Generic[S]):
             return self
         no_kernel("recurrent dropout", like=x)
         ones = x.new_ones(len(x), self.hidden_size, dtype=torch.promote_types(x.dtype, torch.float32))
-        return DroppedCell(self, dropout(ones, self.recurrent_dropout))
+        return DroppedCell(self, layer_dropout(ones, self.recurrent_dropout, layer=self.layer_number))
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, layer_norm={self.layer_norm}, options={self.options}"

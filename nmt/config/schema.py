@@ -84,7 +84,8 @@ class ModelConfig:
     tie_embeddings: Literal["none", "target_softmax", "all"] = fixed("target_softmax")
     """Shared tables: `none`, target with softmax, or `all` three (needs a joint vocabulary)."""
     dropout: Fraction = 0.0
-    """Dropout of embeddings, residual branches and the deep output."""
+    """Dropout of embeddings, residual branches and the deep output. What it hides follows from `seed` and the place in
+    the data, not from the number of processes."""
     recurrent_dropout: Fraction = 0.0
     """Dropout of the state before, as recurrent products and gates see it, the same at all words of a sentence; what is
     carried on stays whole (Gal and Ghahramani, 2016). No kernel of a unit knows it, so training is slower with it."""

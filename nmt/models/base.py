@@ -18,6 +18,7 @@ from nmt.models.initialize import initialize
 from nmt.models.output import OutputWords
 from nmt.models.readout import InitialStates, Readout
 from nmt.ops.best import Best, Choice, best_of_product
+from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 
 PAD = 0
@@ -120,7 +121,8 @@ class Seq2Seq(nn.Module):
         self.initial_states = initial_states
         self.decoder = decoder
         self.readout = readout
-        self.dropout = Dropout(dropout)
+        self.source_dropout = Dropout(dropout)
+        self.target_dropout = Dropout(dropout)
         initialize(self, init_range)
 
     @property
@@ -135,7 +137,7 @@ class Seq2Seq(nn.Module):
         """Encode source [B, S]; columns of padding alone are dropped, which leaves S'."""
         source = drop_padding_columns(source)
         mask = source != PAD
-        memory, last = self.encoder(self.dropout(self.embeddings.embed_source(source)), mask)
+        memory, last = self.encoder(self.source_dropout(self.embeddings.embed_source(source)), mask)
         return Encoded(memory, mask, self.decoder.unpack_states(self.initial_states(last)))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -159,8 +161,10 @@ class Seq2Seq(nn.Module):
         target = drop_padding_columns(target)
         words = (target != PAD).flatten().nonzero().squeeze(1)  # [N]
         pieces = [piece.flatten(0, 1).index_select(0, words) for piece in self._decode(source, target)]
+        with among(words, length=target.size(1)):
+            features = self.readout(*pieces)
         total, losses = linear_cross_entropy(
-            self.readout(*pieces),
+            features,
             self.embeddings.softmax_table,
             targets=target.flatten().index_select(0, words),
             weights=weights,
@@ -217,7 +221,7 @@ class Seq2Seq(nn.Module):
     def features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:
         """As `step`, but what the output layer reads [N, E] instead of the logits."""
         x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
-        pieces, states = self.decoder.step(self.dropout(x), state.memories, state.states)
+        pieces, states = self.decoder.step(self.target_dropout(x), state.memories, state.states)
         return self.readout(*pieces), state._replace(states=states)
 
     def logits(self, features: Tensor, words: OutputWords | None = None) -> Tensor:
@@ -229,4 +233,4 @@ class Seq2Seq(nn.Module):
         memory, mask, initial = self.encode(source)
         x = F.pad(self.embeddings.embed_target(target[:, :-1]), (0, 0, 1, 0))  # the first input is zero
         memories = self.decoder.prepare(memory, mask)
-        return self.decoder.sequence(self.dropout(x), memories, initial, target != PAD)
+        return self.decoder.sequence(self.target_dropout(x), memories, initial, target != PAD)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nmt.data import Batch, BatchSampler, Corpus, collate
 from nmt.data.sampling import Rows
+from nmt.ops.dropout import Masks, batch_key
 from nmt.training.distributed.share import Share
 
 
@@ -38,6 +39,8 @@ class Group:
     batches: tuple[Batch, ...]
     sentences: tuple[int, ...]
     """Sentences of the whole batch that each of `batches` is, or is a part of."""
+    masks: tuple[Masks, ...]
+    """What dropout hides in each of `batches`: in a sentence the same, whichever process has it."""
     whole_batches: int
     after: Position
     epoch_batches: int
@@ -51,7 +54,8 @@ class Group:
     last_rows: Rows
     """Rows of the corpus in the whole of the last batch, whichever process has them."""
     seed: int | None = None
-    """Seed of this process's random numbers in this update; None: its generators run on."""
+    """Seed of the generators of this process in this update, for units that draw numbers themselves; None: they run
+    on."""
 
 
 class BatchStream:
@@ -74,7 +78,7 @@ class BatchStream:
     ) -> None:
         """`ahead`: updates whose batches are made in advance. `share`: what is ours of each, by default all.
 
-        `seed`: what the random numbers of the processes that share depend on.
+        `seed`: what the masks of dropout depend on, and other random numbers where processes share.
         """
         self._corpus = corpus
         self._sampler = sampler
@@ -97,10 +101,11 @@ class BatchStream:
         while True:
             order = self._order(epoch - 1, pool=pool, skip=skip)
             while taken := list(islice(order, self._accumulate)):
+                before = Position(epoch, batch, pool, skip)
                 batch += len(taken)
                 _, pool, skip = taken[-1]
                 after = Position(epoch, batch, pool, skip) if pool < self._sampler.pools else Position(epoch + 1, 0)
-                yield self._group([rows for rows, _, _ in taken], after)
+                yield self._group([rows for rows, _, _ in taken], before, after)
             epoch, batch, pool, skip = epoch + 1, 0, 0, 0
 
     def _order(self, epoch: int, *, pool: int, skip: int) -> Iterator[tuple[Rows, int, int]]:
@@ -111,13 +116,15 @@ class BatchStream:
                 yield rows, *((number, used) if used < len(batches) else (number + 1, 0))
             skip = 0
 
-    def _group(self, batches: Sequence[Rows], after: Position) -> Group:
+    def _group(self, batches: Sequence[Rows], before: Position, after: Position) -> Group:
         lengths = [(self._corpus.source_lengths[rows], self._corpus.target_lengths[rows]) for rows in batches]
         parts = self._share.parts([source + target for source, target in lengths])
         target_tokens = sum(int(target.sum()) for _, target in lengths)
+        keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(batches))]
         return Group(
             batches=tuple(collate(self._corpus, batches[part.batch][part.first : part.end]) for part in parts),
             sentences=tuple(len(batches[part.batch]) for part in parts),
+            masks=tuple(Masks(keys[part.batch], part.first) for part in parts),
             whole_batches=len(batches),
             after=after,
             epoch_batches=self._sampler.estimate.batches,

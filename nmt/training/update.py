@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from nmt.models.base import Normalization, Seq2Seq
+from nmt.models.dropout import number_layers
+from nmt.ops.dropout import masked_by
 from nmt.training.batches import Group
 from nmt.training.distributed import World
 from nmt.training.ema import EMA
@@ -68,6 +70,7 @@ class Updater:
         self.world = World(precision.device) if world is None else world
         self.scaler = precision.grad_scaler()
         self._options = dict(optimizer.defaults)  # torch adds to them later
+        number_layers(model)
         self._parameters = [weight for weight in model.parameters() if weight.requires_grad]
 
     def update(self, group: Group, *, step: int) -> Update:
@@ -107,16 +110,17 @@ class Updater:
         device = self.precision.device
         total = torch.zeros((), device=device, dtype=torch.float64)
         self.scaler.scale(total)  # the first call makes the scale, and this process may have no batch
-        for batch, sentences in zip(group.batches, group.sentences, strict=True):
+        for batch, sentences, masks in zip(group.batches, group.sentences, group.masks, strict=True):
             source = batch.source.to(device, non_blocking=True)
             target = batch.target.to(device, non_blocking=True)
             weights = self.scaler.scale(share.weights(target, sentences=sentences))
-            with self.precision.autocast():
-                loss, losses = self.model.weighted_loss(
-                    source, target, weights=weights, label_smoothing=self.objective.label_smoothing
-                )
-            total += losses.sum()
-            loss.backward()
+            with masked_by(masks):
+                with self.precision.autocast():
+                    loss, losses = self.model.weighted_loss(
+                        source, target, weights=weights, label_smoothing=self.objective.label_smoothing
+                    )
+                total += losses.sum()
+                loss.backward()
         return total
 
     @contextmanager

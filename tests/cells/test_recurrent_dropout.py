@@ -215,7 +215,9 @@ MODELS_OF: list[dict[str, Any]] = [
 def test_all_cells_of_a_model_drop_by_one_mask_each_in_training_alone(settings: Any, monkeypatch: Any) -> None:
     torch.manual_seed(2)
     model = build_model(
-        ModelConfig(cell="gru", hidden_size=8, embedding_size=8, recurrent_dropout=0.5, **settings), 9, 9
+        ModelConfig(cell="gru", hidden_size=8, embedding_size=8, recurrent_dropout=0.5, init_range=0.5, **settings),
+        9,
+        9,
     )
     masks: dict[int, set[int]] = {}
     kept = []

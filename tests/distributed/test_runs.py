@@ -52,11 +52,14 @@ def test_resumed_run_of_two_equals_the_undisturbed_one_bit_for_bit(folder: Path)
 
 
 def test_a_run_moves_between_numbers_of_processes(folder: Path) -> None:
-    """3 updates by one process, 3 by two, 3 by three and the rest by one: the run that one does, but for rounding."""
+    """3 updates by one process, 3 by two, 3 by three and the rest by one: the run that one does, but for rounding.
+
+    With dropout, of which the processes' masks are those of one.
+    """
     changes = {"accumulate": 2, "validate_every": 3, "save_every": 3, "log_every": 3, "keep_last": 9, "average_last": 2}
     changes |= {"sample_every": 2}
     config = write_config(
-        folder, model={"dropout": 0.0}, training=changes,
+        folder, model={"dropout": 0.3, "recurrent_dropout": 0.2}, training=changes,
         evaluation={"metrics": ["chrf"]}, data={"test": str(folder / "dev")},
     )  # fmt: skip
     alone, moved = folder / "alone", folder / "moved"

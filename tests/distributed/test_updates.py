@@ -33,6 +33,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one batch": {**UNEVEN, "accumulate": 1},
     "fewer sentences than processes": {**UNEVEN, "batch_sentences": 1, "accumulate": 2},
 }
+DROPS: list[dict[str, Any]] = [
+    {"dropout": 0.3, "cell": "lrn"},
+    {"dropout": 0.3, "recurrent_dropout": 0.3, "cell": "gru", "architecture": "rnnsearch"},
+]
+"""Models that are trained as in the first variant, with dropout everywhere; the second in float64 alone."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,13 +53,17 @@ def _one_thread() -> Iterator[None]:
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[str, Any]]]:
     """Each variant with Adam in float64 and with SGD in fp32, and one with a NaN in the third update."""
     found = []
-    for number, training in enumerate(VARIANTS.values()):
+    plain = {"dropout": 0.0, "cell": "lrn"}
+    kinds = [*((training, plain) for training in VARIANTS.values()), *((UNEVEN, model) for model in DROPS)]
+    for number, (training, model) in enumerate(kinds):
         folder = tmp_path_factory.mktemp(f"variant-{number}")
         write_corpus(folder, train=61)
-        model = {"dropout": 0.0, "cell": "lrn", "init_range": 0.5}
-        config = write_config(folder, training={**training, "optimizer": "adam"}, model=model)
+        config = write_config(
+            folder, training={**training, "optimizer": "adam"}, model={**model, "init_range": 0.5}
+        )  # fmt: skip
         prepare(load_config(config), folder / "run", progress=False)
-        found += [(config, {"steps": STEPS, "double": double}) for double in (True, False)]
+        doubles = (True,) if model.get("recurrent_dropout") else (True, False)
+        found += [(config, {"steps": STEPS, "double": double}) for double in doubles]
     return [*found, (found[0][0], {"steps": STEPS, "double": True, "bad": 2})]
 
 

@@ -79,7 +79,7 @@ def test_a_process_without_a_batch_scales_as_the_others_do(folder: Path, monkeyp
     config, data = prepared(folder, training={"clip_norm": 0.0})
     monkeypatch.setattr(Precision, "grad_scaler", lambda self: torch.amp.GradScaler("cpu"))
     updater = build_updater(config, data.tokenizer, device=CPU, world=Summed(CPU))
-    group = dataclasses.replace(first_group(config, data), batches=(), sentences=())
+    group = dataclasses.replace(first_group(config, data), batches=(), sentences=(), masks=())
     update = updater.update(group, step=0)
     count = sum(weight.numel() for weight in updater.model.parameters())
     assert update.applied

@@ -17,8 +17,9 @@ from nmt.models.encoder import Bidirectional
 from nmt.models.initialize import initialize
 from nmt.models.linear import Linear
 from nmt.models.proof import decoding
-from nmt.models.proof.comparison import check, random, with_gradients
-from nmt.ops.dispatch import Selection
+from nmt.models.proof.comparison import DifferenceError, check, random, with_gradients
+from nmt.ops.dispatch import Selection, selected
+from nmt.ops.dropout import Masks, dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.registry import CELLS
 
@@ -216,6 +217,20 @@ def loss(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection
     check(network, run, exact=exact, storage=storage, by=by)
 
 
+def masked(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
+    """Dropout of words and of states: the same places, and the same values at the others."""
+    for shape in ((sizes.sentences, sizes.target, sizes.inputs), (sizes.sentences, sizes.hidden)):
+        x = leaf(*shape, seed=1, like=torch.empty(0, device=device), dtype=storage)
+        draw = Masks(2**62 + 12345, first=5).draw(x, layer=2**31 + 3)
+        found = []
+        for selection in (Selection("reference"), by):
+            with selected(selection.choice, proven=selection.proven):
+                found.append(with_gradients([dropout(x, 0.3, draw=draw)], [x]))
+        for index, (right, ours) in enumerate(zip(*found, strict=True)):
+            if not torch.equal(ours, right):
+                raise DifferenceError(f"result {index} is not the reference's")
+
+
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         "atr": partial(recurrence, "atr"),
@@ -225,6 +240,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "decoding_step": lambda device, sizes, storage, by: decoding.check_steps(
             device, words=sizes.words, hidden=sizes.hidden, storage=storage, by=by
         ),
+        "dropout": masked,
         "gru": partial(recurrence, "gru"),
         "linear_cross_entropy": loss,
         "lrn": partial(recurrence, "lrn"),

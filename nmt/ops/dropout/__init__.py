@@ -1,22 +1,43 @@
-"""Dropout whose mask is a function of one random number, so that nothing is kept for the gradient."""
+"""Dropout whose mask is a function of a key and of places, so that nothing is kept for the gradient.
+
+A layer asks `current` for the masks of the batch that is trained on. The same mask comes out of the C kernel, of the
+Triton kernel and of PyTorch operations, in all types and with any number of threads.
+"""
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.dispatch import use_native
-from nmt.ops.dropout.native import native_dropout
+from nmt.ops.dispatch import choose
+from nmt.ops.dropout.draws import Draw, Masks, among, batch_key, current, masked_by
+from nmt.ops.dropout.reference import reference_dropout
 
-__all__ = ["dropout"]
+__all__ = ["Draw", "Masks", "among", "batch_key", "current", "dropout", "layer_dropout", "masked_by"]
 
 
-def dropout(x: Tensor, p: float) -> Tensor:
+def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
     """Zero each value of `x` with probability `p` and multiply the others by 1 / (1 - p); the type stays.
 
-    0 <= p <= 1. The mask follows from torch's generator of the device, and not from the number of threads; it is
-    not the same with and without the C kernel.
+    0 <= p <= 1, exact to 2**-32. `draw` says which random numbers decide: x [..., W] is seen as a row for each of its
+    places. Without one the mask follows from torch's generator: on a CPU from one number of it.
     """
-    if 0 < p < 1 and use_native(x):
-        return native_dropout(x, p)
-    return F.dropout(x, p)
+    if not 0 < p < 1 or x.numel() == 0:
+        return F.dropout(x, p)
+    if draw is None:
+        if x.device.type != "cpu":
+            return F.dropout(x, p)
+        draw = Draw(int(torch.empty((), dtype=torch.int64).random_()))
+    rows = x.numel() // x.size(-1) if draw.places is None else len(draw.places)
+    run = choose("dropout", reference_dropout, like=x)
+    return run(x.reshape(rows, -1), p, draw).reshape(x.shape)
+
+
+def layer_dropout(x: Tensor, p: float, *, layer: int, position: int = 0) -> Tensor:
+    """`dropout` in the layer of that number of a model, of x [B, T, ...] or, at one `position`, [B, W].
+
+    With the masks of `masked_by` where there are any, else with new ones.
+    """
+    masks = current()
+    return dropout(x, p, draw=None if masks is None else masks.draw(x, layer=layer, position=position))

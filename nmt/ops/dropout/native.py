@@ -1,4 +1,4 @@
-"""Dropout with the C kernel: torch's generator is asked for one number, the mask is made of it in the kernel."""
+"""Dropout with the C kernel, which makes the mask anew for the gradient."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.ops.dropout.draws import Draw
+from nmt.ops.dropout.reference import threshold
 from nmt.ops.native import kernel
 
 
-def native_dropout(x: Tensor, p: float) -> Tensor:
-    """See `nmt.ops.dropout.dropout`; x in fp32 or bf16 on a CPU, 0 < p < 1."""
-    seed = int(torch.empty((), dtype=torch.int64).random_())
-    result: Tensor = _Dropout.apply(x, seed, p)
+def native_dropout(x: Tensor, p: float, draw: Draw) -> Tensor:
+    """See `nmt.ops.dropout.dropout`; x [N, W] in fp32 or bf16 on a CPU, 0 < p < 1."""
+    result: Tensor = _Dropout.apply(x, p, draw)
     return result
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, seed: int, p: float) -> Tensor:
-        ctx.seed, ctx.p = seed, p
-        return _masked(x, seed=seed, p=p)
+    def forward(ctx: Any, x: Tensor, p: float, draw: Draw) -> Tensor:
+        ctx.p, ctx.draw = p, draw
+        return _masked(x, p, draw)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _masked(gradients[0], seed=ctx.seed, p=ctx.p), None, None
+        return _masked(gradients[0], ctx.p, ctx.draw), None, None
 
 
-def _masked(x: Tensor, *, seed: int, p: float) -> Tensor:
-    """x times the mask of `seed`: the n-th value, counted as in a contiguous tensor, with the n-th factor."""
+def _masked(x: Tensor, p: float, draw: Draw) -> Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
-    run = kernel("dropout", "pp i ii f", x.dtype)
-    run(x, out, x.numel(), seed, round(p * 2**32), 1 / (1 - p))
+    places = None if draw.places is None else draw.places.contiguous()
+    run = kernel("dropout", "ppp ii ii if", x.dtype)
+    run(x, out, places, *x.shape, draw.key, draw.layer, threshold(p), 1 / (1 - p))
     return out

@@ -50,10 +50,12 @@ class Share:
         return [Part(*map(int, part)) for part in parts if part.first < part.end]
 
     def random_seed(self, seed: int, *position: int) -> int | None:
-        """Seed of this process's random numbers in the update at `position` of a run with `seed`.
+        """Seed of this process's generators in the update at `position` of a run with `seed`.
 
-        None for a single process, whose generators simply run on. With several, each update starts from a seed of
-        its own: resuming needs no state of any generator, and so no checkpoint depends on how many there were.
+        Nothing here draws from them in an update: the masks of dropout follow from the place in the data. A unit or
+        model of a plugin may, and then the numbers are other ones with another number of processes. None for a single
+        process, whose generators simply run on. With several, each update starts from a seed of its own: resuming
+        needs no state of any generator, and so no checkpoint depends on how many there were.
         """
         if self.size == 1:
             return None

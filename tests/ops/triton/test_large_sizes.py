@@ -12,6 +12,7 @@ from torch import Tensor
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
 attention_steps = pytest.importorskip("nmt.ops.attention.steps", reason="Triton is not installed")
+dropout = pytest.importorskip("nmt.ops.dropout.triton", reason="Triton is not installed")
 loop = pytest.importorskip("nmt.ops.loop", reason="Triton is not installed")
 loss = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
 lrn = pytest.importorskip("nmt.ops.lrn.triton", reason="Triton is not installed")
@@ -118,3 +119,8 @@ def test_steps(unit: str, rows: list[int], hidden: int = 2**11) -> None:
 def test_losses(words: int = 50_000) -> None:
     losses, targets = room(BATCH).float(), room(BATCH, dtype=torch.int64)
     loss.loss_gradient_op._init_fn(room(BATCH, words), targets, losses, losses, 0.9, 0.1 / words, 0.0)
+
+
+def test_dropout(width: int = 2**16 + 3) -> None:
+    x, places = room(BATCH, width), room(BATCH, dtype=torch.int64)
+    assert dropout.dropout_op._init_fn(x, places, 2**62, 1, 2**31, 2.0).shape == x.shape

@@ -14,7 +14,8 @@ from nmt.ops import dispatch
 from nmt.ops.dispatch import Selection
 
 MODULES = (
-    "atr", "attention", "both", "conditional", "gru", "linear_cross_entropy.chunks", "lrn", "lstm", "olrn", "sru",
+    "atr", "attention", "both", "conditional", "dropout", "gru", "linear_cross_entropy.chunks", "lrn", "lstm", "olrn",
+    "sru",
 )  # fmt: skip
 TINY = SMALL._replace(sentences=2, target=3, source=4, inputs=6, hidden=8, words=20)
 

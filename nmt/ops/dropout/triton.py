@@ -1,0 +1,104 @@
+"""Dropout in Triton: the masks of `nmt.ops.dropout.reference`, made anew for the gradient."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nmt.ops.dropout.draws import Draw
+from nmt.ops.dropout.reference import threshold
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
+
+BLOCK: Final = 256
+"""Counters of a program, each of which decides of four values."""
+WARPS: Final = 4
+
+
+@triton.jit
+def _keep_or_drop(p_x, p_out, o, number, limit, scale, inside):
+    x = tl.load(p_x + o, mask=inside, other=0.0).to(tl.float32)
+    factor = tl.where(number < limit, 0.0, scale)
+    tl.store(p_out + o, (x * factor).to(p_out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["N", "key_low", "key_high", "layer", "limit", "scale"])
+def dropout_mask_kernel(p_x, p_places, p_out, N, W, key_low, key_high, layer, limit, scale, BLOCK: tl.constexpr):
+    """x [N, W] times 0 or `scale`. Counter i of a row has channel 64 (i // 16) + i % 16 and each 16th of three more.
+
+    All numbers are words of 32 bits, which come as signed ones.
+    """
+    counters = tl.cdiv(W, 64) * 16  # of a row
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row, counter = i // counters, (i % counters).to(tl.int32)
+    place = tl.load(p_places + row, mask=row < N, other=0)
+    a, b, c, d = tl.random.philox_impl(
+        counter.to(tl.uint32, bitcast=True),
+        (place & 0xFFFFFFFF).to(tl.uint32),
+        ((place >> 32) & 0xFFFFFFFF).to(tl.uint32),
+        tl.full([BLOCK], layer, tl.int32).to(tl.uint32, bitcast=True),
+        tl.full([BLOCK], key_low, tl.int32).to(tl.uint32, bitcast=True),
+        tl.full([BLOCK], key_high, tl.int32).to(tl.uint32, bitcast=True),
+    )
+    limit = tl.full([BLOCK], limit, tl.int32).to(tl.uint32, bitcast=True)
+    channel = counter // 16 * 64 + counter % 16
+    o = row * W + channel
+    live = row < N
+    _keep_or_drop(p_x, p_out, o, a, limit, scale, live & (channel < W))
+    _keep_or_drop(p_x, p_out, o + 16, b, limit, scale, live & (channel + 16 < W))
+    _keep_or_drop(p_x, p_out, o + 32, c, limit, scale, live & (channel + 32 < W))
+    _keep_or_drop(p_x, p_out, o + 48, d, limit, scale, live & (channel + 48 < W))
+
+
+@torch.library.custom_op(
+    "nmt::dropout",
+    mutates_args=(),
+    schema="(Tensor x, Tensor places, int key, int layer, int threshold, float scale) -> Tensor",
+)
+def dropout_op(x: Tensor, places: Tensor, key: int, layer: int, threshold: int, scale: float) -> Tensor:
+    """x [N, W] with the masks of the places [N]; contiguous."""
+    x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+    rows, width = x.shape
+    if x.numel() == 0:
+        return out
+    counters = rows * triton.cdiv(width, 64) * 16
+    with torch.cuda.device_of(x):
+        dropout_mask_kernel[(triton.cdiv(counters, BLOCK),)](
+            x, places.contiguous(), out, rows, width, *map(_signed, (key, key >> 32, layer, threshold)), scale,
+            BLOCK=BLOCK, num_warps=WARPS,
+        )  # fmt: skip
+    return out
+
+
+def _signed(number: int) -> int:
+    """The signed 32-bit integer with the low 32 bits of `number`: Triton takes larger ones for other types."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+@dropout_op.register_fake
+def _(x: Tensor, places: Tensor, key: int, layer: int, threshold: int, scale: float) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, places, *ctx.numbers = inputs
+    ctx.save_for_backward(places)
+
+
+def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    return dropout_op(gradient, ctx.saved_tensors[0], *ctx.numbers), None, None, None, None, None
+
+
+dropout_op.register_autograd(_backward, setup_context=_setup_context)
+
+
+def dropout_triton(x: Tensor, p: float, draw: Draw) -> Tensor:
+    """See `nmt.ops.dropout.dropout`; x [N, W] in fp32, bf16 or fp16, 0 < p < 1."""
+    places = torch.arange(len(x), device=x.device) if draw.places is None else draw.places
+    result: Tensor = dropout_op(x, places, draw.key, draw.layer, threshold(p), 1 / (1 - p))
+    return result
