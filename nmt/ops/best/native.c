@@ -48,6 +48,11 @@ static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64
 #pragma omp simd reduction(+ : total)
             for (i64 j = 0; j < V; j++) total += fast_exp(LOAD(x[j]) - top);
             lse = logf(total);
+        } else { /* the sum above passes a NaN on; maxima do not, and a row that has one has no best word */
+            int bad = 0;
+#pragma omp simd reduction(| : bad)
+            for (i64 j = 0; j < V; j++) bad |= LOAD(x[j]) != LOAD(x[j]);
+            if (bad) lse = NAN;
         }
         float bound = NAME(best_bound)(maxima, blocks, k, largest);
         for (i64 i = 0; i < blocks; i++) {

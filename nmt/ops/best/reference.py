@@ -139,7 +139,9 @@ def first_maximum(scores: Tensor) -> Tensor:
     if whole == scores.shape[1]:
         return best
     value, rest = scores[:, whole:].max(dim=1)
-    return torch.where(value > maxima.gather(1, block).squeeze(1), rest + whole, best)
+    # A NaN counts as the largest, as in argmax, so that it is seen.
+    is_rest = (value > maxima.gather(1, block).squeeze(1)) | value.isnan()
+    return torch.where(is_rest, rest + whole, best)
 
 
 def _totals(scores: Tensor, before: Tensor | None) -> Tensor:

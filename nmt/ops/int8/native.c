@@ -1,7 +1,7 @@
 /* What surrounds the integer product of an int8 matrix: rows to int8 with a scale each, and sums back to numbers. */
 
 /* q[n, j] = round(x[n, j] / s_n), s_n = max_j |x[n, j]| / 127, at least `least`; ties to even. Rows of q are qn wide,
-   filled up with zeros. excess_n = 128 sum_j q[n, j], see narrow/native.c. */
+   filled up with zeros. excess_n = 128 sum_j q[n, j], see narrow/native.c. With a NaN in a row s_n is NaN. */
 API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K, float least,
                          i64 threads) {
 #pragma omp parallel for num_threads(threads) if (N * K >= PARALLEL_FROM)
@@ -9,10 +9,18 @@ API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, i
         const T *restrict from = x + n * xn;
         int8_t *restrict to = q + n * qn;
         float top = 0.0f;
-#pragma omp simd reduction(max : top)
+        int bad = 0;
+#pragma omp simd reduction(max : top) reduction(| : bad)
         for (i64 j = 0; j < K; j++) {
             float y = fabsf(LOAD(from[j]));
             top = y > top ? y : top;
+            bad |= y != y;
+        }
+        if (bad) { /* no integer is NaN, so the scale must be */
+            for (i64 j = 0; j < qn; j++) to[j] = 0;
+            scales[n] = NAN;
+            excess[n] = 0;
+            continue;
         }
         float scale = top / 127.0f;
         scale = scale < least ? least : scale;
