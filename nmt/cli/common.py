@@ -10,9 +10,10 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from nmt import __version__
+from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.errors import NmtError, printable
 from nmt.files import is_out_of_memory, reason
 
@@ -32,6 +33,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print `message` and exit with EXIT_USAGE."""
         self.exit(EXIT_USAGE, f"{self.prog}: {message} (--help lists all options)\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write help, version or error; that it cannot be written is not hidden, as argparse does."""
+        (sys.stderr if file is None else file).write(message)
 
 
 class Terminated(BaseException):
@@ -69,6 +74,17 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_errors(parser: argparse.ArgumentParser) -> None:
+    """Add `--errors`."""
+    parser.add_argument(
+        "--errors",
+        choices=("strict", "replace", "empty"),
+        default="strict",
+        help="lines that are not UTF-8: strict ends at the first, after the lines before it (default); replace reads "
+        "such bytes as U+FFFD; empty reads such a line as empty",
+    )
+
+
 def execute(
     parser: argparse.ArgumentParser,
     command: Callable[[argparse.Namespace], int],
@@ -76,15 +92,17 @@ def execute(
 ) -> int:
     """Parse `argv`, run `command` and return its exit code; errors become one line on stderr.
 
-    Exit codes: 0 done, 1 data or runtime error, 2 usage or configuration, 129 SIGHUP, 130 Ctrl-C, 143 SIGTERM.
+    Exit codes: 0 done, 1 data or runtime error, 2 usage or configuration, 129 SIGHUP, 130 Ctrl-C, 141 the reader of the
+    output has gone, 143 SIGTERM.
     """
-    try:
-        arguments = parser.parse_args(argv)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     previous = _handle_signals()
+    arguments = argparse.Namespace(debug=False)  # what counts until they are parsed
     try:
-        code = command(arguments)
+        try:
+            arguments = parser.parse_args(argv)
+            code = command(arguments)
+        except SystemExit as stop:  # --help, --version, or a mistake that has been reported
+            code = stop.code if isinstance(stop.code, int) else EXIT_USAGE
         sys.stdout.flush()  # a full disk must show here, not in a complaint of the interpreter at exit
         return code
     except KeyboardInterrupt:
@@ -92,12 +110,15 @@ def execute(
     except Terminated as end:
         said, code = _ENDINGS[end.number]
         return _fail(parser, said, code, debug=False)
-    except BrokenPipeError:
-        _drop_output()  # the reader of our output went away, as `head` does
-        return 0
     except NmtError as error:
+        if error.exit_code == EXIT_NO_READER:
+            _drop_output()
+            return EXIT_NO_READER
         return _fail(parser, str(error), error.exit_code, debug=arguments.debug)
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and (has_no_reader(1) or has_no_reader(2)):
+            _drop_output()  # the reader of our output went away, as `head` does
+            return EXIT_NO_READER
         place = "standard output" if _drop_output() else error.filename
         named = f"{place}: {reason(error)}" if place else reason(error)
         return _fail(parser, named, EXIT_FAILURE, debug=arguments.debug)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
 from nmt.files import naming
 
@@ -39,10 +40,13 @@ def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator
     Raises:
         ConfigError: it is one of the inputs.
         DataError: it cannot be written.
+        NoReaderError: it is a pipe that nobody reads any more.
     """
     if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        require(1)
+        with _without_reader(sys.stdout.buffer):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
         return
     target = Path(os.path.realpath(path))  # a link stays a link to the new file
     for name in inputs:
@@ -55,7 +59,7 @@ def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator
     is_special = target.exists() and not target.is_file()
     temporary = target if is_special else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with io.BufferedWriter(_Named(temporary, shown=path)) as stream:
+        with _open(temporary, shown=path) as stream:
             yield stream
             stream.flush()
             if not is_special:
@@ -67,4 +71,37 @@ def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator
     except BaseException:
         if not is_special:
             temporary.unlink(missing_ok=True)
+        raise
+
+
+def check_reader(stream: BinaryIO) -> None:
+    """Raise NoReaderError where whoever has read `stream` so far has gone away; a stream in memory has a reader."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, AttributeError):
+        return
+    if has_no_reader(descriptor):
+        raise NoReaderError("the reader of the output has gone away")
+
+
+@contextlib.contextmanager
+def _open(path: Path, *, shown: str) -> Iterator[BinaryIO]:
+    """A file or pipe to write to, whose errors call it `shown`."""
+    with io.BufferedWriter(_Named(path, shown=shown)) as stream:
+        try:
+            with _without_reader(stream):
+                yield stream
+        except NoReaderError:
+            with contextlib.suppress(BrokenPipeError):  # for it writes what it still holds
+                stream.close()
+            raise
+
+
+@contextlib.contextmanager
+def _without_reader(stream: BinaryIO) -> Iterator[None]:
+    """A pipe of others that breaks is an error; that of our output has a name and an exit code of its own."""
+    try:
+        yield
+    except BrokenPipeError:
+        check_reader(stream)
         raise

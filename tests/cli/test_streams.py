@@ -1,0 +1,103 @@
+"""Standard streams that are missing, and readers that go away: no status line among translations, no silent loss."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.descriptors import has_no_reader
+from tests.distributed.launch import Ranks
+from tests.distributed.work import translate_run
+from tests.tiny_run import make_run
+
+PYTHON = f'"{sys.executable}" -m nmt.cli'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streams")
+    make_run(folder / "run")
+    (folder / "in").write_text("a b\nd\n")
+    return folder
+
+
+def shell(command: str, folder: Path) -> tuple[int, str, str]:
+    """Exit code, and what bash's own standard output and error got."""
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, env=_environment())
+    return done.returncode, done.stdout, done.stderr
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+def test_without_standard_error_status_lines_land_nowhere(folder: Path) -> None:
+    assert shell(f"{PYTHON}.translate run -i in -o out --device cpu 2>&-", folder) == (0, "", "")
+    assert (folder / "out").read_text().count("\n") == 2
+    assert "nmt-translate" not in (folder / "out").read_text()
+
+
+def test_without_standard_output_nothing_is_lost_unnoticed(folder: Path) -> None:
+    (folder / "hyp").write_text("a\n")
+    for command in ("translate run -i in", "evaluate --hyp hyp --ref hyp", "translate --help"):
+        code, _, err = shell(f"{PYTHON}.{command} >&-", folder)
+        assert code == 1 and err.count("\n") == 1, err
+        assert ": standard output: " in err
+
+
+def test_without_standard_input_nothing_is_taken_for_an_empty_text(folder: Path) -> None:
+    code, out, err = shell(f"{PYTHON}.translate run --device cpu <&-", folder)
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == "nmt-translate: standard input: is closed; open it, or name a file"
+
+
+def test_without_any_stream_a_file_is_translated_into_a_file(folder: Path) -> None:
+    assert shell(f"{PYTHON}.translate run -i in -o alone --device cpu <&- >&- 2>&-", folder)[0] == 0
+    assert (folder / "alone").read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "translate --help",
+        "evaluate --hyp in --ref in --metrics chrf",
+        "score --model run --source in --target in --device cpu",
+        "check run",
+    ],
+)
+def test_a_reader_that_went_away_is_told_by_the_exit_code(folder: Path, command: str) -> None:
+    code, _, err = shell(f"{PYTHON}.{command} | true; exit ${{PIPESTATUS[0]}}", folder)
+    assert code == 141
+    assert [line for line in err.splitlines() if not line.startswith("nmt-score: perplexity")] == []
+
+
+def test_several_processes_end_quietly_when_their_reader_goes_away(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("a b\n" * 20_000)
+    os.mkfifo(tmp_path / "pipe")
+
+    def read_a_line() -> None:
+        with (tmp_path / "pipe").open() as stream:
+            stream.readline()
+
+    reader = threading.Thread(target=read_a_line)
+    reader.start()
+    options = ["-i", str(tmp_path / "long"), "-o", str(tmp_path / "pipe"), "--beam-size", "1"]
+    ranks = Ranks(2, translate_run, [str(folder / "run"), *options], folder=tmp_path / "said")
+    assert ranks.wait() == [141, 141], [ranks.said(0), ranks.said(1)]
+    reader.join()
+    assert [len(ranks.said(rank)) for rank in (0, 1)] == [1, 0], "the model that was loaded, and nothing else"
+
+
+def test_pipes_with_and_without_a_reader() -> None:
+    reading, writing = os.pipe()
+    assert not has_no_reader(writing)
+    os.close(reading)
+    assert has_no_reader(writing)
+    os.close(writing)
+    with open(os.devnull, "wb") as nowhere:
+        assert not has_no_reader(nowhere.fileno())
