@@ -9,6 +9,9 @@ from typing import TypeVar
 
 N = TypeVar("N", int, float)
 
+NONE = "none"
+"""Takes away what the configuration of a model says."""
+
 
 def positive(text: str) -> int:
     """A whole number of 1 or more."""
@@ -20,6 +23,13 @@ def positive_or_auto(text: str) -> int | str:
     if text == "auto":
         return text
     return _number(text, int, lambda number: number >= 1, "a whole number of 1 or more, or auto")
+
+
+def positive_or_none(text: str) -> int | str:
+    """A whole number of 1 or more, or `none`."""
+    if text == NONE:
+        return text
+    return _number(text, int, lambda number: number >= 1, "a whole number of 1 or more, or none")
 
 
 def natural(text: str) -> int:

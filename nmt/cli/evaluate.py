@@ -11,9 +11,11 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import positive
-from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.descriptors import require
 from nmt.cli.translate import MODELS, add_checkpoint, add_decoding, overridden
 from nmt.config import import_plugins
+from nmt.data.undecodable import Policy, Undecodable
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation import Metric, build_metric, by_length, check_subwords, paired_bootstrap
 from nmt.evaluation.report import Result, as_json, as_text
@@ -31,8 +33,8 @@ METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "languag
 }
 """Options of metrics by their names, and what they are called here."""
 MODEL_OPTIONS = (
-    *("source", "search", "beam_size", "length_penalty", "max_length_offset", "batch_tokens", "shortlist", "precision"),
-    "output",
+    *("source", "search", "beam_size", "length_penalty", "max_length_offset", "split_long", "batch_tokens"),
+    *("shortlist", "precision", "output"),
 )
 STDIN = "-"
 
@@ -72,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
     scores.add_argument("--json", action="store_true", help="a list of objects for programs instead of tables")
+    add_errors(parser)
     _add_significance(parser.add_argument_group("significance, by paired bootstrap resampling"))
     _add_model(parser)
     return parser
@@ -103,16 +106,17 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 def evaluate(arguments: argparse.Namespace) -> int:
     """Read, translate if asked to, score and print."""
     _check_arguments(arguments)
+    require(1)
     import_plugins(arguments.plugins)
     metrics = make_metrics(arguments)
     system = arguments.hyp or arguments.source
     files = [system, *arguments.ref, *arguments.baseline]
-    texts = _read_all(files)
+    texts = _read_all(files, policy=arguments.errors)
     references = texts[1 : 1 + len(arguments.ref)]
     baselines = list(zip(arguments.baseline, texts[1 + len(arguments.ref) :], strict=True))
-    hypotheses = texts[0]
+    hypotheses, exit_code = texts[0], 0
     if arguments.model:
-        hypotheses, loaded = _translations(texts[0], arguments)
+        hypotheses, loaded, exit_code = _translations(texts[0], arguments)
         references = [[loaded.tokenizer.joined_target(line) for line in stream] for stream in references]
         metrics = make_metrics(arguments, language=loaded.config.data.target_language)
     name = arguments.hyp or " ".join(arguments.model)
@@ -122,7 +126,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         print(f"nmt-eval: {note}", file=sys.stderr)
     results = [_measure(metric, hypotheses, references, baselines, arguments) for metric in metrics]
     print(as_json(results) if arguments.json else as_text(results))
-    return 0
+    return exit_code
 
 
 def _check_arguments(arguments: argparse.Namespace) -> None:
@@ -163,12 +167,12 @@ def _options_of(member: Any) -> set[str]:
     return {field.name for field in dataclasses.fields(member.Options)}
 
 
-def _read_all(files: Sequence[str]) -> list[list[str]]:
-    """The lines of each file; all must have as many as the first, and one at least.
+def _read_all(files: Sequence[str], *, policy: Policy) -> list[list[str]]:
+    """The lines of each file; all must have as many as the first, and one at least. What is not UTF-8 is said.
 
     Only "\\n" ends a line, as in the sacrebleu command's files (its standard input also ends lines at "\\r").
     """
-    texts = [_read(name) for name in files]
+    texts = [_read(name, Undecodable(policy)) for name in files]
     for name, lines in zip(files, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise DataError(f"{files[0]} has {len(texts[0])} lines but {name} has {len(lines)}; they must be equal")
@@ -177,37 +181,46 @@ def _read_all(files: Sequence[str]) -> list[list[str]]:
     return texts
 
 
-def _read(name: str) -> list[str]:
+def _read(name: str, undecodable: Undecodable) -> list[str]:
     from nmt.data import read_lines
 
-    return list(read_lines(sys.stdin, name="standard input") if name == STDIN else read_lines(name))
+    source: Any = name
+    if name == STDIN:
+        require(0)
+        source, name = sys.stdin, "standard input"
+    lines = list(read_lines(source, name=name, undecodable=undecodable))
+    if undecodable.noted:
+        print(f"nmt-eval: {name}: {undecodable.summary()}", file=sys.stderr)
+    return lines
 
 
-def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], LoadedModel]:
-    """What the model or the ensemble makes of `source`, written to --output as well, and its first model."""
+def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], LoadedModel, int]:
+    """What the model or the ensemble makes of `source`, written to --output as well, its first model, and exit code."""
     # Late, so that mistakes in the options do not wait for torch.
     from nmt.cli.output import output_stream
+    from nmt.cli.totals import Totals, shortest_training
     from nmt.interop.ensemble import load_models
     from nmt.search import Translator
 
     inputs = (arguments.source, *arguments.ref, *arguments.baseline)
     # Opened first: a file that cannot be written is found out before the work is done.
     with output_stream(arguments.output, inputs=inputs) if arguments.output else nullcontext() as output:
-        loaded, *others = load_models(
+        models = load_models(
             arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
         )
+        loaded, *others = models
         decoding = overridden(loaded.config.decoding, arguments)
         translator = Translator(loaded.model, loaded.tokenizer, decoding, others=[other.model for other in others])
         start = time.perf_counter()
-        lines = list(translator.translate(source))
+        lines, totals = [], Totals(shortest_training(models))
+        for translation in translator.translations(source):
+            lines.append(translation.best)
+            totals.add(translation)
         seconds = time.perf_counter() - start
         if output is not None:
             output.write("".join(line + "\n" for line in lines).encode())
-    by = f" by {1 + len(others)} models" if others else ""
-    print(
-        f"nmt-eval: {len(lines):,} lines in {seconds:.1f} s ({len(lines) / seconds:.1f} a second){by}", file=sys.stderr
-    )
-    return lines, loaded
+    print(f"nmt-eval: {totals.summary(seconds, models=len(models))}", file=sys.stderr)
+    return lines, loaded, totals.exit_code
 
 
 def _measure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,14 +13,14 @@ from nmt.search import ScoredText, Translation
 Format = Callable[..., str]
 
 
-def as_text(number: int, translation: Translation, *, n_best: int) -> str:
+def as_text(number: int, translation: Translation, *, n_best: int, notes: Sequence[str] = ()) -> str:
     """Exactly `n_best` lines, best first; empty ones where there are not so many translations."""
     texts = [hypothesis.text for hypothesis in translation.hypotheses]
     texts += [""] * (n_best - len(texts))
     return "".join(f"{text}\n" for text in texts)
 
 
-def as_moses(number: int, translation: Translation, *, n_best: int) -> str:
+def as_moses(number: int, translation: Translation, *, n_best: int, notes: Sequence[str] = ()) -> str:
     """`number ||| text ||| score= X ||| X` for each translation there is; lines are numbered from 0.
 
     "|||" inside a text is written as Moses escapes it, &#124;&#124;&#124;.
@@ -32,18 +32,24 @@ def as_moses(number: int, translation: Translation, *, n_best: int) -> str:
     )
 
 
-def as_jsonl(number: int, translation: Translation, *, n_best: int) -> str:
-    """One object: `line` (from 0), `source`, `translations` with `text` and `score`, best first."""
-    record = {
+def as_jsonl(number: int, translation: Translation, *, n_best: int, notes: Sequence[str] = ()) -> str:
+    """One object: `line` (from 0), `source`, `translations` with `text` and `score`, best first.
+
+    `notes` is there where something is to be noted: `not_utf8`, `split`, `no_finite_translation`, `length_limit`,
+    `longer_than_training`.
+    """
+    record: dict[str, Any] = {
         "line": number,
         "source": translation.source,
         "translations": [_record(hypothesis) for hypothesis in translation.hypotheses],
     }
+    if notes:
+        record["notes"] = list(notes)
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _record(hypothesis: ScoredText) -> dict[str, Any]:
-    # JSON has no NaN or infinity, which a diverged model can give.
+    # JSON has no infinity, the score of a line without a translation.
     return {"text": hypothesis.text, "score": hypothesis.score if math.isfinite(hypothesis.score) else None}
 
 

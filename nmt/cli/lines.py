@@ -10,20 +10,18 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from nmt.cli.descriptors import require
 from nmt.data import read_lines
 from nmt.data.text import LONGEST_LINE
+from nmt.data.undecodable import Undecodable
+from nmt.data.windows import windows
 from nmt.errors import DataError
 
-PATIENCE = 0.2
-"""Seconds that a window waits for more lines, counted from its first."""
 _BLOCK = 1 << 16
-
-Arrives = Callable[[float], bool]
-"""Whether the next line, or the end of the input, is here within so many seconds."""
 
 
 class LiveLines:
@@ -81,42 +79,32 @@ class LiveLines:
 
 
 @contextlib.contextmanager
-def input_windows(path: str | None, *, size: int) -> Iterator[Iterator[list[str]]]:
+def input_windows(path: str | None, *, size: int, undecodable: Undecodable) -> Iterator[Iterator[list[str]]]:
     """The lines of a file (.gz too), or of standard input for None, in windows of at most `size`.
 
-    A pipe or terminal delivers when it likes: its windows hold what has come within PATIENCE, so
+    A pipe or terminal delivers when it likes: its windows hold what has come within `windows.PATIENCE`, so
     that one who sends a line and waits gets an answer.
 
     Raises:
-        DataError: a file that is missing or cannot be read, bytes that are not UTF-8 (file and line).
+        DataError: a file that is missing or cannot be read, bytes that are not UTF-8 (file and line) where
+            `undecodable` does not allow them. What was read before comes first.
     """
     with contextlib.ExitStack() as stack:
         if path is None:
+            require(0)
             stream, name = sys.stdin, "standard input"
         elif _is_live(Path(path)):
             stream, name = stack.enter_context(Path(path).open("rb", buffering=0)), path
         else:
-            yield windows(read_lines(path), size=size)
+            yield windows(read_lines(path, undecodable=undecodable), size=size)
             return
         descriptor = _descriptor(stream)
         if descriptor is None or stat.S_ISREG(os.fstat(descriptor).st_mode):
-            yield windows(read_lines(stream, name=name), size=size)
+            yield windows(read_lines(stream, name=name, undecodable=undecodable), size=size)
         else:
             live = LiveLines(descriptor, name)
-            yield windows(read_lines(live, name=name), size=size, arrives=live.arrives)  # type: ignore[arg-type]
-
-
-def windows(lines: Iterator[str], *, size: int, arrives: Arrives | None = None) -> Iterator[list[str]]:
-    """`lines` in lists of at most `size`; with `arrives`, of what comes within PATIENCE of the first."""
-    for first in lines:
-        window = [first]
-        deadline = time.monotonic() + PATIENCE
-        while len(window) < size and (arrives is None or arrives(deadline - time.monotonic())):
-            line = next(lines, None)
-            if line is None:
-                break
-            window.append(line)
-        yield window
+            lines = read_lines(live, name=name, undecodable=undecodable)  # type: ignore[arg-type]
+            yield windows(lines, size=size, arrives=live.arrives)
 
 
 def _is_live(path: Path) -> bool:

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import positive
-from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.descriptors import require
 from nmt.cli.translate import MODELS, add_checkpoint
+from nmt.data.noted import NotedLines
 
 if TYPE_CHECKING:
+    from nmt.interop.facts import LongestSource
     from nmt.search import PairScore
 
 DESCRIPTION = """Mean negative log-probability of each target sentence given its source, in nats per
@@ -41,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--batch-tokens", metavar="N", type=positive, help="tokens in a batch (default: the first model's)"
     )
     add_checkpoint(parser)
+    add_errors(parser)
     add_device(parser)
     add_plugins(parser)
     return parser
@@ -48,8 +52,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 @dataclass
 class Totals:
-    """Sums over the corpus."""
+    """Sums over the corpus; the lines to look at are noted by their numbers, from 1."""
 
+    longest: LongestSource
     sentences: int = 0
     empty: int = 0
     tokens: int = 0
@@ -57,6 +62,8 @@ class Totals:
     nll: float = 0.0
     scores: list[float] = field(default_factory=list)
     """Kept for --json only."""
+    not_finite: NotedLines = field(default_factory=NotedLines)
+    longer: NotedLines = field(default_factory=NotedLines)
 
     def add(self, pair: PairScore) -> None:
         """Count one pair."""
@@ -65,6 +72,10 @@ class Totals:
         self.tokens += pair.tokens
         self.unknown += pair.unknown
         self.nll += pair.mean_nll * pair.tokens
+        if not math.isfinite(pair.mean_nll):
+            self.not_finite.add(self.sentences)
+        if pair.source_tokens > self.longest.tokens:
+            self.longer.add(self.sentences)
 
     @property
     def mean_nll(self) -> float:
@@ -88,6 +99,11 @@ class Totals:
             text += f"; {self.empty:,} with an empty side, scored as the end symbol alone"
         return text
 
+    def problems(self) -> list[str]:
+        """What is to be looked at, with the numbers of the first lines that have it."""
+        said = ((self.not_finite, "with a score that is not finite"), (self.longer, f"longer than {self.longest}"))
+        return [f"{noted.lines} {what}: {noted.listed}" for noted, what in said if noted]
+
     def as_json(self) -> str:
         """One object for programs; NaN and infinity, which JSON lacks, are null."""
         record: dict[str, Any] = {
@@ -105,23 +121,29 @@ class Totals:
 def score(arguments: argparse.Namespace) -> int:
     """Load, read, score and print."""
     # Late, so that --help and mistakes in the options do not wait for torch.
+    from nmt.cli.totals import shortest_training
     from nmt.data.text import FilePair, count_pairs, read_pairs
+    from nmt.data.undecodable import Undecodable
     from nmt.interop.ensemble import load_models
     from nmt.search import score_pairs
 
+    require(1)
     files = FilePair(arguments.source, arguments.target)
     if all(path.is_file() for path in files):
-        count_pairs([files])  # unequal files are an error before the first number; pipes can be read only once
-    loaded, *others = load_models(
+        # Unequal files are an error before the first number; pipes can be read only once.
+        count_pairs([files], decodable=False)
+    models = load_models(
         arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
     )
+    loaded, *others = models
+    undecodable = (Undecodable(arguments.errors), Undecodable(arguments.errors))
     configured = loaded.config.decoding.batch_tokens
     batch_tokens = arguments.batch_tokens or (AUTO_BATCH_TOKENS if configured == "auto" else configured)
-    totals = Totals()
+    totals = Totals(shortest_training(models))
     for pair in score_pairs(
         loaded.model,
         loaded.tokenizer,
-        read_pairs(files),
+        read_pairs(files, undecodable=undecodable),
         batch_tokens=batch_tokens,
         others=[other.model for other in others],
     ):
@@ -134,8 +156,10 @@ def score(arguments: argparse.Namespace) -> int:
         print(totals.as_json())
     sys.stdout.flush()
     by = f", by {1 + len(others)} models" if others else ""
-    print(f"nmt-score: {totals.summary()}{by}", file=sys.stderr)
-    return 0
+    found = [totals.summary() + by, *totals.problems()]
+    found += [f"{path}: {rule.summary()}" for path, rule in zip(files, undecodable, strict=True) if rule.noted]
+    print(f"nmt-score: {'; '.join(found)}", file=sys.stderr)
+    return EXIT_FAILURE if totals.not_finite else 0
 
 
 def _finite(value: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from nmt.search import ScoredText, Translation, Translator
 from nmt.training.distributed import World, check_same, interleave
 
 BLOCK = 1 << 20
+_FACTS = tuple(field.name for field in dataclasses.fields(Translation) if field.name not in ("source", "hypotheses"))
+"""What is known of a translation besides its texts; every process has the source."""
 
 
 def check_input(path: str | None, *, world: World) -> None:
@@ -46,13 +49,13 @@ def translate_together(translator: Translator, lines: Sequence[str], *, world: W
 
 def _packed(translation: Translation) -> list[Any]:
     texts = [[hypothesis.text, hypothesis.score] for hypothesis in translation.hypotheses]
-    return [texts, translation.source_tokens, translation.unknown]
+    return [texts, *(getattr(translation, name) for name in _FACTS)]
 
 
 def _unpacked(line: str, packed: list[Any]) -> Translation:
-    texts, source_tokens, unknown = packed
+    texts, *facts = packed
     hypotheses = [ScoredText(text, score) for text, score in texts]
-    return Translation(line, hypotheses, source_tokens=source_tokens, unknown=unknown)
+    return dataclasses.replace(Translation(line, hypotheses), **dict(zip(_FACTS, facts, strict=True)))
 
 
 def _digest(path: str) -> str:

@@ -8,26 +8,24 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import natural, not_negative, positive, positive_or_auto
-from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.argument_types import NONE, natural, not_negative, positive, positive_or_auto, positive_or_none
+from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.environment import keep_more_kernels
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
-    from nmt.search import Translation
     from nmt.training.distributed import World
 
 DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
 answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
 MODELS = "run directory, checkpoint in it, or output of nmt-average; of several the probabilities are averaged"
 STDIN = "-"
-NO_SHORTLIST = "none"
 DECODING = (
-    *("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "batch_tokens", "shortlist", "precision"),
+    *("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long"),
+    *("batch_tokens", "shortlist", "precision"),
 )
 
 
@@ -50,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
         "moses: 'line ||| text ||| score= X ||| X'; jsonl: an object for each input line (default: text)",
     )
     add_checkpoint(parser)
+    add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
     search.add_argument("--n-best", metavar="N", type=positive, help="translations of each line, at most the beam size")
     add_decoding(search)
@@ -78,6 +77,12 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         "--max-length-offset", metavar="N", type=natural, help="tokens a translation may have more than its source"
     )
     group.add_argument(
+        "--split-long",
+        metavar="N|none",
+        type=positive_or_none,
+        help="a line of more than N source tokens is translated in parts, cut at sentence ends",
+    )
+    group.add_argument(
         "--batch-tokens", metavar="N|auto", type=positive_or_auto, help="source tokens in a batch, times the beam"
     )
     group.add_argument(
@@ -88,34 +93,6 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "fp32", "bf16", "int8"),
         help="number format; int8: of the decoder's matrices",
     )
-
-
-@dataclass
-class Totals:
-    """What the summary at the end says."""
-
-    lines: int = 0
-    empty: int = 0
-    tokens: int = 0
-    unknown: int = 0
-
-    def add(self, translation: Translation) -> None:
-        """Count one line."""
-        self.lines += 1
-        self.empty += translation.source_tokens == 0
-        self.tokens += translation.source_tokens
-        self.unknown += translation.unknown
-
-    def summary(self, seconds: float, *, models: int = 1) -> str:
-        """One line for people."""
-        text = f"{self.lines:,} lines in {seconds:.1f} s ({self.lines / max(seconds, 1e-9):.1f} a second)"
-        if models > 1:
-            text += f" by {models} models"
-        if self.empty:
-            text += f"; {self.empty:,} empty"
-        if self.unknown:
-            text += f"; {self.unknown / self.tokens:.2%} of the source tokens unknown to the vocabulary"
-        return text
 
 
 def translate(arguments: argparse.Namespace) -> int:
@@ -132,8 +109,10 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
     from nmt.cli.formats import FORMATS
     from nmt.cli.lines import input_windows
-    from nmt.cli.output import output_stream
+    from nmt.cli.output import check_reader, output_stream
     from nmt.cli.together import check_input, translate_together
+    from nmt.cli.totals import Totals, shortest_training
+    from nmt.data.undecodable import Undecodable
     from nmt.interop.ensemble import load_models, names_of
     from nmt.search import Translator
     from nmt.search.translator import WINDOW
@@ -143,7 +122,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     path = None if arguments.input in (None, STDIN) else arguments.input
     check_input(path, world=world)
     write = FORMATS[arguments.format]
-    totals = Totals()
+    undecodable = Undecodable(arguments.errors)
     with output_stream(arguments.output if world.is_main else os.devnull, inputs=(path or "/dev/stdin",)) as output:
         models = load_models(
             arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
@@ -156,19 +135,21 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             decoding,
             others=[other.model for other in others],
             scores=arguments.format != "text",
+            before_batch=lambda: check_reader(output),  # so that what follows `| head` need not be translated
         )
+        totals = Totals(shortest_training(models), undecodable)
         if world.is_main:
             _log(f"{names_of(models)} on {_place(world)}, {_search(decoding)}, {translator.precision}")
         start = time.perf_counter()
-        with input_windows(path, size=WINDOW * world.size) as windows:
+        with input_windows(path, size=WINDOW * world.size, undecodable=undecodable) as windows:
             for window in windows:
                 for translation in translate_together(translator, window, world=world):
-                    output.write(write(totals.lines, translation, n_best=decoding.n_best).encode())
-                    totals.add(translation)
+                    number, notes = totals.lines, totals.add(translation)
+                    output.write(write(number, translation, n_best=decoding.n_best, notes=notes).encode())
                 output.flush()
     if world.is_main:
         _log(totals.summary(time.perf_counter() - start, models=len(models)))
-    return 0
+    return totals.exit_code
 
 
 def _place(world: World) -> str:
@@ -193,8 +174,9 @@ def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> Decod
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     if "n_best" not in changes and changes.get("beam_size", decoding.n_best) < decoding.n_best:
         changes["n_best"] = changes["beam_size"]  # the saved n_best was for the saved beam
-    if changes.get("shortlist") == NO_SHORTLIST:
-        changes["shortlist"] = None
+    for name in ("shortlist", "split_long"):
+        if changes.get(name) == NONE:
+            changes[name] = None
     saved, decoding = decoding, dataclasses.replace(decoding, **changes)
     if decoding.chosen_search not in SEARCHES.names():
         raise ConfigError(f"--search: {SEARCHES.unknown(decoding.search, also=(AUTO,))}")

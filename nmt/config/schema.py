@@ -228,6 +228,10 @@ class DecodingConfig:
     """alpha in ((5 + length) / 6) ** alpha, by which log-probabilities are divided."""
     max_length_offset: NotNegative = 50
     """A translation has at most this many tokens more than its source."""
+    split_long: Positive | None = 1000
+    """A source line of more tokens is translated in parts of at most so many, cut at sentence ends where there are any,
+    and their translations are joined: time and memory grow with the length of a line, not with its square. `null`
+    translates every line at once."""
     n_best: Positive = 1
     """Translations written for each sentence; at most beam_size."""
     batch_tokens: Positive | Literal["auto"] = "auto"

@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from nmt.data.text import FilePair, count_lines, not_utf8, open_bytes, unequal
+from nmt.data.text import FilePair, count_lines, open_bytes, unequal
+from nmt.data.undecodable import not_utf8
 from nmt.errors import DataError
 
 

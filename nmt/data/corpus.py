@@ -109,6 +109,11 @@ class Corpus:
         return self._sides[0].lengths
 
     @property
+    def longest_source(self) -> int:
+        """Tokens of the longest source sentence, EOS not counted; reads all lengths."""
+        return int(self.source_lengths.max()) - 1
+
+    @property
     def target_lengths(self) -> NDArray[np.int32]:
         """Target lengths [pairs], EOS counted; a view of the file."""
         return self._sides[1].lengths

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from nmt.data.undecodable import Policy, Undecodable
 from nmt.errors import DataError
 
 _FETCHED_BY = {("data", "multi30k"): "scripts/get_multi30k", ("data", "wmt14"): "scripts/get_wmt14"}
@@ -34,26 +35,32 @@ class ParallelText(NamedTuple):
 
 
 def read_lines(
-    source: str | os.PathLike[str] | IO[Any], *, name: str | None = None, keep_returns: bool = False
+    source: str | os.PathLike[str] | IO[Any],
+    *,
+    name: str | None = None,
+    keep_returns: bool = False,
+    undecodable: Undecodable | None = None,
 ) -> Iterator[str]:
     r"""Yield the lines of a file (plain or .gz) or of an open stream, without their line ends.
 
     Only "\n" ends a line, and one "\r" before it belongs to the line end. Every other character,
     U+0085, U+2028 and NUL included, is data; with `keep_returns` every "\r" is. `name` is what
-    errors call a stream. Raises DataError naming file and line for bytes that are not UTF-8, and
-    naming the file for one that is missing or damaged.
+    errors call a stream. Raises DataError naming file and line for bytes that are not UTF-8, unless
+    `undecodable` has another rule, and naming the file for one that is missing or damaged.
     """
+    undecodable = Undecodable() if undecodable is None else undecodable
     if isinstance(source, (str, os.PathLike)):
         name = name or os.fspath(source)
         try:
             with open_bytes(Path(source)) as stream:
-                yield from _lines(stream, name, ending="\n" if keep_returns else "\r\n")
+                yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n")
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{name}: {_reason(error)}") from error
     else:
         name = name or str(getattr(source, "name", "<stream>"))
         # A text stream would translate line ends itself; the bytes below it are what was sent.
-        yield from _lines(getattr(source, "buffer", source), name, ending="\n" if keep_returns else "\r\n")
+        stream = getattr(source, "buffer", source)
+        yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -64,27 +71,16 @@ def open_bytes(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _lines(stream: IO[Any], name: str, *, ending: str) -> Iterator[str]:
+def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str) -> Iterator[str]:
     """Lines without `ending`, or without the "\n" of it where they end in no more."""
     for number, raw in enumerate(_raw_lines(stream), start=1):
         if len(raw) > LONGEST_LINE:
             raise DataError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB; is it text?")
-        if isinstance(raw, str):  # a StringIO has no bytes below it
-            line = raw
-        else:
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise not_utf8(name, number, raw[error.start], error.start) from error
+        # A StringIO has no bytes below it.
+        line = raw if isinstance(raw, str) else undecodable.decoded(raw, name=name, number=number)
         if line.endswith("\n"):
             line = line[: -len(ending)] if line.endswith(ending) else line[:-1]
         yield line
-
-
-def not_utf8(name: object, line: int, byte: int, position: int) -> DataError:
-    """What is said of a byte at `position` (from 0) of a line that is no part of UTF-8."""
-    place = f"byte 0x{byte:02x} at position {position + 1} of the line"
-    return DataError(f"{name}, line {line}: not UTF-8 ({place}); convert the file to UTF-8")
 
 
 def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
@@ -142,13 +138,17 @@ def find_pairs(
         raise DataError(f"{key}: {error}") from error
 
 
-def read_pairs(pair: FilePair) -> Iterator[tuple[str, str]]:
-    """Yield the (source, target) lines of two files.
+def read_pairs(
+    pair: FilePair, *, undecodable: tuple[Undecodable, Undecodable] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield the (source, target) lines of two files; `undecodable` has a rule for each, see `read_lines`.
 
     Raises DataError naming both files and their line counts when those differ.
     """
     sides = [0, 0]
-    for source, target in zip_longest(read_lines(pair.source), read_lines(pair.target)):
+    rules = (Undecodable(), Undecodable()) if undecodable is None else undecodable
+    texts = [read_lines(path, undecodable=rule) for path, rule in zip(pair, rules, strict=True)]
+    for source, target in zip_longest(*texts):
         sides[0] += source is not None
         sides[1] += target is not None
         if sides[0] == sides[1]:
@@ -170,9 +170,13 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in read_lines(path))
 
 
-def count_pairs(pairs: Sequence[FilePair]) -> int:
-    """Number of line pairs of all files; raises what `read_pairs` raises, and DataError for none at all."""
-    count = sum(1 for pair in pairs for _ in read_pairs(pair))
+def count_pairs(pairs: Sequence[FilePair], *, decodable: bool = True) -> int:
+    """Number of line pairs of all files; raises what `read_pairs` raises, and DataError for none at all.
+
+    Unless they are to be `decodable`, lines that are not UTF-8 count as any other.
+    """
+    policy: Policy = "strict" if decodable else "empty"
+    count = sum(1 for pair in pairs for _ in read_pairs(pair, undecodable=(Undecodable(policy), Undecodable(policy))))
     if count == 0:
         raise nothing_in(pairs)
     return count

@@ -14,6 +14,8 @@ from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files import is_file, is_folder
 from nmt.interop import run_layout
+from nmt.interop.facts import LongestSource, longest_source
+from nmt.interop.finite import check_finite
 from nmt.interop.weights_file import read_weights
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
@@ -32,6 +34,8 @@ class LoadedModel(NamedTuple):
     config: Config
     path: Path
     """The directory its weights came from."""
+    longest_source: LongestSource
+    """Of its training."""
 
 
 def load_model(
@@ -66,7 +70,8 @@ def load_model(
     check_weights(plan, weights, file=file)
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
     model.load_state_dict(weights)
-    return LoadedModel(model.to(place).eval(), tokenizer, config, directory)
+    check_finite(model.state_dict(), file=file)
+    return LoadedModel(model.to(place).eval(), tokenizer, config, directory, longest_source(directory, config))
 
 
 def choose_device(name: str | torch.device) -> torch.device:

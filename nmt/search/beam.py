@@ -74,7 +74,7 @@ def beam_search(
     A sentence of n tokens (EOS counted) gets at most L = n + max_length_offset tokens. It is done
     after L steps, or when its worst finished hypothesis is better than the best alive one could
     still become: log-probability / ((5 + L) / 6) ** alpha. If nothing has finished by then, the
-    alive hypotheses are the result.
+    alive hypotheses are the result. A hypothesis whose log-probability is NaN or infinite is none.
 
     stopping="sentence" gives each sentence exactly what Zero gives it in a batch of its own,
     whatever else is in the batch; what is done leaves the batch. The one difference: PAD is never
@@ -93,7 +93,8 @@ def beam_search(
 
     Returns:
         For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There
-        can be fewer than n_best (empty slots are left out), but there is always one.
+        can be fewer than n_best (empty slots are left out), but there is always one; if none has a finite score,
+        it says so.
     """
     if stopping not in ("sentence", "batch"):
         raise ConfigError(f"stopping: '{stopping}' is not allowed. Allowed: sentence, batch.")
@@ -170,6 +171,7 @@ def are_done(beam: Beam, t: int, *, alpha: float, joint: bool, n_best: int | Non
     settled = filled[:, 0] & (worst > best_possible)
     if n_best is not None and not joint:
         settled |= beam.finished_scores[:, min(n_best, beam.finished_scores.shape[1]) - 1] > best_possible
+    settled |= beam.log_probs[:, 0] == -math.inf  # nothing is left that could be continued
     at_limit = t >= beam.limits
     if joint:
         return (settled.all() | at_limit.all()).expand_as(settled)
@@ -208,7 +210,9 @@ def candidates_of(best: Best, beam: Beam, t: int) -> Candidates:
     """The best continuations of the hypotheses of `beam`, of t tokens each."""
     ids = torch.cat([gather_ids(beam.ids, best.hypotheses), best.words.unsqueeze(2)], dim=2)
     finished = (best.words == EOS) | (t >= beam.limits).unsqueeze(1)
-    return Candidates(best.values, ids, best.hypotheses, finished)
+    # A NaN would count as the largest value and hide what has been found.
+    values = best.values.nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+    return Candidates(values, ids, best.hypotheses, finished)
 
 
 def advance(beam: Beam, candidates: Candidates, *, penalty: float) -> tuple[Beam, Tensor]:
@@ -252,7 +256,7 @@ def collect(results: list[list[Hypothesis]], beam: Beam, t: int, *, alpha: float
     ids = torch.where(any_finished.unsqueeze(2), beam.finished_ids, beam.ids)
     for sentence, row, hypotheses in zip(beam.sentences.tolist(), scores.tolist(), ids.tolist(), strict=True):
         results[sentence] = [
-            Hypothesis(ids=cut(tokens), score=score)
+            Hypothesis(cut(tokens), score, has_ended=EOS in tokens, is_finite=score > -math.inf)
             for slot, (score, tokens) in enumerate(zip(row, hypotheses, strict=True))
             if slot == 0 or score > -math.inf
         ][:n_best]

@@ -35,16 +35,16 @@ class Path(NamedTuple):
     """Longest translations in tokens [B]."""
     ids: Tensor
     """[B, t]"""
-    log_probs: Tensor
-    """[B]; NaN where scores are not asked for"""
+    totals: Tensor
+    """Of the values of the chosen tokens [B]: log-probabilities, or logits where scores are not asked for."""
 
     def select(self, rows: Tensor) -> Path:
         """Some of the sentences."""
         return Path(*(field.index_select(0, rows) for field in self))
 
-    def extended(self, tokens: Tensor, log_probs: Tensor) -> Path:
+    def extended(self, tokens: Tensor, values: Tensor) -> Path:
         """With one more token each, both [B, 1]."""
-        return self._replace(ids=torch.cat([self.ids, tokens], dim=1), log_probs=self.log_probs + log_probs.squeeze(1))
+        return self._replace(ids=torch.cat([self.ids, tokens], dim=1), totals=self.totals + values.squeeze(1))
 
 
 @torch.inference_mode()
@@ -81,12 +81,12 @@ def greedy_search(
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
     if not results:
         return results
-    path = _empty_path(source, max_length_offset=max_length_offset, scores=scores)
+    path = _empty_path(source, max_length_offset=max_length_offset)
     state = model.start(source)
     for t in itertools.count():
         done = path.active & (t >= path.limits if t == 0 else (path.ids[:, -1] == EOS) | (t >= path.limits))
         if bool(done.any()):
-            _collect(results, path.select(done.nonzero().squeeze(1)), length_penalty)
+            _collect(results, path.select(done.nonzero().squeeze(1)), length_penalty, scores=scores)
             path = path._replace(active=path.active & ~done)
             rows = rows_to_keep(path.active)
             if rows is not None:
@@ -131,21 +131,20 @@ class GreedySearch(Search):
         )
 
 
-def _empty_path(source: Tensor, *, max_length_offset: int, scores: bool) -> Path:
+def _empty_path(source: Tensor, *, max_length_offset: int) -> Path:
     sentences = torch.arange(source.shape[0], device=source.device)
     return Path(
         sentences,
         active=torch.ones_like(sentences, dtype=torch.bool),
         limits=(source != PAD).sum(dim=1) + max_length_offset,
         ids=source.new_empty(len(sentences), 0),
-        log_probs=torch.full(sentences.shape, 0.0 if scores else math.nan, device=source.device),
+        totals=torch.zeros(sentences.shape, device=source.device),
     )
 
 
-def _collect(results: list[list[Hypothesis]], path: Path, alpha: float) -> None:
+def _collect(results: list[list[Hypothesis]], path: Path, alpha: float, *, scores: bool) -> None:
     """Write down the sentences that have ended."""
-    penalty = penalty_of(path.ids.shape[1], alpha)
-    for sentence, tokens, total in zip(
-        path.sentences.tolist(), path.ids.tolist(), path.log_probs.tolist(), strict=True
-    ):
-        results[sentence] = [Hypothesis(ids=cut(tokens), score=total / penalty)]
+    penalty = penalty_of(path.ids.shape[1], alpha) if scores else math.nan
+    for sentence, tokens, total in zip(path.sentences.tolist(), path.ids.tolist(), path.totals.tolist(), strict=True):
+        found = Hypothesis(cut(tokens), total / penalty, has_ended=EOS in tokens, is_finite=math.isfinite(total))
+        results[sentence] = [found]

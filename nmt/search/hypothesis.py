@@ -16,6 +16,10 @@ class Hypothesis:
 
     ids: list[int]
     score: float
+    has_ended: bool = True
+    """Whether the end symbol was found; else the limit of its length has cut it."""
+    is_finite: bool = True
+    """Whether all its probabilities are numbers above 0; else there is no translation, and the ids mean nothing."""
 
 
 def penalty_of(length: int, alpha: float) -> float:

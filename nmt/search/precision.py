@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
+from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import inference_copy
 from nmt.ops.hardware import bf16_hardware, device_noun
 from nmt.ops.int8 import implementation
+
+_TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
+"""From here on bf16, with its 8 bits, rounds to infinity."""
 
 PrecisionName = Literal["auto", "fp32", "bf16", "int8"]
 
@@ -27,7 +32,12 @@ class SearchPrecision:
     device: torch.device
 
     def converted(self, model: Seq2Seq) -> Seq2Seq:
-        """The model to search with, inside `autocast`; shares what need not change."""
+        """The model to search with, inside `autocast`; shares what need not change.
+
+        Raises ConfigError for weights that would be infinite in this number format.
+        """
+        if self.bf16:
+            _check_range(model)
         return inference_copy(model, bf16=self.bf16, int8=self.name == "int8")
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -51,3 +61,11 @@ def choose_search_precision(requested: PrecisionName, *, device: torch.device) -
         return SearchPrecision("fp32", f"auto: {without}", False, device)
     note = "; emulated here, fp32 may be faster" if requested == "bf16" and not hardware else ""
     return SearchPrecision(requested, f"as configured{note}", requested == "bf16", device)
+
+
+def _check_range(model: Seq2Seq) -> None:
+    for name, weight in model.named_parameters():
+        if weight.dtype == torch.float32:
+            largest = max(abs(float(value)) for value in weight.detach().aminmax())
+            if _TOO_LARGE_FOR_BF16 <= largest < math.inf:
+                raise ConfigError(f"precision: {name} holds {largest:.4g}, which bf16 has not; choose fp32")

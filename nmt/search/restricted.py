@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -86,5 +87,6 @@ class RestrictedModel(Generic[S, W]):
         """What a search found in places, in ids."""
         ids = self._words.ids.tolist()
         return [
-            [Hypothesis([ids[place] for place in found.ids], found.score) for found in sentence] for sentence in results
+            [dataclasses.replace(found, ids=[ids[place] for place in found.ids]) for found in sentence]
+            for sentence in results
         ]

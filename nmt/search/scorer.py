@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 
 from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import is_empty
+from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
 from nmt.search.ensemble import mean_nll
 from nmt.search.translator import WINDOW
@@ -25,6 +25,8 @@ class PairScore:
     """Target tokens, the end symbol counted."""
     unknown: int
     """Target tokens that the vocabulary lacks; the model's probability of an unknown word stands for them."""
+    source_tokens: int
+    """Source tokens, the end symbol not counted."""
     has_empty_side: bool
     """An empty side is the end symbol alone; the model has an opinion on it as on anything else."""
 
@@ -40,12 +42,13 @@ def score_pairs(
 ) -> Iterator[PairScore]:
     """The score of each (source, target) pair, in order; memory does not grow with their number.
 
+    Where reading `pairs` raises DataError, the scores of those before it come first.
+
     `model` must be in evaluation mode, and so must the `others`, models over the same vocabularies whose
     probabilities are averaged with its own. A batch has at most `batch_tokens` source or target tokens,
     padding counted.
     """
-    remaining = iter(pairs)
-    while chunk := list(islice(remaining, window)):
+    for chunk in windows(pairs, size=window, length=lambda pair: len(pair[0]) + len(pair[1])):
         yield from _score_window([model, *others], tokenizer, chunk, batch_tokens=batch_tokens)
 
 
@@ -64,7 +67,11 @@ def _score_window(
             means.append(mean_nll(models, source, target).tolist())
     return [
         PairScore(
-            mean, tokens=len(target), unknown=target.count(UNK), has_empty_side=is_empty(pair[0]) or is_empty(pair[1])
+            mean,
+            tokens=len(target),
+            unknown=target.count(UNK),
+            source_tokens=len(source) - 1,
+            has_empty_side=is_empty(pair[0]) or is_empty(pair[1]),
         )
-        for mean, target, pair in zip(restore_order(batches, means), targets, pairs, strict=True)
+        for mean, source, target, pair in zip(restore_order(batches, means), sources, targets, pairs, strict=True)
     ]

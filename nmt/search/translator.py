@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import is_empty
 from nmt.data.tokenizer import on_one_line
+from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
 from nmt.ops.dispatch import use_proven
@@ -24,6 +25,7 @@ from nmt.search.precision import choose_search_precision
 from nmt.search.protocol import SearchModel
 from nmt.search.restricted import RestrictedModel
 from nmt.search.shortlist import load_shortlist
+from nmt.search.splitting import parts_of
 
 WINDOW = 2000
 """Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
@@ -49,11 +51,20 @@ class Translation:
 
     source: str
     hypotheses: list[ScoredText]
-    """Best first, one at least. An empty line has one, empty, with score 0."""
+    """Best first, one at least. An empty line has one, empty, with score 0; where there is none that `is_finite`, the
+    score is -infinity."""
     source_tokens: int = 0
     """Tokens sent through the model, the end symbol not counted."""
     unknown: int = 0
     """Of these, tokens that the vocabulary lacks."""
+    parts: int = 1
+    """Parts that a line longer than `decoding.split_long` was translated in."""
+    longest_part: int = 0
+    """Tokens of the longest of them, the end symbol not counted."""
+    has_ended: bool = True
+    """False where the best hypothesis, of one part at least, was cut by the limit of its length."""
+    is_finite: bool = True
+    """False where, for one part at least, no hypothesis has a finite probability; the translation is empty then."""
 
     @property
     def best(self) -> str:
@@ -73,7 +84,10 @@ class Translator:
 
     Each line's translation depends on that line alone, not on its companions in a batch, but for rounding. Empty
     lines, and lines that the tokenizer makes nothing of, are not sent through the model: their
-    translation is empty. No line is too long.
+    translation is empty. No line is too long: one with more than `decoding.split_long` tokens is
+    translated in parts, so that time and memory grow no faster than its length. Its translation
+    is that of the parts, joined by spaces: the i-th best from the i-th best of each part, or the
+    last where a part has fewer, with the sum of their scores.
     """
 
     def __init__(
@@ -86,13 +100,15 @@ class Translator:
         device: torch.device | str | None = None,
         window: int = WINDOW,
         scores: bool = True,
+        before_batch: Callable[[], object] | None = None,
     ) -> None:
         """`others` are models over the same vocabularies whose probabilities are averaged with those of `model`.
 
         `device` is where all of them are; by default the first parameter of `model` says so.
 
         The weights are taken over as they are now, in the number format `precision`. Without `scores` greedy
-        search is faster and gives NaN for them. Raises DataError for a shortlist that is missing or not this model's,
+        search is faster and gives NaN for them. `before_batch` is called before each batch; what it raises ends the
+        work. Raises DataError for a shortlist that is missing or not this model's,
         ConfigError for a search that cannot do what `decoding` asks for.
         """
         self._tokenizer = tokenizer
@@ -106,6 +122,7 @@ class Translator:
         self._window = window
         self._search = build_search(decoding)
         self._scores = scores
+        self._before_batch = before_batch
         self._shortlist = None if decoding.shortlist is None else load_shortlist(decoding.shortlist, tokenizer)
 
     def translate(self, lines: Iterable[str]) -> Iterator[str]:
@@ -115,22 +132,26 @@ class Translator:
 
     def translations(self, lines: Iterable[str]) -> Iterator[Translation]:
         """The n best translations of each line, in order, window by window as `lines` delivers."""
-        remaining = iter(lines)
-        while window := list(islice(remaining, self._window)):
+        for window in windows(lines, size=self._window):
             yield from self.translate_window(window)
 
     def translate_window(self, lines: Sequence[str]) -> list[Translation]:
         """The n best translations of some lines, all at once."""
         filled = [place for place, line in enumerate(lines) if not is_empty(line)]
         encoded = self._tokenizer.encode_source([lines[place] for place in filled])
-        sources = {place: ids for place, ids in zip(filled, encoded, strict=True) if ids}
-        found = dict(zip(sources, self.search([[*ids, EOS] for ids in sources.values()]), strict=True))
+        sources = {place: self._parts(lines[place], ids) for place, ids in zip(filled, encoded, strict=True) if ids}
+        found = iter(self.search([[*ids, EOS] for parts in sources.values() for ids in parts]))
         return [
-            self._translation(line, sources[place], found[place])
+            self._translation(line, sources[place], [next(found) for _ in sources[place]])
             if place in sources
             else Translation(line, [ScoredText("", 0.0)])
             for place, line in enumerate(lines)
         ]
+
+    def _parts(self, line: str, ids: list[int]) -> list[list[int]]:
+        """What of a line is translated at once: `ids`, all of it, unless it is too long."""
+        longest = self._decoding.split_long
+        return [ids] if longest is None or len(ids) <= longest else parts_of(line, self._tokenizer, longest=longest)
 
     def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         """The n best hypotheses of each source in ids, EOS included, in order."""
@@ -145,6 +166,8 @@ class Translator:
 
     @torch.inference_mode()
     def _search_batch(self, source: Tensor) -> list[list[Hypothesis]]:
+        if self._before_batch is not None:
+            self._before_batch()
         model: Any = self._graphed if use_proven("decoding_step", source) else self._model
         if self._shortlist is None:
             return self._run(model, source)
@@ -163,7 +186,38 @@ class Translator:
             scores=self._scores,
         )
 
-    def _translation(self, line: str, ids: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
+    def _translation(
+        self, line: str, parts: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+    ) -> Translation:
+        """What became of a line, from the hypotheses found for each of its parts."""
+        usable = [[hypothesis for hypothesis in part if self._is_usable(hypothesis)] for part in found]
+        is_finite = all(usable)
+        return Translation(
+            line,
+            self._joined(usable) if is_finite else [ScoredText("", -math.inf)],
+            source_tokens=sum(len(ids) for ids in parts),
+            unknown=sum(token == UNK for ids in parts for token in ids),
+            parts=len(parts),
+            longest_part=max(len(ids) for ids in parts),
+            has_ended=all(part[0].has_ended for part in usable if part),
+            is_finite=is_finite,
+        )
+
+    def _is_usable(self, hypothesis: Hypothesis) -> bool:
+        # A plugin's search may say it by the score alone.
+        return hypothesis.is_finite and (not self._scores or math.isfinite(hypothesis.score))
+
+    def _joined(self, found: Sequence[Sequence[Hypothesis]]) -> list[ScoredText]:
+        """The translations of a line, best first, from those of its parts."""
         # A plugin's tokenizer may not know that a translation is one line.
-        texts = [ScoredText(on_one_line(self._tokenizer.decode_target(h.ids)), h.score) for h in hypotheses]
-        return Translation(line, texts, source_tokens=len(ids), unknown=sum(token == UNK for token in ids))
+        texts = [[on_one_line(self._tokenizer.decode_target(hypothesis.ids)) for hypothesis in part] for part in found]
+        if len(found) == 1:
+            return [ScoredText(text, hypothesis.score) for text, hypothesis in zip(texts[0], found[0], strict=True)]
+        chosen = [[min(rank, len(part) - 1) for part in found] for rank in range(max(map(len, found)))]
+        return [
+            ScoredText(
+                " ".join(text for part, i in zip(texts, places, strict=True) if (text := part[i])),
+                sum(part[i].score for part, i in zip(found, places, strict=True)),
+            )
+            for places in chosen
+        ]

@@ -16,6 +16,8 @@ from nmt.data.checksums import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError
 from nmt.files import check_readable, is_file, is_there
 from nmt.interop import run_layout
+from nmt.interop.facts import FACTS, find_facts
+from nmt.interop.finite import check_finite
 from nmt.interop.new_model import check_output, whole_directory
 from nmt.interop.weights_file import DamagedError, write_weights
 
@@ -109,8 +111,7 @@ def _mean(name: str, files: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor
         if tensor.shape != first.shape or tensor.dtype != first.dtype:
             found = f"{name} is {tensor.dtype} {tuple(tensor.shape)}, in {files[0]} {first.dtype} {tuple(first.shape)}"
             raise CheckpointError(f"{file}: another model: {found}")
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise CheckpointError(f"{file}: {name} contains NaN or infinite values")
+        check_finite({name: tensor}, file=file)
     if not first.is_floating_point():
         return tensors[-1]
     total = torch.zeros_like(first, dtype=torch.float64)
@@ -128,7 +129,7 @@ def _is_whole(file: Path) -> bool:
 
 
 def _copy_settings(checkpoint: Path, run: Path, target: Path) -> None:
-    """Copy configuration and tokenizer; the checkpoint's own configuration where it has one."""
+    """Copy configuration, tokenizer and facts; the checkpoint's own configuration where it has one."""
     config = checkpoint / run_layout.CONFIG
     config = config if is_file(config) else run / run_layout.CONFIG
     tokenizer = run / run_layout.TOKENIZER
@@ -142,3 +143,6 @@ def _copy_settings(checkpoint: Path, run: Path, target: Path) -> None:
     os.chmod(target / run_layout.TOKENIZER, os.stat(target).st_mode & 0o7777)
     if not has_checksums(tokenizer):
         write_checksums(target / run_layout.TOKENIZER)
+    facts = find_facts(checkpoint)
+    if facts is not None:  # runs of older versions have none
+        shutil.copyfile(facts, target / FACTS)

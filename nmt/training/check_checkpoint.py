@@ -6,22 +6,22 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.errors import CheckpointError, NmtError, UnreadableError
 from nmt.files import is_file
 from nmt.interop import run_layout
+from nmt.interop.finite import not_finite
 from nmt.interop.model_dir import weight_differences
 from nmt.interop.weights_file import read_weights
-from nmt.training.checkpoint_files import read_checkpoint
+from nmt.training.checkpoint_files import read_checkpoint, trained_weights
 from nmt.training.run_dir import changes
 from nmt.training.state import Progress
 
 _PARTS = ("updater", "progress", "interval", "ranking", "random", "data_key")
-_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def check_checkpoint(
     resumable, readable = False, True
     keys: dict[str, str] = {}
     try:
-        loaded = read_checkpoint(path)
+        loaded = read_checkpoint(path, must_be_finite=False)  # for each kind of problem is to be named
         named = {name: loaded.state.get(f"{part}_key") for name, part in (("train", "data"), ("dev", "dev"))}
         keys = {name: key for name, key in named.items() if isinstance(key, str)}
         weights = loaded.weights
@@ -88,7 +88,7 @@ def check_checkpoint(
     )
 
 
-def _state_problems(state: Mapping[str, object], *, step: int) -> list[str]:
+def _state_problems(state: dict[str, Any], *, step: int) -> list[str]:
     if missing := [name for name in _PARTS if name not in state]:
         return [f"not a whole training state: {', '.join(missing)} missing"]
     progress = state["progress"]
@@ -97,7 +97,7 @@ def _state_problems(state: Mapping[str, object], *, step: int) -> list[str]:
         return [f"not a whole training state: progress must hold {', '.join(counters)}"]
     if progress["step"] != step:
         return [f"is that of step {progress['step']}, but the directory is called step-{step}"]
-    return []
+    return not_finite(trained_weights(state))
 
 
 def _weights_alone(path: Path) -> dict[str, Tensor] | None:
@@ -109,10 +109,7 @@ def _weights_alone(path: Path) -> dict[str, Tensor] | None:
 
 def _weight_problems(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor] | None) -> list[str]:
     found = [] if expected is None else weight_differences(expected, weights)
-    for name, weight in sorted(weights.items()):
-        if weight.dtype in _FLOATS and not bool(weight.isfinite().all()):
-            found.append(f"{name} contains NaN or infinite values")
-    return found
+    return [*found, *not_finite(weights)]
 
 
 def _config_problems(file: Path, config: Config | None, plugins: Sequence[str]) -> list[str]:

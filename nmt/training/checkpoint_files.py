@@ -16,6 +16,7 @@ from torch import Tensor
 from nmt.errors import CheckpointError, UnreadableError
 from nmt.files import is_file, naming, read_file, reason, write_file
 from nmt.interop import run_layout
+from nmt.interop.finite import check_finite
 from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
 from nmt.training.state import STATE_FORMAT
 
@@ -37,12 +38,12 @@ class OtherVersionError(CheckpointError):
     """A checkpoint that is whole, but not one that this version can go on from."""
 
 
-def read_checkpoint(path: Path) -> Loaded:
+def read_checkpoint(path: Path, *, must_be_finite: bool = True) -> Loaded:
     """Read a checkpoint directory with its training state, all on the CPU.
 
     Raises:
         UnreadableError: a file cannot be read at this moment, or is missing; whether it is good is not known.
-        DamagedError: a file was read and is not what was saved.
+        DamagedError: a file was read and is not what was saved, or weights are NaN or infinite unless they may be.
         OtherVersionError: it was written by a version with another format.
     """
     if not is_file(path / run_layout.TRAINING_STATE):
@@ -60,7 +61,17 @@ def read_checkpoint(path: Path) -> Loaded:
     found = hashlib.sha256(content).hexdigest()
     if found != state.get(DIGEST) or found != sums.get(run_layout.WEIGHTS, found):
         raise DamagedError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} is not what was saved")
-    return Loaded(path, parse_weights(path / run_layout.WEIGHTS, content), state)
+    weights = parse_weights(path / run_layout.WEIGHTS, content)
+    if must_be_finite:
+        check_finite(weights, file=path / run_layout.WEIGHTS)
+        check_finite(trained_weights(state), file=path / run_layout.TRAINING_STATE)
+    return Loaded(path, weights, state)
+
+
+def trained_weights(state: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights in a training state: there are some where it is their moving average that is saved as weights."""
+    weights: dict[str, Tensor] = state.get("updater", {}).get("trained_weights", {})
+    return weights
 
 
 def _read_sums(file: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, DataError, NmtError
 from nmt.files import is_file
 from nmt.interop import run_layout
+from nmt.interop.facts import read_longest_source, write_longest_source
 from nmt.models import parameters_by_part
 from nmt.models.proof import choose_kernels
 from nmt.ops.in_use import kernels_in_use
@@ -74,7 +75,7 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
             if start is not None:
                 log.say(f"starting from the weights in {start}")
             with warnings_in(log):
-                _begin(config, trainer, data, loaded=loaded, changes=changes)
+                _begin(config, trainer, data, loaded=loaded, changes=changes, start=start)
                 ending = trainer.train()
                 return _end(config, trainer, data, ending)
     except torch.OutOfMemoryError as error:
@@ -152,9 +153,15 @@ def _validation_facts(config: Config) -> ValidationFacts | None:
 
 
 def _begin(
-    config: Config, trainer: Trainer, data: PreparedData, *, loaded: Loaded | None, changes: list[Change]
+    config: Config,
+    trainer: Trainer,
+    data: PreparedData,
+    *,
+    loaded: Loaded | None,
+    changes: list[Change],
+    start: Path | None = None,
 ) -> None:
-    """Take over the checkpoint, save the configuration and say what will be done."""
+    """Take over the checkpoint, save configuration and facts and say what will be done."""
     log, updater = trainer.log, trainer.updater
     notes = trainer.load(loaded) if loaded is not None else []
     trainer.checkpoints.write_ranking(trainer.ranking)
@@ -166,6 +173,9 @@ def _begin(
         write_config(trainer.checkpoints.run / run_layout.CONFIG, config)
         if not has_checksums(trainer.checkpoints.run / run_layout.TOKENIZER):  # made by an older version
             write_checksums(trainer.checkpoints.run / run_layout.TOKENIZER)
+        before = start if loaded is None else trainer.checkpoints.run
+        earlier = None if before is None else read_longest_source(before)
+        write_longest_source(trainer.checkpoints.run, max(data.train.longest_source, earlier or 0))
     parameters = sum(weight.numel() for weight in updater.model.parameters())
     model = config.model
     layers = f"{model.encoder_layers} + {model.decoder_layers} layers"

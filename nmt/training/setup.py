@@ -21,7 +21,7 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
 from nmt.search.shortlist import load_shortlist
-from nmt.search.translator import Translator
+from nmt.search.translator import Translation, Translator
 from nmt.training.batches import BatchStream
 from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
 from nmt.training.conditions import conditions
@@ -199,8 +199,8 @@ def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: t
     if decoding.shortlist is not None:
         load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
 
-    def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[str]:
-        yield from Translator(model, tokenizer, decoding, device=device, window=WINDOW).translate(lines)
+    def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translation]:
+        yield from Translator(model, tokenizer, decoding, device=device, window=WINDOW).translations(lines)
 
     return translate
 

@@ -8,6 +8,7 @@ from nmt.config import load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import run_layout
+from nmt.interop.finite import check_finite
 from nmt.interop.model_dir import check_weights, config_file, find_model
 from nmt.interop.weights_file import read_weights
 from nmt.models.base import Seq2Seq
@@ -27,7 +28,7 @@ def start_from(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None
     """Give `model` the weights in `directory`.
 
     Raises ConfigError where that model has another tokenizer, so that its words are others, or other sizes, and
-    CheckpointError where its files are damaged.
+    CheckpointError where its files are damaged or hold NaN or infinite weights.
     """
     theirs = load_tokenizer(directory, load_saved(config_file(directory), ()))
     if theirs.fingerprint() != tokenizer.fingerprint():
@@ -42,3 +43,4 @@ def start_from(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None
     except CheckpointError as error:
         raise ConfigError(f"{KEY}: {error}") from error
     model.load_state_dict(weights)
+    check_finite(model.state_dict(), file=file)

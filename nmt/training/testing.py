@@ -20,6 +20,7 @@ from nmt.training.logs import EVENTS, read_events
 from nmt.training.setup import build_metrics, build_translate
 from nmt.training.text_file import write_lines
 from nmt.training.trainer import Trainer
+from nmt.training.validation import Found, counts, noted_lines, problems
 
 AVERAGE = "average"
 MAKER = {"made_by": "nmt-train"}
@@ -130,11 +131,16 @@ def _score(config: Config, trainer: Trainer, data: PreparedData, *, by: str, out
     log, model, world = trainer.log, trainer.updater.model, trainer.world
     model.eval()
     translate = build_translate(data.tokenizer, config.decoding, device=trainer.updater.precision.device)
-    mine = list(translate(model, data.test_text.source[world.rank :: world.size]))
-    translations: Sequence[str] = interleave(world.gather(mine))
+    lines = data.test_text.source[world.rank :: world.size]
+    mine = [Found(found.best, found.is_finite, found.has_ended) for found in translate(model, lines)]
+    found: Sequence[Found] = interleave(world.gather(mine))
     if not world.is_main:
         return
-    fields: dict[str, Any] = {"checkpoint": by, "signatures": {}}
+    translations = [text for text, _, _ in found]
+    not_finite, at_limit = noted_lines(found)
+    fields: dict[str, Any] = {"checkpoint": by, "signatures": {}, **counts(not_finite, at_limit)}
+    for line in problems(not_finite, at_limit):
+        log.say(f"test: {line}")
     for metric in build_metrics(config):
         score = metric.compute(translations, data.test_references)
         fields[metric.name] = score.score

@@ -25,7 +25,7 @@ from nmt.training.samples import TrainingSamples
 from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
 from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest, stopped_by
 from nmt.training.update import Update, Updater
-from nmt.training.validation import Validation, Validator
+from nmt.training.validation import Validation, Validator, counts, problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,6 +312,7 @@ class Trainer:
         if self.kept is not None and self.world.is_main:
             kept = self.kept.write(self.progress.step, result.translations)
             details |= {"translations": kept.name, "translated": len(result.translations)}
+        details |= counts(result.not_finite, result.at_limit)
         self.record("validation", {**scores, "new_best": new_best, "validation_seconds": result.seconds, **details})
         listed = [f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.2f}" for name, value in scores.items()]
         best = "new best" if new_best else f"best {self.ranking.metric} so far {self.ranking.best:.4f}"
@@ -321,6 +322,8 @@ class Trainer:
             self.log.say(f"  {signature}")
         if kept is not None:
             self.log.say(f"  {len(result.translations):,} translations in {kept}")
+        for problem in problems(result.not_finite, result.at_limit):
+            self.log.say(f"  {problem}")
         self._say_samples(result.samples)
 
     def _say_samples(self, samples: Sequence[Mapping[str, str]]) -> None:

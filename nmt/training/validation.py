@@ -6,15 +6,17 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from nmt.data import PAD, Corpus, collate
+from nmt.data.noted import NotedLines
 from nmt.data.sampling import Rows
 from nmt.evaluation import Metric
 from nmt.models.base import Seq2Seq
+from nmt.search import Translation
 from nmt.training.distributed import World, interleave
 from nmt.training.stopping import InterruptedValidationError
 
@@ -40,12 +42,46 @@ class Validation:
     seconds: float = 0.0
     translations: Sequence[str] = ()
     """Of all lines that were translated, in order; only in the process that writes the log."""
+    not_finite: NotedLines = field(default_factory=NotedLines)
+    """Of these, lines for which no hypothesis had a finite score, so that their translations are empty."""
+    at_limit: NotedLines = field(default_factory=NotedLines)
+    """Of these, lines whose translation was cut by the limit of its length."""
 
 
 class Translate(Protocol):
     """Translates lines of text with the model given, in order."""
 
-    def __call__(self, model: Seq2Seq, lines: Sequence[str]) -> Iterator[str]: ...
+    def __call__(self, model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translation]: ...
+
+
+class Found(NamedTuple):
+    """What validation needs of a translation; travels from process to process."""
+
+    text: str
+    is_finite: bool
+    has_ended: bool
+
+
+def noted_lines(found: Sequence[Found]) -> tuple[NotedLines, NotedLines]:
+    """The lines without a finite hypothesis, and those whose best one was cut by the limit of its length."""
+    not_finite, at_limit = NotedLines(), NotedLines()
+    for number, (_, is_finite, has_ended) in enumerate(found, start=1):
+        if not is_finite:
+            not_finite.add(number)
+        if not has_ended:
+            at_limit.add(number)
+    return not_finite, at_limit
+
+
+def counts(not_finite: NotedLines, at_limit: NotedLines) -> dict[str, int]:
+    """Both for log.jsonl."""
+    return {"not_finite": not_finite.count, "length_limit": at_limit.count}
+
+
+def problems(not_finite: NotedLines, at_limit: NotedLines) -> list[str]:
+    """Both for people, where there are any."""
+    said = ((not_finite, "without a translation with a finite score"), (at_limit, "stopped at the length limit"))
+    return [f"{noted.lines} {what}: {noted.listed}" for noted, what in said if noted]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +110,8 @@ class Validator:
             InterruptedValidationError: in all processes when `check` raises it in one.
         """
         started = time.monotonic()
-        losses, hypotheses = self._shared(model, check=check)
+        losses, found = self._shared(model, check=check)
+        hypotheses = [text for text, _, _ in found]
         scores = {"loss": mean_loss(losses)}
         signatures: dict[str, str] = {}
         samples: list[dict[str, str]] = []
@@ -86,10 +123,13 @@ class Validator:
                 signatures[metric.name] = f"{result.name} {result.signature}"
             samples = self._samples(hypotheses)
         seconds = round(time.monotonic() - started, 3)
-        found = Validation(*self.world.from_main((scores, signatures, samples, seconds)))
-        return dataclasses.replace(found, translations=hypotheses) if self.world.is_main else found
+        measured = Validation(*self.world.from_main((scores, signatures, samples, seconds)))
+        if not self.world.is_main:
+            return measured
+        not_finite, at_limit = noted_lines(found)
+        return dataclasses.replace(measured, translations=hypotheses, not_finite=not_finite, at_limit=at_limit)
 
-    def _shared(self, model: Seq2Seq, *, check: Check) -> tuple[list[BatchLoss], list[str]]:
+    def _shared(self, model: Seq2Seq, *, check: Check) -> tuple[list[BatchLoss], list[Found]]:
         """Losses of the corpus's batches and translations of its lines, in order; each process does its part."""
         rank, size = self.world.rank, self.world.size
         mine = None
@@ -105,12 +145,12 @@ class Validator:
             raise InterruptedValidationError
         return interleave([losses for losses, _ in whole]), interleave([lines for _, lines in whole])
 
-    def _translations(self, model: Seq2Seq, *, check: Check) -> list[str]:
+    def _translations(self, model: Seq2Seq, *, check: Check) -> list[Found]:
         translations = []
         lines = self.sources[: self.max_sentences][self.world.rank :: self.world.size]
         for translation in self.translate(model, lines):
             check()
-            translations.append(translation)
+            translations.append(Found(translation.best, translation.is_finite, translation.has_ended))
         return translations
 
     def _samples(self, hypotheses: Sequence[str]) -> list[dict[str, str]]:

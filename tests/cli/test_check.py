@@ -123,7 +123,7 @@ def test_other_shapes_and_values(run: Path, report: Report) -> None:
     assert [problem.partition(": ")[2] for problem in found["problems"]] == [
         "a\\nb is unknown",
         f"{first} is [2, 3] but must be {list(load_file(run / 'checkpoints/step-6/model.safetensors')[first].shape)}",
-        f"{second} contains NaN or infinite values",
+        f"{second} contains NaN or infinite values (1 of {weights[second].numel()})",
     ]
     assert (found["resume"], found["translate"]) == (6, [6])
 

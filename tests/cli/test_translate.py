@@ -192,7 +192,7 @@ def test_head_ends_it_quietly(run: str, tmp_path: Path) -> None:
     assert process.stdout.readline()
     process.stdout.close()
     errors = process.stderr.read().decode()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=60) == 141
     assert "Error" not in errors
     assert "Traceback" not in errors
     process.stderr.close()

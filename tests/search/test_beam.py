@@ -175,7 +175,7 @@ def test_nothing_to_translate() -> None:
     options = {"beam_size": 3, "length_penalty": 0.6}
     assert beam_search(model, torch.empty(0, 4, dtype=torch.int64), max_length_offset=3, **options) == []
     only_padding = torch.zeros(1, 3, dtype=torch.int64)
-    assert beam_search(model, only_padding, max_length_offset=0, **options) == [[Hypothesis([], 0.0)]]
+    assert beam_search(model, only_padding, max_length_offset=0, **options) == [[Hypothesis([], 0.0, has_ended=False)]]
     only_end = beam_search(model, torch.tensor([[EOS, PAD]]), max_length_offset=2, **options)
     assert 1 <= len(only_end[0][0].ids) <= 3
 

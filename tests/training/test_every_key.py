@@ -108,6 +108,7 @@ VALIDATION: list[tuple[str, Any]] = [
     ("evaluation.max_sentences=2", lambda base, new: new["samples"] != base["samples"]),
     ("decoding.max_length_offset=9", lambda base, new: new["samples"] != base["samples"]),
     ("decoding.length_penalty=0.0", lambda base, new: new["samples"] != base["samples"]),
+    ("decoding.split_long=1", lambda base, new: new["samples"] != base["samples"]),
 ]
 
 

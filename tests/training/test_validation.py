@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +14,14 @@ import torch
 
 from nmt.config import load_config
 from nmt.data import Corpus, PreparedData, collate, prepare
+from nmt.interop.facts import read_longest_source
 from nmt.interop.model_dir import load_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
+from nmt.search import ScoredText, Translation
 from nmt.training.setup import build_updater, build_validator
 from nmt.training.stopping import InterruptedValidationError, StopRequest
-from nmt.training.validation import Validator, batch_losses, mean_loss, rows_by_length
+from nmt.training.validation import Validator, batch_losses, counts, mean_loss, problems, rows_by_length
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 CPU = torch.device("cpu")
@@ -70,9 +73,9 @@ def test_loss_batches_hold_every_row_once_within_the_limit(folder: Path) -> None
 def validator(data: PreparedData, translated: list[str], **fields: Any) -> Validator:
     """A validator whose search copies the source."""
 
-    def copy(model: Seq2Seq, lines: Sequence[str]) -> Iterator[str]:
+    def copy(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translation]:
         translated.extend(lines)
-        yield from lines
+        yield from (Translation(line, [ScoredText(line, 0.0)]) for line in lines)
 
     assert data.dev is not None and data.dev_text is not None
     options: dict[str, Any] = {"max_sentences": None, "samples": 2, "metrics": [METRICS.get("chrf")()]} | fields
@@ -94,6 +97,24 @@ def test_every_line_counts_also_the_empty_ones(folder: Path) -> None:
     assert result.signatures["chrf"].startswith("chrF2 nrefs:1|")
     assert [sample.keys() for sample in result.samples] == [{"source", "reference", "translation"}] * 2
     assert all(sample["source"] == sample["translation"] for sample in result.samples)
+
+
+def test_lines_without_a_translation_and_those_cut_are_counted(folder: Path) -> None:
+    config, data = prepared(folder)
+    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+
+    def search(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translation]:
+        for place, line in enumerate(lines):
+            text = "" if place == 2 else line
+            yield Translation(line, [ScoredText(text, 0.0)], is_finite=place != 2, has_ended=place not in (1, 4))
+
+    found = dataclasses.replace(validator(data, []), translate=search).validate(model, check=nothing)
+    assert (found.not_finite.listed, found.at_limit.listed) == ("3", "2, 5")
+    assert counts(found.not_finite, found.at_limit) == {"not_finite": 1, "length_limit": 2}
+    assert problems(found.not_finite, found.at_limit) == [
+        "1 line without a translation with a finite score: 3",
+        "2 lines stopped at the length limit: 2, 5",
+    ]
 
 
 def test_scores_are_against_all_sets_of_references(folder: Path) -> None:
@@ -190,7 +211,7 @@ def test_validation_measures_what_the_saved_model_does(folder: Path) -> None:
     config_file = write_config(folder, training={"ema_decay": 0.9, "lr": 0.05})
     assert nmt_train(config_file) == 0
     logged = events(folder / "run", kinds=("validation",))[-1]
-    model, _, config, _ = load_model(folder / "run", checkpoint="last")
+    model, _, config, *_ = load_model(folder / "run", checkpoint="last")
     data = prepare(config, folder / "run", progress=False)
     validator = build_validator(config, data, device=CPU)
     assert validator is not None
@@ -198,3 +219,5 @@ def test_validation_measures_what_the_saved_model_does(folder: Path) -> None:
     assert result.scores["loss"] == pytest.approx(logged["loss"], rel=1e-6)
     assert result.scores["bleu"] == pytest.approx(logged["bleu"])
     assert result.samples == logged["samples"]
+    assert (logged["not_finite"], logged["length_limit"]) == (0, result.at_limit.count)
+    assert read_longest_source(folder / "run") == max(data.train.source_lengths) - 1

@@ -1,0 +1,84 @@
+"""What is counted while lines are translated, and the summary that says so: nothing wrong leaves silently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nmt.cli.common import EXIT_FAILURE
+from nmt.data.noted import NotedLines
+from nmt.data.undecodable import Undecodable
+
+if TYPE_CHECKING:
+    from nmt.interop.facts import LongestSource
+    from nmt.interop.model_dir import LoadedModel
+    from nmt.search import Translation
+
+
+def shortest_training(models: Sequence[LoadedModel]) -> LongestSource:
+    """The longest source that every one of the models was trained on: a longer one is new to one of them at least."""
+    return min((model.longest_source for model in models), key=lambda longest: longest.tokens)
+
+
+@dataclass
+class Totals:
+    """Counts of lines and tokens; the lines to look at are noted by their numbers, from 1."""
+
+    longest: LongestSource
+    undecodable: Undecodable = field(default_factory=Undecodable)
+    """The rule by which the lines were read."""
+    lines: int = 0
+    empty: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    split: NotedLines = field(default_factory=NotedLines)
+    not_finite: NotedLines = field(default_factory=NotedLines)
+    at_limit: NotedLines = field(default_factory=NotedLines)
+    longer: NotedLines = field(default_factory=NotedLines)
+
+    def add(self, translation: Translation) -> list[str]:
+        """Count one line; return what is to be noted of it, in the words of `--format jsonl`."""
+        self.lines += 1
+        self.empty += translation.source_tokens == 0
+        self.tokens += translation.source_tokens
+        self.unknown += translation.unknown
+        notes = ["not_utf8"] if self.undecodable.had(self.lines) else []
+        for noted, name, is_so in (
+            (self.split, "split", translation.parts > 1),
+            (self.not_finite, "no_finite_translation", not translation.is_finite),
+            (self.at_limit, "length_limit", not translation.has_ended),
+            (self.longer, "longer_than_training", translation.longest_part > self.longest.tokens),
+        ):
+            if is_so:
+                noted.add(self.lines)
+                notes.append(name)
+        return notes
+
+    def summary(self, seconds: float, *, models: int = 1) -> str:
+        """One line for people."""
+        text = f"{self.lines:,} lines in {seconds:.1f} s ({self.lines / max(seconds, 1e-9):.1f} a second)"
+        if models > 1:
+            text += f" by {models} models"
+        if self.empty:
+            text += f"; {self.empty:,} empty"
+        if self.unknown:
+            text += f"; {self.unknown / self.tokens:.2%} of the source tokens unknown to the vocabulary"
+        return "; ".join([text, *self.problems()])
+
+    def problems(self) -> list[str]:
+        """What is to be looked at, with the numbers of the first lines that have it."""
+        verb = "has" if self.not_finite.count == 1 else "have"
+        said = (
+            (self.not_finite, f"{verb} no translation with a finite score"),
+            (self.at_limit, "stopped at the length limit"),
+            (self.longer, f"longer than {self.longest}"),
+            (self.split, "translated in parts (decoding.split_long)"),
+        )
+        found = [f"{noted.lines} {what}: {noted.listed}" for noted, what in said if noted]
+        return [*found, self.undecodable.summary()] if self.undecodable.noted else found
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a line has no translation."""
+        return EXIT_FAILURE if self.not_finite else 0

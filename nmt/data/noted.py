@@ -1,0 +1,35 @@
+"""How many lines something is true of, and which the first of them are: for summaries that stay short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SHOWN = 10
+"""Line numbers that a summary names."""
+
+
+@dataclass
+class NotedLines:
+    """Counts lines and keeps the numbers, from 1, of the first few."""
+
+    count: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+    def add(self, number: int) -> None:
+        """Note the line with this number."""
+        self.count += 1
+        if len(self.numbers) < SHOWN:
+            self.numbers.append(number)
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @property
+    def lines(self) -> str:
+        """`1 line` or `1,203 lines`."""
+        return f"{self.count:,} line{'s' * (self.count != 1)}"
+
+    @property
+    def listed(self) -> str:
+        """The numbers: `17, 40, 93`, with `...` where there are more."""
+        return ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")

@@ -1,0 +1,57 @@
+"""What becomes of lines whose bytes are not UTF-8: an error, a replacement, or an empty line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Final, Literal
+
+from nmt.data.noted import NotedLines
+from nmt.errors import DataError
+
+Policy = Literal["strict", "replace", "empty"]
+POLICIES: Final[Sequence[Policy]] = ("strict", "replace", "empty")
+_FATE: Final = MappingProxyType({"replace": "read with U+FFFD in place of such bytes", "empty": "read as empty"})
+
+
+class Undecodable:
+    """The rule for such lines of one text, and which ones it had.
+
+    `strict` raises DataError at the first, `replace` reads it with U+FFFD in place of the bytes that are not UTF-8,
+    `empty` as an empty line.
+    """
+
+    def __init__(self, policy: Policy = "strict") -> None:
+        self.policy = policy
+        self.noted = NotedLines()
+        self._unasked: set[int] = set()
+
+    def decoded(self, raw: bytes, *, name: str, number: int) -> str:
+        """The text of line `number` (from 1) of the text `name`, its line end included.
+
+        Raises DataError naming both for bytes that are not UTF-8 where the policy is `strict`.
+        """
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if self.policy == "strict":
+                raise not_utf8(name, number, raw[error.start], error.start) from error
+        self.noted.add(number)
+        self._unasked.add(number)
+        return raw.decode("utf-8", "replace") if self.policy == "replace" else ""
+
+    def had(self, number: int) -> bool:
+        """Whether line `number`, from 1, was such a line; may be asked once for each line."""
+        found = number in self._unasked
+        self._unasked.discard(number)
+        return found
+
+    def summary(self) -> str:
+        """Which lines were such and what became of them; only where there were any."""
+        return f"{self.noted.lines} not UTF-8, {_FATE[self.policy]}: {self.noted.listed}"
+
+
+def not_utf8(name: object, line: int, byte: int, position: int) -> DataError:
+    """What is said of a byte at `position` (from 0) of a line that is no part of UTF-8."""
+    place = f"byte 0x{byte:02x} at position {position + 1} of the line"
+    return DataError(f"{name}, line {line}: not UTF-8 ({place}); convert the file to UTF-8")

@@ -1,0 +1,72 @@
+"""RUN/facts.json: what a model has been trained on, as far as those who use it need to know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from nmt.config import Config
+from nmt.errors import CheckpointError, printable
+from nmt.interop import run_layout
+from nmt.new_files import replace_text
+from nmt.safe_files import LARGEST_RECORD, read_inside
+
+FACTS: Final = "facts.json"
+_LONGEST: Final = "longest_source"
+
+
+class LongestSource(NamedTuple):
+    """The longest source sentence that a model was trained on."""
+
+    tokens: int
+    """Without the end symbol."""
+    is_known: bool
+    """False where only the limit is known, data.max_length."""
+
+    def __str__(self) -> str:
+        what = "any in training" if self.is_known else "training allowed"
+        return f"{what} ({self.tokens:,} tokens)"
+
+
+def longest_source(directory: Path, config: Config) -> LongestSource:
+    """That of the model in `directory`: of its own file, else that of the run around it, else what its `config` allows.
+
+    Raises CheckpointError for a file that cannot be understood.
+    """
+    found = read_longest_source(directory)
+    return LongestSource(config.data.max_length, False) if found is None else LongestSource(found, True)
+
+
+def read_longest_source(directory: Path) -> int | None:
+    """Tokens of the longest source sentence; None where nothing is written, as by versions before this one."""
+    path = find_facts(directory)
+    if path is None:
+        return None
+    try:
+        record: Any = json.loads(read_inside(path, within=path.parent, largest=LARGEST_RECORD).decode("utf-8"))
+        tokens = record[_LONGEST]
+        if type(tokens) is not int or tokens < 0:
+            raise ValueError(f"{_LONGEST} is {tokens!r}")
+        return tokens
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else repr(error)[:200]
+        wanted = f'{{"{_LONGEST}": N}}'
+        raise CheckpointError(f"{path}: cannot be used ({printable(str(reason))}); expected {wanted}") from error
+
+
+def find_facts(directory: Path) -> Path | None:
+    """The file of a model directory, or of the run around a checkpoint; None if there is neither."""
+    places = [directory / FACTS]
+    if directory.parent.name == run_layout.CHECKPOINTS:
+        places.append(directory.parent.parent / FACTS)
+    return next((path for path in places if path.is_file()), None)
+
+
+def write_longest_source(directory: Path, tokens: int) -> None:
+    """Write the file, whole or not at all; CheckpointError where it cannot be written."""
+    path = directory / FACTS
+    try:
+        replace_text(path, json.dumps({_LONGEST: tokens}) + "\n")
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be written ({error.strerror})") from error
