@@ -257,3 +257,12 @@ class TestSteps:
         assert are_done(beam, 6, alpha=0.6, joint=False).tolist() == [True, True]
         assert are_done(beam, 6, alpha=0.6, joint=True).tolist() == [False, False]
         assert are_done(beam, 7, alpha=0.6, joint=True).tolist() == [True, True]
+
+    def test_an_equal_score_does_not_stop(self) -> None:
+        """What is still alive could end with that very score and take the slot that is empty."""
+        scores = torch.tensor([[-4.0, -math.inf], [-3.9, -math.inf]])
+        beam = empty_beam(self.source, beam_size=2, max_length_offset=4)._replace(
+            log_probs=torch.tensor([[-4.0, -5.0], [-4.0, -5.0]]), finished_scores=scores
+        )
+        assert are_done(beam, 3, alpha=0.0, joint=False).tolist() == [False, True]
+        assert are_done(beam, 3, alpha=0.0, joint=False, n_best=1).tolist() == [False, True]

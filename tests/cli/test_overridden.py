@@ -1,0 +1,23 @@
+"""Decoding options of a command line in the place of those that were saved with the model."""
+
+from __future__ import annotations
+
+from nmt.cli.translate import build_parser, overridden
+from nmt.config.schema import DecodingConfig
+
+SAVED = DecodingConfig(beam_size=4, n_best=3, length_penalty=0.5)
+
+
+def given(*arguments: str) -> DecodingConfig:
+    return overridden(SAVED, build_parser().parse_args(["model", *arguments]))
+
+
+def test_a_beam_smaller_than_the_saved_number_of_translations_gives_as_many_as_it_has() -> None:
+    assert given("--beam-size", "2").n_best == 2
+    assert given("--beam-size", "3").n_best == 3
+    assert given("--beam-size", "4", "--n-best", "1").n_best == 1
+
+
+def test_what_is_not_given_stays() -> None:
+    assert given() == SAVED
+    assert given("--length-penalty", "1").length_penalty == 1.0
