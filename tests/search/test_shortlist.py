@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -102,11 +104,22 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_model(make_run(tmp_path_factory.mktemp("runs") / "run"))
 
 
-def write(path: Path, loaded: LoadedModel, *, frequent: list[int], source_size: int | None = None) -> Path:
+def write(
+    path: Path,
+    loaded: LoadedModel,
+    *,
+    frequent: list[int],
+    source_size: int | None = None,
+    partners: Sequence[int] = (),
+    first: Sequence[int] = (0,),
+) -> Path:
+    """A shortlist whose `partners` begin at `first` for the first source tokens; the others have none."""
+    starts = torch.full(((source_size or loaded.tokenizer.source_size) + 1,), len(partners), dtype=torch.int64)
+    starts[: len(first)] = torch.tensor(first)
     shortlist = Shortlist(
         frequent=torch.tensor(frequent, dtype=torch.int32),
-        partners=torch.empty(0, dtype=torch.int32),
-        starts=torch.zeros((source_size or loaded.tokenizer.source_size) + 1, dtype=torch.int64),
+        partners=torch.tensor(partners, dtype=torch.int32),
+        starts=starts,
         target_size=loaded.tokenizer.target_size,
     )
     path.write_bytes(shortlist.save_bytes(loaded.tokenizer))
@@ -133,7 +146,9 @@ def test_a_file_that_does_not_fit(loaded: LoadedModel, tmp_path: Path) -> None:
         load_shortlist(tmp_path / "text", loaded.tokenizer)
     with pytest.raises(DataError, match="not a shortlist; nmt-shortlist"):
         load_shortlist(next(loaded.path.glob("*.safetensors")), loaded.tokenizer)
-    for changes in ({"frequent": [999]}, {"frequent": [-1]}, {"frequent": [3], "source_size": 4}):
+    mistakes: list[dict[str, Any]] = [{"frequent": [999]}, {"frequent": [-1]}, {"frequent": [3], "source_size": 4}]
+    mistakes += [{"frequent": [3], "partners": [3, 4], "first": first} for first in ([0, 2, 1], [1], [0, 5, 2])]
+    for changes in mistakes:
         with pytest.raises(DataError, match="bad: damaged"):
             load_shortlist(write(tmp_path / "bad", loaded, **changes), loaded.tokenizer)
     other = WhitespaceTokenizer(Vocabulary(["a"]), Vocabulary(["x"]), options=WhitespaceOptions())

@@ -50,6 +50,22 @@ def test_the_model_is_not_asked_about_empty_lines(loaded: LoadedModel, monkeypat
     assert list(translator(loaded).translate([])) == []
 
 
+def test_a_line_of_which_the_tokenizer_makes_nothing_is_as_an_empty_one(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = type(loaded.tokenizer).encode_source
+    monkeypatch.setattr(
+        type(loaded.tokenizer),
+        "encode_source",
+        lambda self, lines: [
+            [] if line == "..." else ids for line, ids in zip(lines, encode(self, lines), strict=True)
+        ],
+    )
+    found = list(translator(loaded).translations(["a b", "...", "c"]))
+    assert [(h.text, h.score) for h in found[1].hypotheses] == [("", 0.0)] and found[1].source_tokens == 0
+    assert [found[0].best, found[2].best] == list(translator(loaded).translate(["a b", "c"]))
+
+
 def test_unknown_words_are_counted(loaded: LoadedModel) -> None:
     assert [t.unknown for t in translator(loaded).translations(LINES[:6])] == [0, 0, 0, 0, 0, 3]
 

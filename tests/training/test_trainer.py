@@ -241,6 +241,14 @@ def test_the_rate_falls_with_each_epoch_that_ends_the_first_one_too(folder: Path
     assert rates == [0.01] * 3 + [0.005] * 3 + [0.0025] * 3
 
 
+def test_the_rate_falls_with_each_validation_that_is_no_better(folder: Path) -> None:
+    """At such a rate the loss stays as it is: the first validation is the best, each other one a bad one."""
+    training = {"schedule": "score", "lr": 1e-30, "validate_every": 2, "max_steps": 8, "log_every": 1}
+    assert nmt_train(write_config(folder, training=training | {"early_stopping_metric": "loss"})) == 0
+    rates = [event["lr"] for event in events(folder / "run", kinds=("train",))]
+    assert rates == [1e-30] * 4 + [5e-31] * 2 + [2.5e-31] * 2
+
+
 def test_corpora_are_sampled_as_configured_and_that_is_said(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
