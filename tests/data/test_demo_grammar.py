@@ -96,6 +96,11 @@ MAIN = [
         "she does not drink hot coffee",
         "sie trinkt keinen heißen Kaffee",
     ),
+    (
+        clause(HE, "buy", object=np("bare red apple", plural=True, count=3), negated=True),
+        "he does not buy three red apples",
+        "er kauft drei rote Äpfel nicht",
+    ),
     (clause(HE, "open", object=np("the door")), "he opens the door", "er macht die Tür auf"),
     (
         clause(HE, "turn on", object=np("the lamp"), modal=WILL),
