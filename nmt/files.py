@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nmt.errors import UnreadableError
 from nmt.new_files import replacing
-from nmt.safe_files import open_regular
+from nmt.safe_files import RefusedError, check_size, memory, open_model_file, read_bounded
 
 _WORDS = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 _NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
@@ -35,19 +35,21 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def unreadable(path: Path, error: BaseException) -> UnreadableError:
     """The error for a file that cannot be read at this moment, which says nothing about what it holds."""
+    if isinstance(error, RefusedError):
+        return UnreadableError(f"{path}: {error.strerror}")
     return UnreadableError(f"{path}: cannot be read now: {reason(error)}; nothing has been changed")
 
 
-def read_file(path: Path) -> bytes:
-    """All bytes of a regular file.
+def read_file(path: Path, *, largest: int | None = None) -> bytes:
+    """All bytes of a file of a run or model, which has no more than `largest`, or than there is memory.
 
     Raises:
         UnreadableError: they cannot be read, for whatever reason: it is missing, a lack of rights, a file server that
-            does not answer, too little memory.
+            does not answer, too little memory; or it is no regular file of that directory, see `nmt.safe_files`.
     """
     try:
-        with open_regular(path) as stream:
-            return stream.read()
+        with open_model_file(path) as stream:
+            return read_bounded(stream, largest=memory() if largest is None else largest)
     except (OSError, MemoryError) as error:
         raise unreadable(path, error) from error
 
@@ -55,7 +57,8 @@ def read_file(path: Path) -> bytes:
 def check_readable(path: Path) -> None:
     """Read a file to its end; raises as `read_file`, but needs no memory. For what libraries read by mapping it."""
     try:
-        with open_regular(path) as stream:
+        with open_model_file(path) as stream:
+            check_size(stream, largest=memory())
             while stream.read(_BLOCK):
                 pass
     except (OSError, MemoryError) as error:

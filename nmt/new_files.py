@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from nmt.safe_files import check_directory, read_inside
+
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -25,9 +27,8 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     before it gets the name. `mode` are permissions, which the umask decides by itself. Raises OSError.
     """
     temporary = unused_name(path)
-    descriptor = os.open(temporary, _CREATE, 0o666)
     try:
-        with open(descriptor, "wb") as stream:
+        with create(temporary) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -46,10 +47,29 @@ def replace_text(path: Path, text: str) -> None:
         stream.write(text.encode("utf-8"))
 
 
+def create(path: Path) -> BinaryIO:
+    """A stream to a new file, which must not be there yet, not even as a link. Raises OSError."""
+    return open(os.open(path, _CREATE, 0o666), "wb")
+
+
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that must not be there yet, not even as a link. Raises OSError."""
-    with open(os.open(path, _CREATE, 0o666), "wb") as stream:
+    """Write a new file; raises as `create`."""
+    with create(path) as stream:
         stream.write(content)
+
+
+def copy_folder(folder: Path, target: Path, *, within: Path, largest: int) -> None:
+    """Copy the files below `folder` into the new directory `target`, regular ones that lie in `within`.
+
+    No file has more than `largest` bytes. The copies have the rights that the umask leaves them. Raises OSError.
+    """
+    check_directory(folder, within=within)
+    target.mkdir()
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            copy_folder(path, target / path.name, within=within, largest=largest)
+        else:
+            write_new(target / path.name, read_inside(path, within=within, largest=largest))
 
 
 @contextlib.contextmanager

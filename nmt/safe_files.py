@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 MIB = 1 << 20
+LARGEST_CONFIG = MIB
+"""Bytes of a configuration."""
 LARGEST_VOCABULARY = 64 * MIB
 """Bytes of a file of a tokenizer: some millions of tokens."""
 LARGEST_RECORD = 16 * MIB
@@ -20,10 +22,30 @@ LARGEST_RECORD = 16 * MIB
 LARGEST_LOG = 1024 * MIB
 """Bytes of the log of a run: some millions of lines."""
 
+CHECKPOINTS = "checkpoints"
+"""The directory of a run that holds a directory for each checkpoint."""
+
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """To go through a directory, which may be allowed where listing it is not."""
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 """Without waiting: a pipe that nobody writes to would be waited for forever."""
+
+
+class RefusedError(OSError):
+    """A file that is there, but not one that is read or written."""
+
+
+def model_folder(file: Path) -> Path:
+    """The directory of the run or model that a file of one belongs to, of a checkpoint's that of the run around it."""
+    folder = file.parent
+    if folder.name == CHECKPOINTS:
+        return folder.parent
+    return folder.parent.parent if folder.parent.name == CHECKPOINTS else folder
+
+
+def open_model_file(path: Path) -> BinaryIO:
+    """Open a file of a run or model, which must lie in it; see `open_inside`."""
+    return open_inside(path, within=model_folder(path))
 
 
 def open_inside(path: Path, *, within: Path) -> BinaryIO:
@@ -32,7 +54,7 @@ def open_inside(path: Path, *, within: Path) -> BinaryIO:
     Links inside `within` may point to each other. Nobody can exchange a part of the way in the meantime.
 
     Raises:
-        OSError: no such file, not a regular file, or a link leads out of `within`.
+        OSError: no such file. RefusedError: not a regular file, or a link leads out of `within`.
     """
     root, real = os.path.realpath(within), os.path.realpath(path)
     if os.path.commonpath([root, real]) != root:
@@ -46,7 +68,7 @@ def open_inside(path: Path, *, within: Path) -> BinaryIO:
             directory = inner
         return _regular(os.open(name, _READ | os.O_NOFOLLOW, dir_fd=directory), path)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise type(error)(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(directory)
 
@@ -63,11 +85,32 @@ def read_inside(path: Path, *, within: Path, largest: int) -> bytes:
 
 
 def read_bounded(stream: BinaryIO, *, largest: int) -> bytes:
-    """The rest of a stream; OSError if it has more than `largest` bytes."""
-    content = stream.read(largest + 1)
+    """The content of a file that has been opened; RefusedError if it has more than `largest` bytes."""
+    size = check_size(stream, largest=largest)
+    content = stream.read(size + 1)
+    if len(content) > size:  # it is growing
+        content += stream.read(max(0, largest + 1 - len(content)))
     if len(content) > largest:
-        raise OSError(errno.EFBIG, f"larger than {largest // MIB} MiB, which no such file is", stream.name)
+        raise _too_large(stream, largest)
     return content
+
+
+def check_size(stream: BinaryIO, *, largest: int) -> int:
+    """The bytes of a file that has been opened; RefusedError if they are more than `largest`."""
+    size = os.fstat(stream.fileno()).st_size
+    if size > largest:
+        raise _too_large(stream, largest)
+    return size
+
+
+def _too_large(stream: BinaryIO, largest: int) -> RefusedError:
+    limit = f"{largest / MIB:,.0f} MiB" if largest >= MIB else f"{largest} bytes"
+    return RefusedError(errno.EFBIG, f"larger than {limit}, which no such file is", stream.name)
+
+
+def memory() -> int:
+    """Bytes of this machine's memory: no file is read whole that is larger."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_directory(path: Path, *, within: Path) -> None:
@@ -91,7 +134,7 @@ def own_file(path: str, flags: int) -> int:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if os.path.islink(path):
-            raise OSError(errno.ELOOP, "is a link, through which nothing is written; remove it", path) from None
+            raise RefusedError(errno.ELOOP, "is a link, through which nothing is written; remove it", path) from None
         raise OSError(error.errno, error.strerror, path) from None
     return _checked(descriptor, path)
 
@@ -108,11 +151,11 @@ def _checked(descriptor: int, path: str | os.PathLike[str]) -> int:
         return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(mode):
-        raise OSError(errno.EISDIR, "is a directory, not a file", os.fspath(path))
-    raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
+        raise RefusedError(errno.EISDIR, "is a directory, not a file", os.fspath(path))
+    raise RefusedError(errno.EINVAL, "is not a regular file", os.fspath(path))
 
 
-def _leads_out(path: Path, *, root: str, within: Path) -> OSError:
+def _leads_out(path: Path, *, root: str, within: Path) -> RefusedError:
     """What is said of a link that leads out of a directory, which is looked for on the way to `path`."""
     link = path
     for place in (*reversed(path.parents), path):
@@ -122,4 +165,4 @@ def _leads_out(path: Path, *, root: str, within: Path) -> OSError:
     where = "it" if link == path else str(link)
     what = f"{where} is a link to {os.readlink(link)}" if link.is_symlink() else "it lies"
     advice = "which is not followed; put what it points to in its place"
-    return OSError(errno.EXDEV, f"{what}, outside of {within}, {advice}", str(path))
+    return RefusedError(errno.EXDEV, f"{what}, outside of {within}, {advice}", str(path))

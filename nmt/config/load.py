@@ -19,10 +19,9 @@ from nmt.config.upgrade import FORMAT, KEY, UNMARKED, upgrade
 from nmt.config.yaml12 import parse_yaml, write_yaml
 from nmt.errors import ConfigError
 from nmt.registry import near_miss
+from nmt.safe_files import LARGEST_CONFIG, open_model_file
 
 _ADAPTER = TypeAdapter(Config)
-_LARGEST = 1 << 20
-"""Bytes of a configuration file."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -46,7 +45,7 @@ def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     Plugins that the file names are never imported: they may come from somebody else. The user
     names them again in `plugins`; where one is missing, one line says so.
     """
-    raw = upgrade(_read_mapping(Path(path)), unmarked=UNMARKED, origin=str(path))
+    raw = upgrade(_read_mapping(Path(path), saved=True), unmarked=UNMARKED, origin=str(path))
     import_plugins(plugins)
     try:
         return validate(raw, origin=str(path))
@@ -124,12 +123,13 @@ def validate(raw: Mapping[str, Any], *, origin: str, problems: Sequence[Problem]
     return config
 
 
-def _read_mapping(path: Path) -> dict[str, Any]:
+def _read_mapping(path: Path, *, saved: bool = False) -> dict[str, Any]:
+    """The content of a file, which the user has named or, if it is `saved`, lies in a model directory."""
     try:
-        with path.open("rb") as stream:
-            content = stream.read(_LARGEST + 1)
-        if len(content) > _LARGEST:
-            raise ConfigError(f"{path}: larger than {_LARGEST >> 20} MiB, which no configuration is")
+        with open_model_file(path) if saved else path.open("rb") as stream:
+            content = stream.read(LARGEST_CONFIG + 1)
+        if len(content) > LARGEST_CONFIG:
+            raise ConfigError(f"{path}: larger than {LARGEST_CONFIG >> 20} MiB, which no configuration is")
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"

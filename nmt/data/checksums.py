@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.errors import CheckpointError, printable
 from nmt.new_files import replace_text
-from nmt.safe_files import LARGEST_RECORD, open_inside, read_inside
+from nmt.safe_files import LARGEST_RECORD, LARGEST_VOCABULARY, check_size, open_inside, read_inside
 
 CHECKSUMS = "checksums.json"
 _KEY = "sha256"
@@ -56,6 +56,7 @@ def _sum(path: Path, folder: Path) -> str:
     digest = hashlib.sha256()
     try:
         with open_inside(path, within=folder) as stream:
+            check_size(stream, largest=LARGEST_VOCABULARY)
             while block := stream.read(1 << 20):
                 digest.update(block)
         return digest.hexdigest()

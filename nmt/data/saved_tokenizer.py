@@ -10,6 +10,7 @@ from nmt.data.checksums import check_checksums, write_checksums
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, DataError
 from nmt.registry import TOKENIZERS
+from nmt.safe_files import check_directory
 
 FOLDER = "tokenizer"
 
@@ -47,6 +48,10 @@ def tokenizer_folder(model_dir: str | Path) -> Path:
         folder = model_dir.parent.parent / FOLDER
     if not folder.is_dir():
         raise CheckpointError(f"{model_dir}: there is no tokenizer directory in it")
+    try:
+        check_directory(folder, within=folder.parent)
+    except OSError as error:
+        raise CheckpointError(f"{folder}: {error.strerror}") from error
     return folder
 
 

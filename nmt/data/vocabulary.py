@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
 from nmt.data.text import read_lines
 from nmt.errors import CheckpointError, DataError
+from nmt.safe_files import LARGEST_VOCABULARY, read_inside
 
 PAD = 0
 UNK = 1
 EOS = 2
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<eos>")
 """Names of the ids PAD, UNK and EOS, in this order; every vocabulary starts with them."""
+
+_Lines = Callable[[bool], Iterator[str]]
+"""The lines of a file, with their `keep_returns`."""
 
 
 class Vocabulary:
@@ -49,16 +54,18 @@ class Vocabulary:
         path.write_bytes("".join(f"{token}\n" for token in self.tokens).encode())
 
     @classmethod
-    def from_file(cls, path: Path) -> Vocabulary:
+    def from_file(cls, path: Path, *, within: Path | None = None) -> Vocabulary:
         r"""Read one token per line; a count after a tab or a space (Sockeye, fairseq) is ignored.
 
         The special symbols get ids 0, 1 and 2 whether or not and wherever the file lists them, and
         blank lines are skipped. A "\r" at the end of a line is part of the line end, but in a file of
         `save` part of the token. Raises DataError naming file and line of a repeated token or of a
-        line that is neither `token` nor `token count`.
+        line that is neither `token` nor `token count`. With `within` the file is somebody else's, and
+        must be a regular one of bounded size in that directory.
         """
         first_seen: dict[str, int] = {}
-        for number, line in enumerate(read_lines(path, keep_returns=_is_saved(path)), start=1):
+        lines = _reader(path, within)
+        for number, line in enumerate(lines(_is_saved(lines)), start=1):
             columns = line.replace("\t", " ").split(" ")
             token = columns[0]
             if token == "" and line.strip(" \t") == "":
@@ -82,9 +89,20 @@ class Vocabulary:
         return cls(frequent if max_size is None else frequent[: max_size - len(SPECIAL_TOKENS)])
 
 
-def _is_saved(path: Path) -> bool:
+def _reader(path: Path, within: Path | None) -> _Lines:
+    """What reads the lines of a vocabulary file as often as it is called; see `Vocabulary.from_file`."""
+    if within is None:
+        return lambda keep_returns: read_lines(path, keep_returns=keep_returns)
+    try:
+        content = read_inside(path, within=within, largest=LARGEST_VOCABULARY)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from error
+    return lambda keep_returns: read_lines(io.BytesIO(content), name=str(path), keep_returns=keep_returns)
+
+
+def _is_saved(lines: _Lines) -> bool:
     """Whether a file begins as `Vocabulary.save` writes it; not one that has been given other line ends since."""
-    return tuple(islice(read_lines(path, keep_returns=True), len(SPECIAL_TOKENS))) == SPECIAL_TOKENS
+    return tuple(islice(lines(True), len(SPECIAL_TOKENS))) == SPECIAL_TOKENS
 
 
 def check_vocabulary_sizes(where: object, *, model: tuple[int, int], tokenizer: tuple[int, int]) -> None:

@@ -97,10 +97,10 @@ class WhitespaceTokenizer(Tokenizer):
     def load(cls, folder: Path, *, options: WhitespaceOptions) -> WhitespaceTokenizer:
         try:
             if options.joint:
-                both = Vocabulary.from_file(folder / _JOINT_FILE)
+                both = Vocabulary.from_file(folder / _JOINT_FILE, within=folder)
                 return cls(both, both, options=options)
-            source = Vocabulary.from_file(folder / _SOURCE_FILE)
-            return cls(source, Vocabulary.from_file(folder / _TARGET_FILE), options=options)
+            source = Vocabulary.from_file(folder / _SOURCE_FILE, within=folder)
+            return cls(source, Vocabulary.from_file(folder / _TARGET_FILE, within=folder), options=options)
         except DataError as error:
             raise CheckpointError(f"the saved tokenizer cannot be used: {error}") from error
 

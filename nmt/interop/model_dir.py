@@ -12,11 +12,11 @@ from torch import Tensor
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable
-from nmt.files import is_file, is_folder
+from nmt.files import is_file, is_folder, is_there
 from nmt.interop import run_layout
 from nmt.interop.facts import LongestSource, longest_source
 from nmt.interop.finite import check_finite
-from nmt.interop.weights_file import read_weights
+from nmt.interop.weights_file import read_shapes, read_weights
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.models.proof import choose_kernels
@@ -64,9 +64,11 @@ def load_model(
     tokenizer = load_tokenizer(directory, config)
     choose_kernels_of(config, device=place)
     file = directory / run_layout.WEIGHTS
+    # Compared before anything is allocated: a configuration, or a header, can ask for any amount of memory.
+    shapes = read_shapes(file)
+    plan = planned_model(config, tokenizer, most_layers=len(shapes), trusted=bool(plugins))
+    check_weights(plan, shapes, file=file)
     weights = read_weights(file)
-    # Compared before anything is allocated: a configuration can ask for any amount of memory.
-    plan = planned_model(config, tokenizer, most_layers=len(weights), trusted=bool(plugins))
     check_weights(plan, weights, file=file)
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
     model.load_state_dict(weights)
@@ -130,9 +132,9 @@ def config_file(directory: Path) -> Path:
     """The configuration beside the weights, else that of the run around them."""
     own = directory / run_layout.CONFIG
     around = directory.parent.parent / run_layout.CONFIG
-    if not is_file(own) and directory.parent.name == run_layout.CHECKPOINTS and is_file(around):
+    if not is_there(own) and directory.parent.name == run_layout.CHECKPOINTS and is_there(around):
         return around
-    if not is_file(own):
+    if not is_there(own):
         raise CheckpointError(f"{own}: no such file; a model directory has its configuration beside the weights")
     return own
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from nmt.data import Tokenizer, save_tokenizer
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
 from nmt.interop.weights_file import write_weights
+from nmt.new_files import new_directory
 
 
 def check_output(output: Path) -> None:
@@ -29,15 +28,9 @@ def check_output(output: Path) -> None:
 def whole_directory(output: Path) -> Iterator[Path]:
     """A directory to fill, which becomes `output` when the block ends without an error."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".writing-{output.name}-{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
+    with new_directory(output) as temporary:
         yield temporary
         temporary.rename(output)  # takes the place of an empty directory
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def write_model(

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt import safe_files
 from nmt.errors import CheckpointError
-from nmt.files import is_file, is_folder, is_there, read_file, replace_file, unreadable
+from nmt.files import is_folder, is_there, read_file, replace_file, unreadable
+from nmt.safe_files import LARGEST_RECORD, check_directory
 
 CONFIG = "config.yaml"
 TOKENIZER = "tokenizer"
 WEIGHTS = "model.safetensors"
 TRAINING_STATE = "training.pt"
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS = safe_files.CHECKPOINTS
 BEST = "best.json"
 SUMS = "SHA256SUMS"
 ASIDE = "damaged-"
@@ -69,7 +71,7 @@ def checkpoint_steps(run: Path) -> list[int]:
         UnreadableError: what is there cannot be told at this moment.
     """
     found = ((step_of(entry), entry) for entry in entries(run))
-    return sorted(step for step, entry in found if step is not None and is_file(entry / WEIGHTS))
+    return sorted(step for step, entry in found if step is not None and is_there(entry / WEIGHTS))
 
 
 def entries(run: Path) -> list[Path]:
@@ -78,6 +80,7 @@ def entries(run: Path) -> list[Path]:
     if not is_folder(folder):
         return []
     try:
+        check_directory(folder, within=run)
         return sorted(folder.iterdir())
     except OSError as error:
         raise unreadable(folder, error) from error
@@ -98,7 +101,7 @@ def read_best(run: Path) -> Best | None:
     path = checkpoints_dir(run) / BEST
     if not is_there(path):
         return None
-    text = read_file(path)
+    text = read_file(path, largest=LARGEST_RECORD)
     try:
         record: Any = json.loads(text.decode("utf-8"))
         steps = tuple(Scored(step=int(row["step"]), score=float(row["score"])) for row in record["steps"])

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import safetensors.torch
-from safetensors import safe_open
+import torch
 from torch import Tensor
 
 from nmt.errors import CheckpointError, UnreadableError, printable
 from nmt.files import is_out_of_memory, read_file, reason, unreadable, write_file
+from nmt.safe_files import open_model_file
 
 T = TypeVar("T")
+
+_METADATA = "__metadata__"
+_LENGTH = 8
+"""Bytes of the length of the header, which come first."""
+_LARGEST_HEADER = 100_000_000
+"""Bytes, as in safetensors itself."""
+_TYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+    "C64": torch.complex64,
+}
 
 
 class DamagedError(CheckpointError):
@@ -21,12 +43,13 @@ class DamagedError(CheckpointError):
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """All tensors of a file, on the CPU.
+    """All tensors of a file, on the CPU; see `read_shapes` for one of somebody else.
 
     Raises:
         UnreadableError: it cannot be read at this moment.
         DamagedError: it was read and is no whole file of weights.
     """
+    _read_header(file)  # which says whether there is any use in reading the rest
     return parse_weights(file, read_file(file))
 
 
@@ -36,15 +59,49 @@ def parse_weights(file: Path, content: bytes) -> dict[str, Tensor]:
     return parsed(file, lambda: safetensors.torch.load(content))
 
 
+def read_shapes(file: Path) -> dict[str, Tensor]:
+    """What `read_weights` would read, on the meta device: names and sizes, for which only the header is read.
+
+    A file of somebody else can be as large as it likes: it is read when its weights are those that are wanted.
+    Raises as `read_weights`; what is wrong behind the header is not noticed.
+    """
+    header = _read_header(file)
+    header.pop(_METADATA, None)
+
+    def shapes() -> dict[str, Tensor]:
+        return {name: _planned(entry) for name, entry in header.items()}
+
+    return parsed(file, shapes)
+
+
 def read_metadata(file: Path) -> dict[str, str]:
     """What was saved beside the weights of a file; raises as `read_weights`."""
+    found = _read_header(file).get(_METADATA) or {}
+    return parsed(file, lambda: {str(key): str(value) for key, value in dict(found).items()})
 
-    def metadata() -> dict[str, str]:
-        with safe_open(file, framework="pt") as reader:
-            return dict(reader.metadata() or {})
 
-    read_file(file)
-    return parsed(file, metadata)
+def _read_header(file: Path) -> dict[str, Any]:
+    """The header of a file (https://huggingface.co/docs/safetensors), where it says as many bytes as there are."""
+
+    def header() -> dict[str, Any]:
+        with open_model_file(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            length = int.from_bytes(stream.read(_LENGTH), "little")
+            if not 2 <= length <= min(_LARGEST_HEADER, size - _LENGTH):
+                raise ValueError("it begins with no header")
+            found = json.loads(stream.read(length).decode("utf-8"))
+        end = max((entry["data_offsets"][1] for name, entry in found.items() if name != _METADATA), default=0)
+        if _LENGTH + length + end != size:
+            raise ValueError(f"{size:,} bytes, but by its header {_LENGTH + length + end:,}")
+        return dict(found)
+
+    return parsed(file, header)
+
+
+def _planned(entry: Mapping[str, Any]) -> Tensor:
+    if entry["dtype"] not in _TYPES:
+        raise ValueError(f"of type {entry['dtype']}, which no weights have")
+    return torch.empty(entry["shape"], dtype=_TYPES[entry["dtype"]], device="meta")
 
 
 def parsed(file: Path, parse: Callable[[], T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from nmt.errors import CheckpointError, printable
 from nmt.interop.zero import PREFIX
+from nmt.safe_files import LARGEST_RECORD, open_inside, open_regular, read_inside
 
 CONFIG = "config"
 """Array of an `.npz` with the hyper-parameters as JSON text."""
@@ -24,6 +26,10 @@ _OF_TRAINING = ("/Adam", "/Adam_1", "/CTrainOpReplica", "/CTrainOpBackUpReplica"
 """Ends of names: Adam's moments, sums of gradients, weights put aside while the averages are in use, averages."""
 _COUNTERS = ("beta1_power", "beta2_power", "global_step")
 _STATE_FILE = "checkpoint"
+_PACKED = 20
+"""Times that weights become smaller by packing, at most; numbers that were learned hardly do."""
+_SMALL = 1 << 26
+"""Bytes that may be packed as well as they can be."""
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
@@ -88,7 +94,7 @@ def _named_in(folder: Path) -> Path:
     """The newest checkpoint that the file `checkpoint` in a directory of TensorFlow names."""
     record = folder / _STATE_FILE
     try:
-        text = record.read_text(encoding="utf-8")
+        text = read_inside(record, within=folder, largest=LARGEST_RECORD).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise CheckpointError(f"{record}: {reason}; name the checkpoint itself, such as DIR/model-1000") from error
@@ -101,8 +107,10 @@ def _named_in(folder: Path) -> Path:
 
 def _open_npz(path: Path) -> _Source:
     try:
-        file = np.load(path, allow_pickle=False)
+        stream = open_regular(path)
+        file = np.load(stream, allow_pickle=False)
         names = list(file.files)
+        _check_unpacked(file.zip, os.fstat(stream.fileno()).st_size)
         text = str(file[CONFIG]) if CONFIG in names else None
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else f"not an .npz file ({error})"
@@ -112,7 +120,22 @@ def _open_npz(path: Path) -> _Source:
     return _Source(path, marked or [name for name in names if name != CONFIG], lambda name: file[before + name], text)
 
 
+def _check_unpacked(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise ValueError where unpacking would take far more memory than weights do that someone has packed."""
+    unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > _PACKED * size + _SMALL:
+        raise ValueError(f"{size:,} bytes would become {unpacked:,}")
+
+
 def _open_tensorflow(prefix: Path) -> _Source:
+    try:
+        for file in (
+            prefix.with_name(f"{prefix.name}.index"),
+            *prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"),
+        ):
+            open_inside(file, within=prefix.parent).close()
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: {error.strerror}") from error
     try:
         with _errors_unseen():
             import tensorflow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from pydantic import ValidationError
-from safetensors import safe_open
 
 from nmt.config import Config
 from nmt.config.load import validate
@@ -24,11 +22,13 @@ from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.interop import run_layout, zero, zero_settings
 from nmt.interop.model_dir import LoadedModel, load_model, planned_model
 from nmt.interop.new_model import check_output, write_model
+from nmt.interop.weights_file import read_metadata
 from nmt.interop.zero_checkpoint import CONFIG, Checkpoint, read_checkpoint, scope_of
 from nmt.interop.zero_hparams import PARAM_JSON, HyperParameters, read_hyper_parameters
 from nmt.interop.zero_names import variables
 from nmt.interop.zero_vocabulary import read_vocabulary, vocabulary_text
 from nmt.models.base import Seq2Seq
+from nmt.new_files import create, unused_name, write_new
 
 _SCOPE = "zero_scope"
 """Metadata beside the weights: the name before all variables."""
@@ -179,8 +179,8 @@ def to_zero(
     vocabularies = [vocabulary_text(tokens(range(size)), where=loaded.path) for tokens, size in sides]
     with _appearing(files) as temporary:
         for path, text in zip(temporary[1:], vocabularies, strict=True):
-            path.write_text(text, encoding="utf-8", newline="")
-        with temporary[0].open("wb") as stream:
+            write_new(path, text.encode("utf-8"))
+        with create(temporary[0]) as stream:
             np.savez(stream, **{CONFIG: np.array(json.dumps(hyper))}, **arrays)  # type: ignore[arg-type]
     notes = []
     if loaded.config.data.tokenizer != "whitespace":
@@ -205,15 +205,14 @@ def _exported(loaded: LoadedModel, *, scope: str) -> tuple[dict[str, Any], dict[
 
 def _scope(loaded: LoadedModel) -> str:
     """What the variables were called below when the model came from Zero, else what Zero's own configurations say."""
-    with safe_open(loaded.path / run_layout.WEIGHTS, framework="pt") as reader:
-        metadata = reader.metadata() or {}
+    metadata = read_metadata(loaded.path / run_layout.WEIGHTS)
     return metadata.get(_SCOPE, loaded.model.variable_scope)
 
 
 @contextlib.contextmanager
 def _appearing(files: Sequence[Path]) -> Iterator[list[Path]]:
     """Temporary names for `files`, which get their own when the block ends without an error, the first one last."""
-    temporary = [path.with_name(f".{path.name}.{os.getpid()}.part") for path in files]
+    temporary = [unused_name(path) for path in files]
     try:
         yield temporary
         for part, path in reversed(list(zip(temporary, files, strict=True))):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from nmt.errors import ConfigError
 from nmt.registry import near_miss
+from nmt.safe_files import open_regular
 
 PARAM_JSON = "param.json"
 """What Zero writes beside its checkpoints: one line of JSON with all hyper-parameters."""
@@ -193,7 +194,7 @@ def _first_line(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             content = stream.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise ConfigError(f"{path}: larger than {_LARGEST >> 20} MiB, which no hyper-parameters are")

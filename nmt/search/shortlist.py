@@ -16,8 +16,11 @@ from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer
 from nmt.errors import DataError
+from nmt.safe_files import check_size, open_regular, path_of
 
 _FORMAT = "nmt-shortlist-1"
+_LARGEST = 1 << 30
+"""Bytes of a file: a hundred tokens for each of two million."""
 _TYPES = {"frequent": torch.int32, "partners": torch.int32, "starts": torch.int64}
 
 
@@ -78,9 +81,11 @@ def load_shortlist(path: str | Path, tokenizer: Tokenizer) -> Shortlist:
     Raises DataError for a file that is missing, damaged, or made with another tokenizer.
     """
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+        with open_regular(Path(path)) as stream:
+            check_size(stream, largest=_LARGEST)
+            with safetensors.safe_open(path_of(stream), framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
     except (OSError, safetensors.SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(f"{path}: not a readable shortlist ({reason}); nmt-shortlist makes one") from error

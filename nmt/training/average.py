@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from nmt.data.checksums import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError
-from nmt.files import check_readable, is_file, is_there
+from nmt.files import check_readable, is_there, read_file, unreadable
 from nmt.interop import run_layout
 from nmt.interop.facts import FACTS, find_facts
 from nmt.interop.finite import check_finite
 from nmt.interop.new_model import check_output, whole_directory
-from nmt.interop.weights_file import DamagedError, write_weights
+from nmt.interop.weights_file import parsed, read_shapes, write_weights
+from nmt.new_files import copy_folder, write_new
+from nmt.safe_files import (
+    LARGEST_CONFIG,
+    LARGEST_RECORD,
+    LARGEST_VOCABULARY,
+    RefusedError,
+    check_directory,
+    open_model_file,
+    path_of,
+)
 
 
 def average_checkpoints(
@@ -52,17 +61,23 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
     if not files:
         raise ValueError("nothing to average")
     for file in files:
-        if not is_file(file):
+        if not is_there(file):
             raise CheckpointError(f"{file}: no such file")
         check_readable(file)
+        read_shapes(file)  # which says what is wrong with a damaged one
     with contextlib.ExitStack() as stack:
-        try:
-            readers = [stack.enter_context(safe_open(file, framework="pt")) for file in files]
-            names = _common_names(files, [set(reader.keys()) for reader in readers])
-            return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in names}
-        except SafetensorError as error:
-            damaged = next((file for file in files if not _is_whole(file)), files[-1])
-            raise DamagedError(f"{damaged}: damaged file: {error}") from error
+        readers = [_opened(file, stack) for file in files]
+        names = _common_names(files, [set(reader.keys()) for reader in readers])
+        return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in names}
+
+
+def _opened(file: Path, stack: contextlib.ExitStack) -> Any:
+    """A reader of a file of weights, closed by `stack`."""
+    try:
+        stream = stack.enter_context(open_model_file(file))
+    except OSError as error:
+        raise unreadable(file, error) from error
+    return parsed(file, lambda: stack.enter_context(safe_open(path_of(stream), framework="pt")))
 
 
 def last_checkpoints(run: Path, count: int) -> list[Path]:
@@ -120,29 +135,24 @@ def _mean(name: str, files: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor
     return (total / len(tensors)).to(first.dtype)
 
 
-def _is_whole(file: Path) -> bool:
-    try:
-        with safe_open(file, framework="pt"):
-            return True
-    except SafetensorError:
-        return False
-
-
 def _copy_settings(checkpoint: Path, run: Path, target: Path) -> None:
     """Copy configuration, tokenizer and facts; the checkpoint's own configuration where it has one."""
     config = checkpoint / run_layout.CONFIG
-    config = config if is_file(config) else run / run_layout.CONFIG
+    config = config if is_there(config) else run / run_layout.CONFIG
     tokenizer = run / run_layout.TOKENIZER
     for path in (config, tokenizer):
         if not is_there(path):
             raise CheckpointError(f"{path}: missing; without it the average could not translate")
-    shutil.copyfile(config, target / run_layout.CONFIG)
-    check_checksums(tokenizer)
-    # Neither mode nor times: a copy has the rights that the umask leaves it.
-    shutil.copytree(tokenizer, target / run_layout.TOKENIZER, copy_function=shutil.copyfile)
-    os.chmod(target / run_layout.TOKENIZER, os.stat(target).st_mode & 0o7777)
-    if not has_checksums(tokenizer):
-        write_checksums(target / run_layout.TOKENIZER)
+    copy = target / run_layout.TOKENIZER
     facts = find_facts(checkpoint)
-    if facts is not None:  # runs of older versions have none
-        shutil.copyfile(facts, target / FACTS)
+    try:
+        write_new(target / run_layout.CONFIG, read_file(config, largest=LARGEST_CONFIG))
+        if facts is not None:  # runs of older versions have none
+            write_new(target / FACTS, read_file(facts, largest=LARGEST_RECORD))
+        check_directory(tokenizer, within=run)
+        check_checksums(tokenizer)
+        copy_folder(tokenizer, copy, within=run, largest=LARGEST_VOCABULARY)
+    except RefusedError as error:
+        raise CheckpointError(f"{error.filename}: {error.strerror}") from error
+    if not has_checksums(copy):
+        write_checksums(copy)

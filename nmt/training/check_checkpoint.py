@@ -16,12 +16,13 @@ from nmt.files import is_file
 from nmt.interop import run_layout
 from nmt.interop.finite import not_finite
 from nmt.interop.model_dir import weight_differences
-from nmt.interop.weights_file import read_weights
+from nmt.interop.weights_file import read_shapes, read_weights
 from nmt.training.checkpoint_files import read_checkpoint, trained_weights
 from nmt.training.run_dir import changes
 from nmt.training.state import Progress
 
 _PARTS = ("updater", "progress", "interval", "ranking", "random", "data_key")
+_HEADER = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,8 @@ def check_checkpoint(
     resumable, readable = False, True
     keys: dict[str, str] = {}
     try:
-        loaded = read_checkpoint(path, must_be_finite=False)  # for each kind of problem is to be named
+        largest = None if expected is None else _most_bytes(expected)
+        loaded = read_checkpoint(path, must_be_finite=False, largest=largest)  # each kind of problem is to be named
         named = {name: loaded.state.get(f"{part}_key") for name, part in (("train", "data"), ("dev", "dev"))}
         keys = {name: key for name, key in named.items() if isinstance(key, str)}
         weights = loaded.weights
@@ -71,7 +73,7 @@ def check_checkpoint(
     except UnreadableError as error:
         problems.append(str(error))
         readable = False
-        weights = _weights_alone(path)  # enough to translate, as with nmt-average's output
+        weights = _weights_alone(path, expected)  # enough to translate, as with nmt-average's output
     except NmtError as error:
         problems.append(str(error))
     wrong = [] if weights is None else _weight_problems(weights, expected)
@@ -100,8 +102,15 @@ def _state_problems(state: dict[str, Any], *, step: int) -> list[str]:
     return not_finite(trained_weights(state))
 
 
-def _weights_alone(path: Path) -> dict[str, Tensor] | None:
+def _most_bytes(expected: Mapping[str, Tensor]) -> int:
+    """How large a file of these weights can be, in whatever type, with a long header."""
+    return sum(8 * weight.numel() for weight in expected.values()) + _HEADER
+
+
+def _weights_alone(path: Path, expected: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
     try:
+        if expected is not None and weight_differences(expected, read_shapes(path / run_layout.WEIGHTS)):
+            return None
         return read_weights(path / run_layout.WEIGHTS)
     except CheckpointError:  # what is wrong with the checkpoint has been said
         return None

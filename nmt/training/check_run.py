@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from torch import Tensor
 
@@ -21,11 +22,13 @@ from nmt.files import is_file, is_folder, is_there, reason
 from nmt.interop import run_layout
 from nmt.interop.model_dir import planned_model
 from nmt.interop.weights_file import DamagedError
+from nmt.safe_files import LARGEST_LOG, RefusedError, check_size, open_model_file
 from nmt.training.check_checkpoint import CheckedCheckpoint, check_checkpoint, one_line_each
 from nmt.training.checkpoint_files import OtherVersionError, read_checkpoint
 from nmt.training.logs import EVENTS
 
 _MOST_LAYERS = 1000
+_LONGEST_LINE = 1 << 24
 
 
 @dataclass
@@ -175,10 +178,19 @@ def _log_problems(run: Path, *, last: int | None) -> list[str]:
     if not is_file(path):
         return [] if last is None else [f"{path}: no such file"]
     try:
-        with path.open("rb") as stream:
-            return [f"{path}{problem}" for problem in _line_problems(stream, last=last)]
+        with open_model_file(path) as stream:
+            check_size(stream, largest=LARGEST_LOG)
+            return [f"{path}{problem}" for problem in _line_problems(_lines(stream), last=last)]
+    except RefusedError as error:
+        return [f"{path}: {error.strerror}"]
     except OSError as error:
         return [f"{path}: cannot be read now: {reason(error)}"]
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a log; one that is too long is taken for several, so that memory stays bounded."""
+    while line := stream.readline(_LONGEST_LINE):
+        yield line
 
 
 def _line_problems(lines: Iterator[bytes], *, last: int | None) -> Iterator[str]:

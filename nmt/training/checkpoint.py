@@ -16,6 +16,7 @@ from nmt.errors import CheckpointError, UnreadableError
 from nmt.files import is_folder, reason, sync, write_file
 from nmt.interop import run_layout
 from nmt.interop.weights_file import DamagedError
+from nmt.new_files import new_directory
 from nmt.training.checkpoint_files import Loaded, read_checkpoint, write_arrays
 from nmt.training.state import Ranking
 
@@ -133,10 +134,7 @@ class ReadOnlyCheckpoints(CheckpointStore):
 @contextlib.contextmanager
 def _whole_directory(target: Path) -> Iterator[Path]:
     """A directory to fill, which takes the name `target` once the block ends without an error."""
-    temporary = target.with_name(f".writing-{target.name}-{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
+    with new_directory(target) as temporary:
         yield temporary
         sync(temporary)
         if is_folder(target):  # saved again at the same step, say with another validation
@@ -151,9 +149,6 @@ def _whole_directory(target: Path) -> Iterator[Path]:
         else:
             temporary.rename(target)
         sync(target.parent)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _place(error: BaseException, target: Path) -> Path:
@@ -164,7 +159,7 @@ def _place(error: BaseException, target: Path) -> Path:
 
 def _free_name(path: Path) -> Path:
     free, number = path, 1
-    while free.exists():
+    while os.path.lexists(free):
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,18 @@ import torch
 from torch import Tensor
 
 from nmt.errors import CheckpointError, UnreadableError
-from nmt.files import is_file, naming, read_file, reason, write_file
+from nmt.files import is_there, naming, read_file, reason, write_file
 from nmt.interop import run_layout
 from nmt.interop.finite import check_finite
 from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
+from nmt.safe_files import LARGEST_RECORD
 from nmt.training.state import STATE_FORMAT
 
 DIGEST = "weights_sha256"
 FORMAT = "format"
 _DIGITS = 64
+_STATES = 8
+"""Times the weights: the most that their averages and the optimizer's records of them can be, and room."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +42,29 @@ class OtherVersionError(CheckpointError):
     """A checkpoint that is whole, but not one that this version can go on from."""
 
 
-def read_checkpoint(path: Path, *, must_be_finite: bool = True) -> Loaded:
+def read_checkpoint(path: Path, *, must_be_finite: bool = True, largest: int | None = None) -> Loaded:
     """Read a checkpoint directory with its training state, all on the CPU.
+
+    Its weights have at most `largest` bytes, or what there is memory for.
 
     Raises:
         UnreadableError: a file cannot be read at this moment, or is missing; whether it is good is not known.
         DamagedError: a file was read and is not what was saved, or weights are NaN or infinite unless they may be.
         OtherVersionError: it was written by a version with another format.
     """
-    if not is_file(path / run_layout.TRAINING_STATE):
+    if not is_there(path / run_layout.TRAINING_STATE):
         # Translating needs none; and a file server that fails may have lost it for this moment only.
         raise UnreadableError(f"{path}: has no {run_layout.TRAINING_STATE}; nothing has been changed")
     sums = _read_sums(path / run_layout.SUMS)
-    state = _read_state(path / run_layout.TRAINING_STATE, sums)
+    largest_state = None if largest is None else _STATES * largest
+    state = _read_state(path / run_layout.TRAINING_STATE, sums, largest=largest_state)
     written = state.get(FORMAT)
     if written != STATE_FORMAT:
         raise OtherVersionError(
             f"{path}: training state of format {written!r}, this version reads {STATE_FORMAT}; finish the run with the "
             "version that began it, or start another from its weights with training.init_from"
         )
-    content = read_file(path / run_layout.WEIGHTS)
+    content = read_file(path / run_layout.WEIGHTS, largest=largest)
     found = hashlib.sha256(content).hexdigest()
     if found != state.get(DIGEST) or found != sums.get(run_layout.WEIGHTS, found):
         raise DamagedError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} is not what was saved")
@@ -76,22 +83,23 @@ def trained_weights(state: dict[str, Any]) -> dict[str, Tensor]:
 
 def _read_sums(file: Path) -> dict[str, str]:
     """The checksums of a checkpoint by the names of its files; none in one of an older version."""
-    if not is_file(file):
+    if not is_there(file):
         return {}
-    lines = read_file(file).decode("utf-8", "replace").splitlines()
+    lines = read_file(file, largest=LARGEST_RECORD).decode("utf-8", "replace").splitlines()
     rows = [line.split("  ", 1) for line in lines]
     if not rows or any(len(row) != 2 or len(row[0]) != _DIGITS for row in rows):
         raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is no list of checksums")
     return {name: digest for digest, name in rows}
 
 
-def _read_state(file: Path, sums: Mapping[str, str]) -> dict[str, Any]:
+def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> dict[str, Any]:
     """The training state, which is what was saved if there is a checksum for it; raises as `read_checkpoint`."""
-    content = read_file(file)
+    content = read_file(file, largest=largest)
     known = sums.get(file.name)
     if known is not None and known != hashlib.sha256(content).hexdigest():
         raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is not what was saved")
     try:
+        parsed(file, lambda: _check_unpacked(content))
         return parsed(file, lambda: dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)))
     except DamagedError as error:
         cause = reason(error.__cause__ or error)
@@ -99,6 +107,16 @@ def _read_state(file: Path, sums: Mapping[str, str]) -> dict[str, Any]:
             what = f"is what was saved, but PyTorch {torch.__version__} cannot read it"
             raise UnreadableError(f"{file}: {what}: {cause}; nothing has been changed") from error
         raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name}: {cause}") from error
+
+
+def _check_unpacked(content: bytes) -> None:
+    """Raise ValueError for what torch.save does not write and takes more memory than the file: a packed archive."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = archive.infolist()
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError("it is packed, which no training state is")
+    if sum(entry.file_size for entry in entries) > len(content):
+        raise ValueError("its parts overlap")
 
 
 def of_other_version(path: Path) -> OtherVersionError | None:

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from nmt.errors import DataError, NmtError
 from nmt.files import is_file, read_file, reason, replace_file
+from nmt.safe_files import LARGEST_LOG, own_file
 from nmt.training.state import Interval
 
 EVENTS = "log.jsonl"
@@ -105,7 +106,9 @@ class RunLog:
             return 0
         if EVENTS in self._files:
             self._files.pop(EVENTS).close()
-        with io.TextIOWrapper(io.BytesIO(read_file(path)), encoding="utf-8", errors="replace") as stream:
+        with io.TextIOWrapper(
+            io.BytesIO(read_file(path, largest=LARGEST_LOG)), encoding="utf-8", errors="replace"
+        ) as stream:
             lines = stream.readlines()
         kept = [line for line in lines if wanted(line)]
         if len(kept) < len(lines):
@@ -124,7 +127,8 @@ class RunLog:
         path = self._run / name
         try:
             if name not in self._files:
-                self._files[name] = path.open("a", encoding="utf-8", buffering=1)
+                stream = open(path, "a", encoding="utf-8", buffering=1, opener=own_file)  # noqa: SIM115
+                self._files[name] = stream
             self._files[name].write(text)
         except OSError as error:
             raise DataError(f"{path}: cannot be written ({reason(error)})") from error
@@ -183,7 +187,7 @@ def read_events(run: Path) -> list[dict[str, Any]]:
     if not is_file(path):
         raise DataError(f"{path}: no such file; is {run} a run directory?")
     # Not splitlines: a sample translation may hold U+2028 and its like.
-    lines = read_file(path).decode("utf-8", "replace").split("\n")
+    lines = read_file(path, largest=LARGEST_LOG).decode("utf-8", "replace").split("\n")
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 

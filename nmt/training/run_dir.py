@@ -15,8 +15,11 @@ from typing import Any
 from nmt.config.schema import Config
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import is_there, reason
+from nmt.safe_files import RefusedError, check_directory, own_file
 
 LOCK = "lock"
+FOLDERS = ("checkpoints", "tokenizer", "cache", "corpus", "validation", "tensorboard", "average")
+"""Directories that training makes in that of a run."""
 
 
 @contextlib.contextmanager
@@ -30,7 +33,10 @@ def locked(run: Path) -> Iterator[None]:
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        _check_folders(run)
+        descriptor = own_file(str(run / LOCK), os.O_RDWR | os.O_CREAT)
+    except RefusedError as error:
+        raise CheckpointError(f"{error.filename}: {error.strerror}") from error
     except OSError as error:
         raise CheckpointError(f"{run}: cannot be used as run directory: {reason(error)}") from error
     try:
@@ -43,6 +49,12 @@ def locked(run: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):  # of what has been written already
             os.close(descriptor)
+
+
+def _check_folders(run: Path) -> None:
+    """Raise RefusedError for a directory of the run that is one elsewhere: training deletes in them, too."""
+    for name in FOLDERS:
+        check_directory(run / name, within=run)
 
 
 def _say_who(descriptor: int, run: Path) -> None:

@@ -10,7 +10,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import run_layout
 from nmt.interop.finite import check_finite
 from nmt.interop.model_dir import check_weights, config_file, find_model
-from nmt.interop.weights_file import read_weights
+from nmt.interop.weights_file import read_shapes, read_weights
 from nmt.models.base import Seq2Seq
 
 KEY = "training.init_from"
@@ -37,10 +37,12 @@ def start_from(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None
             "name the files in its tokenizer directory in data.tokenizer_options"
         )
     file = directory / run_layout.WEIGHTS
-    weights = read_weights(file)
+    shapes = read_shapes(file)
     try:
-        check_weights(model, weights, file=file)
+        check_weights(model, shapes, file=file)  # before the rest is read, which can be much
     except CheckpointError as error:
         raise ConfigError(f"{KEY}: {error}") from error
+    weights = read_weights(file)
+    check_weights(model, weights, file=file)
     model.load_state_dict(weights)
     check_finite(model.state_dict(), file=file)

@@ -193,12 +193,7 @@ class Trainer:
         notes = self.updater.load(loaded.weights, loaded.state["updater"])
         self.progress.load_state_dict(loaded.state["progress"])
         self.interval.load_state_dict(loaded.state["interval"])
-        if reason := self.ranking.load_state_dict(loaded.state["ranking"]):
-            self.updater.schedule.forget_scores()
-            notes = [
-                *notes,
-                f"a new ranking of checkpoints begins, as scores of now are no longer like before: {reason}",
-            ]
+        self.ranking.load_state_dict(loaded.state["ranking"])
         set_random_state(loaded.state["random"])
         return [*notes, *differences(loaded.state.get("environment", {}), environment(self.world))]
 
