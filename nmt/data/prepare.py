@@ -24,6 +24,7 @@ from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.survey import Survey
 from nmt.data.text import FilePair, ParallelText, find_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
+from nmt.data.validation_facts import ValidationFacts, validation_facts
 from nmt.errors import ConfigError, DataError
 from nmt.registry import TOKENIZERS
 
@@ -44,6 +45,8 @@ class PreparedData:
     dev_references: Sequence[Sequence[str]] = ()
     """What translations of `dev_text` are scored against: one stream of lines for each set of references."""
     test_references: Sequence[Sequence[str]] = ()
+    dev_facts: ValidationFacts | None = None
+    """By which a change of the validation text or its references is noticed."""
     notes: Sequence[str] = ()
     """What else people should know of it, as lines."""
 
@@ -95,6 +98,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
     train = corpus("train", train_files, rule, pairs=pairs)
     dev = corpus("dev", dev_files, LengthRule(), pairs=survey.count_pairs(dev_files)) if data.dev else None
+    dev_facts = None if dev_text is None else validation_facts(dev_text, dev_references)
     dev_references, dev_notes = join_references(dev_references, tokenizer, name="dev")
     test_references, test_notes = join_references(test_references, tokenizer, name="test")
     return PreparedData(
@@ -105,8 +109,18 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
         test_text=test_text,
         dev_references=dev_references,
         test_references=test_references,
+        dev_facts=dev_facts,
         notes=[*dev_notes, *test_notes],
     )
+
+
+def read_validation_facts(config: Config, run_dir: Path) -> ValidationFacts | None:
+    """The facts that `prepare` would find, from the validation text alone; None without one."""
+    data = generated(config.data, run_dir)
+    if not data.dev:
+        return None
+    text = read_parallel(data.dev, data.source_language, data.target_language, key="data.dev")
+    return validation_facts(text, read_references(data.dev_references, text, key="data.dev_references"))
 
 
 def check_files(data: DataConfig) -> None:

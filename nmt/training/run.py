@@ -12,6 +12,8 @@ from nmt.config.schema import Config
 from nmt.cpus import available_cores
 from nmt.data import PreparedData, check_files, prepare
 from nmt.data.checksums import has_checksums, write_checksums
+from nmt.data.prepare import read_validation_facts
+from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, DataError, NmtError
 from nmt.files import is_file
 from nmt.interop import run_layout
@@ -128,7 +130,8 @@ def _finished(config: Config, loaded: Loaded | None, limits: Limits, *, world: W
 def _reached(config: Config, loaded: Loaded | None, limits: Limits) -> str | None:
     if loaded is None:
         return None
-    progress, ranking = Progress(), build_ranking(config)
+    facts = None if limits.patience is None else _validation_facts(config)  # of patience alone the ranking decides
+    progress, ranking = Progress(), build_ranking(config, facts)
     progress.load_state_dict(loaded.state["progress"])
     ranking.load_state_dict(loaded.state["ranking"])
     ending = limits.reached(progress, ranking)
@@ -139,6 +142,14 @@ def _reached(config: Config, loaded: Loaded | None, limits: Limits) -> str | Non
     if not is_done(config, step=progress.step, has_test=has_test):
         return None  # interrupted while the test text was being translated, or asked for only now
     return ending.reason
+
+
+def _validation_facts(config: Config) -> ValidationFacts | None:
+    """What the validation text is now; None where it is no longer there, which a finished run does not need."""
+    try:
+        return read_validation_facts(config, Path(config.run_dir))
+    except NmtError:
+        return None
 
 
 def _begin(

@@ -63,6 +63,9 @@ class Schedule:
     def end_validation(self, score: float, *, higher_is_better: bool) -> None:
         """Say what a validation gave, and whether a higher (BLEU) or a lower (loss) `score` is better."""
 
+    def forget_scores(self) -> None:
+        """Say that later scores cannot be compared with earlier ones, being measured otherwise."""
+
     def state_dict(self) -> dict[str, Any]:
         """Numbers from which `load_state_dict` goes on; options are not among them."""
         return {"rate": self._rate}
@@ -164,6 +167,10 @@ class Score(Schedule):
         self._bad += 1
         if self._bad >= self.options.patience:
             self._rate, self._bad = self._rate * self.options.decay, 0
+
+    def forget_scores(self) -> None:
+        """The next score is the best; the rate stays."""
+        self._best, self._bad = None, 0
 
     def state_dict(self) -> dict[str, Any]:
         """The rate, the best score (negated where lower is better) and the bad ones since."""

@@ -14,6 +14,7 @@ from nmt.config.schema import Config, DecodingConfig
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
 from nmt.data.sampling import sampling_shares
 from nmt.data.text import as_list
+from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError
 from nmt.evaluation import Metric, build_metric
 from nmt.models import build_model
@@ -23,6 +24,7 @@ from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translation, Translator
 from nmt.training.batches import BatchStream
 from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
+from nmt.training.conditions import conditions
 from nmt.training.distributed import Share, World
 from nmt.training.ema import EMA
 from nmt.training.gradients import BadUpdateGuard
@@ -66,7 +68,7 @@ def build_trainer(
         frequencies=Frequencies(
             log_every=training.log_every, validate_every=training.validate_every, save_every=training.save_every
         ),
-        ranking=build_ranking(config),
+        ranking=build_ranking(config, data.dev_facts),
         data_key=data.train.key,
         kept=KeptTranslations(run) if config.evaluation.keep_translations else None,
         samples=build_samples(config, data, device=world.device),
@@ -203,16 +205,18 @@ def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: t
     return translate
 
 
-def build_ranking(config: Config) -> Ranking:
-    """An empty ranking by `early_stopping_metric`."""
+def build_ranking(config: Config, facts: ValidationFacts | None = None) -> Ranking:
+    """An empty ranking by `early_stopping_metric`, on the validation text of these facts as far as they are known."""
     name = config.training.early_stopping_metric
+    compared = conditions(config, facts)
     if name == "loss":
-        return Ranking(metric=name, higher_is_better=False)
+        return Ranking(metric=name, higher_is_better=False, conditions=compared)
     (given,) = (choice.options for choice in metric_choices(config.evaluation.metrics) if choice.name == name)
     member = METRICS.get(name)
     usual = dataclasses.asdict(member.Options())
     options = {option: value for option, value in given.items() if usual[option] != value}
-    return Ranking(metric=name, higher_is_better=bool(member.higher_is_better), options=options)
+    better = bool(member.higher_is_better)
+    return Ranking(metric=name, higher_is_better=better, options=options, conditions=compared)
 
 
 def build_checkpoints(config: Config, run: Path, *, world: World | None = None) -> CheckpointStore:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from nmt.training.conditions import differences
 
 STATE_FORMAT = 2
 """Version of the training state; raised when older ones can no longer be read."""
@@ -133,6 +136,8 @@ class Ranking:
     without_best: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     """Of the metric, those that are not as usual."""
+    conditions: dict[str, Any] = field(default_factory=dict)
+    """What else scores depend on besides the weights; see `nmt.training.conditions`."""
 
     def better(self, score: float, than: float | None) -> bool:
         """Whether `score` is strictly better; anything finite is better than nothing."""
@@ -169,12 +174,22 @@ class Ranking:
         """Scores and counters by name."""
         return dataclasses.asdict(self)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved scores. With another metric or options than then, they mean nothing and are left."""
-        if (state["metric"], state.get("options", {})) != (self.metric, self.options):
-            return
+    def load_state_dict(self, state: dict[str, Any]) -> str | None:
+        """Take over saved scores, or leave them and return why: what they were measured with is another now."""
+        reasons = list(self._changes(state))
+        if reasons:
+            return "; ".join(reasons)
         self.scores = dict(state["scores"])
         self.regular_best, self.without_best = state["regular_best"], state["without_best"]
+        return None
+
+    def _changes(self, state: dict[str, Any]) -> Iterator[str]:
+        if state["metric"] != self.metric:
+            yield f"training.early_stopping_metric: {state['metric']!r} -> {self.metric!r}"
+        elif state.get("options", {}) != self.options:
+            yield f"options of {self.metric}: {state.get('options', {})!r} -> {self.options!r}"
+        else:
+            yield from differences(state.get("conditions", {}), self.conditions)
 
 
 def perplexity(loss: float | None) -> float | None:

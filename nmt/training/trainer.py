@@ -193,7 +193,12 @@ class Trainer:
         notes = self.updater.load(loaded.weights, loaded.state["updater"])
         self.progress.load_state_dict(loaded.state["progress"])
         self.interval.load_state_dict(loaded.state["interval"])
-        self.ranking.load_state_dict(loaded.state["ranking"])
+        if reason := self.ranking.load_state_dict(loaded.state["ranking"]):
+            self.updater.schedule.forget_scores()
+            notes = [
+                *notes,
+                f"a new ranking of checkpoints begins, as scores of now are no longer like before: {reason}",
+            ]
         set_random_state(loaded.state["random"])
         return [*notes, *differences(loaded.state.get("environment", {}), environment(self.world))]
 

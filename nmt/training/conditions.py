@@ -1,0 +1,60 @@
+"""What validation scores depend on besides the weights: checkpoints are ranked by scores of equal conditions only."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt.config.schema import Config, DecodingConfig
+from nmt.data.validation_facts import ValidationFacts
+
+_SAME_TRANSLATIONS = ("n_best", "batch_tokens")
+"""Keys of `decoding` that change no translation that is scored."""
+_CONTENT = "sha256:"
+"""Begins values that stand for what a file or text holds."""
+
+
+def conditions(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
+    """By name, all that decides what score given weights get by `training.early_stopping_metric`.
+
+    Without `facts` of the validation text nothing is said of that. Values are numbers, text, None, or lists and
+    mappings of these.
+    """
+    if config.training.early_stopping_metric == "loss":
+        return {} if facts is None else {"data.dev": f"{_CONTENT}{facts.source}{facts.target}"}
+    found = _search(config.decoding)
+    if facts is not None:
+        limit = config.evaluation.max_sentences
+        found |= {
+            "data.dev": f"{_CONTENT}{facts.source}",
+            "references of data.dev": f"{_CONTENT}{facts.references}",
+            "evaluation.max_sentences": limit if limit is None or limit < facts.lines else None,
+        }
+    return found
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Each condition that has changed, in words; what one side says nothing of, as older versions did, is left out."""
+    for name in new:
+        if name in old and old[name] != new[name]:
+            is_content = str(old[name]).startswith(_CONTENT) and str(new[name]).startswith(_CONTENT)
+            yield f"{name} has other contents" if is_content else f"{name}: {old[name]!r} -> {new[name]!r}"
+
+
+def _search(decoding: DecodingConfig) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(decoding) if field.name not in _SAME_TRANSLATIONS]
+    found = {f"decoding.{name}": getattr(decoding, name) for name in names}
+    found["decoding.search"] = decoding.chosen_search
+    if decoding.shortlist is not None:
+        found["decoding.shortlist"] = _content(Path(decoding.shortlist))
+    return found
+
+
+def _content(path: Path) -> str:
+    try:
+        return f"{_CONTENT}{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    except OSError:  # whoever translates with it says so
+        return str(path)
