@@ -138,19 +138,21 @@ def lines(work: Path, *, count: int, seed: int) -> dict[str, int]:
     run = make_run(work / "run", steps=(10,), best=(10,))
     text = random_lines(count, seed=seed)
     ahead, back = _translated(run, text, work), _translated(run, text[::-1], work)[::-1]
-    for number, (line, one, other) in enumerate(zip(text, ahead, back, strict=True)):
+    for number, (line, first, second) in enumerate(zip(text, ahead, back, strict=True)):
+        one, other = json.loads(first), json.loads(second)
         if one["source"] != line.removesuffix("\r") or one["translations"] != other["translations"]:
             raise DataError(f"{work}: line {number + 1}, {line!r}, is answered with {one} and {other}")
     return {"lines translated twice": count, "bytes": sum(len(line.encode()) + 1 for line in text)}
 
 
-def _translated(run: Path, text: list[str], work: Path) -> list[dict[str, object]]:
+def _translated(run: Path, text: list[str], work: Path) -> list[bytes]:
+    """An answer in JSON for each line; they are read when they are needed, as a million takes gigabytes."""
     command = [sys.executable, "-m", "nmt.cli.translate", str(run), "--format", "jsonl", "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     given = "".join(f"{line}\n" for line in text).encode()
     done = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
     (work / "said").write_bytes(done.stderr)
-    found = [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
+    found = done.stdout.split(b"\n")[:-1]
     if done.returncode or len(found) != len(text):
         raise DataError(f"{work}/said: exit code {done.returncode}, {len(found)} answers to {len(text)} lines")
     return found

@@ -10,25 +10,42 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nmt.errors import DataError
+from nmt.interop import run_layout
 from nmt.training.logs import read_events
 from tests.tiny_training import events, same, training_state, write_config, write_corpus
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 STEPS = 400
 VALIDATE_EVERY, SAVE_EVERY, LOG_EVERY = 40, 10, 5
-VARIANTS: list[dict[str, dict[str, Any]]] = [
-    {},
-    {"training": {"accumulate": 3}, "model": {"cell": "lrn"}},
-    {"training": {"ema_decay": 0.9, "optimizer": "adam_tf"}, "model": {"cell": "atr"}},
-    {"training": {"precision": "bf16"}, "model": {"cell": "lstm"}},
-    {"training": {"schedule": "score", "schedule_options": {"patience": 1}}, "model": {"cell": "sru"}},
-]
-SIGNALS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "as it comes": {},
+    "EMA with accumulation, LRN": {
+        "training": {"accumulate": 3, "ema_decay": 0.9, "optimizer": "adam_tf"},
+        "model": {"cell": "lrn"},
+    },
+    "sampling temperature, ATR": {
+        "data": {"train": ["train", "dev"], "sampling_temperature": 5.0},
+        "training": {"accumulate": 2},
+        "model": {"cell": "atr"},
+    },
+    "bf16, LSTM": {"training": {"precision": "bf16", "ema_decay": 0.99}, "model": {"cell": "lstm"}},
+    # The rate falls at each score that is no better, so patience is at its end before the last update
+    "score schedule and patience, SRU": {
+        "training": {"schedule": "score", "schedule_options": {"patience": 1}, "patience": 4, "lr": 0.1},
+        "model": {"cell": "sru"},
+    },
+    "temperature, bf16, EMA, accumulation, patience": {
+        "data": {"train": ["train", "dev"], "sampling_temperature": 2.0},
+        "training": {"precision": "bf16", "ema_decay": 0.9, "accumulate": 2, "patience": 6, "schedule": "score"},
+        "model": {"cell": "olrn"},
+    },
+}
+SIGNALS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
 """What is sent, and the exit code that must follow."""
 PATIENCE = 120  # seconds
 
@@ -36,8 +53,8 @@ PATIENCE = 120  # seconds
 def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
     """At least `count` kills over as many runs as they take; every run must end as its undisturbed twin did.
 
-    Four of five are SIGKILL, the others SIGTERM or Ctrl-C, which must end with their exit code. The moments: any since
-    the start of the process, a checkpoint being written, a validation.
+    Seven of ten are SIGKILL, the others SIGTERM, Ctrl-C or SIGHUP, which must end with their exit code. The moments:
+    any since the start of the process, a checkpoint being written, a validation.
 
     Raises:
         DataError: what differs, or a process that did not end as it should.
@@ -47,20 +64,21 @@ def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
     while found["kills"] < count:
         folder = work / f"run-{found['runs'] + 1}"
         folder.mkdir()
-        config = _config(folder, VARIANTS[found["runs"] % len(VARIANTS)])
+        variant = list(VARIANTS)[found["runs"] % len(VARIANTS)]
+        config = _config(folder, VARIANTS[variant])
         command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu", "--set"]
         straight, resumed = folder / "straight", folder / "resumed"
         started = time.monotonic()
-        _expect(_start([*command, f"run_dir={straight}"], folder), 0, f"{folder}: the undisturbed run")
+        expect(start_process([*command, f"run_dir={straight}"], folder), 0, f"{folder}: the undisturbed run")
         life = time.monotonic() - started
         while True:
-            process = _start([*command, f"run_dir={resumed}"], folder)
-            wanted = chance.choices(list(SIGNALS), weights=(8, 1, 1))[0]
+            process = start_process([*command, f"run_dir={resumed}"], folder)
+            wanted = chance.choices(list(SIGNALS), weights=(7, 1, 1, 1))[0]
             moment = chance.choice(("any moment", "checkpoint", "validation"))
             if found["kills"] >= count or not _moment(process, resumed, moment, chance.uniform(0, life), chance):
                 break
             process.send_signal(wanted)
-            code = _wait(process, folder)
+            code = wait(process, folder)
             if code == 0:  # it came to its end just then
                 break
             if code not in (SIGNALS[wanted], -wanted):  # the latter before the first line of nmt runs
@@ -68,7 +86,8 @@ def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
             found["kills"] += 1
             found[wanted.name] += 1
             found[f"at {_activity(resumed)}"] += 1
-        _expect(process, 0, f"{folder}: the last life of the run")
+            found[f"with {variant}"] += 1
+        expect(process, 0, f"{folder}: the last life of the run")
         compare(straight, resumed)
         found["runs"] += 1
     return {
@@ -91,9 +110,9 @@ def ranks(work: Path, *, size: int, count: int, seed: int) -> dict[str, int]:
     straight, resumed = work / "straight", work / "resumed"
 
     def start(run: Path) -> subprocess.Popen[bytes]:
-        return _start([*torchrun, str(chance.randrange(20_000, 50_000)), *command, f"run_dir={run}"], work)
+        return start_process([*torchrun, str(chance.randrange(20_000, 50_000)), *command, f"run_dir={run}"], work)
 
-    _expect(start(straight), 0, f"{work}: the undisturbed run")
+    expect(start(straight), 0, f"{work}: the undisturbed run")
     longest = 0.0
     for number in range(count):
         process = start(resumed)
@@ -104,13 +123,13 @@ def ranks(work: Path, *, size: int, count: int, seed: int) -> dict[str, int]:
             raise DataError(f"{work}: the processes ended before kill {number + 1}; see {work}/said")
         os.kill(chance.choice(children), signal.SIGKILL)
         started = time.monotonic()
-        code = _wait(process, work)
+        code = wait(process, work)
         longest = max(longest, time.monotonic() - started)
         if code == 0:
             raise DataError(f"{work}: one of {size} processes was killed, and torchrun ended with exit code 0")
         if any(Path(f"/proc/{child}").exists() for child in children):
             raise DataError(f"{work}: a process goes on after torchrun has ended")
-    _expect(start(resumed), 0, f"{work}: the last life of the run")
+    expect(start(resumed), 0, f"{work}: the last life of the run")
     compare(straight, resumed)
     return {"processes": size, "kills of one of them": count, "longest wait for the others (seconds)": round(longest)}
 
@@ -121,10 +140,13 @@ def compare(straight: Path, resumed: Path) -> None:
     Raises:
         DataError: what differs.
     """
-    name = f"checkpoints/step-{STEPS}"
+    last = run_layout.last_step(straight)
+    name = f"checkpoints/step-{last}"
+    if last is None or run_layout.last_step(resumed) != last:
+        raise DataError(f"{resumed}: its last checkpoint is not {name}, as that of {straight}")
     if (straight / name / "model.safetensors").read_bytes() != (resumed / name / "model.safetensors").read_bytes():
         raise DataError(f"{resumed}: the weights differ from {straight}")
-    if not same(training_state(straight, STEPS), training_state(resumed, STEPS)):
+    if not same(training_state(straight, last), training_state(resumed, last)):
         raise DataError(f"{resumed}: the training state differs from {straight}")
     kinds = ("train", "validation")
     saved, found = events(straight, kinds=("checkpoint",)), events(resumed, kinds=("checkpoint",))
@@ -137,28 +159,35 @@ def _config(folder: Path, changes: dict[str, dict[str, Any]]) -> Path:
     every = {"validate_every": VALIDATE_EVERY, "save_every": SAVE_EVERY, "log_every": LOG_EVERY}
     changes = {"model": {}, "training": {}} | changes
     training = {"max_steps": STEPS, **every, "keep_last": 3, **changes["training"]}
-    return write_config(folder, **changes | {"training": training})
+    data = dict(changes.get("data", {}))
+    if "train" in data:
+        data["train"] = [str(folder / name) for name in data["train"]]
+    return write_config(folder, **changes | {"training": training, "data": data})
 
 
-def _start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+def start_process(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    """A process with one thread in a session of its own; what it says is added to `folder`/said."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     with (folder / "said").open("ab") as said:
         return subprocess.Popen(command, stdout=said, stderr=said, env=environment, start_new_session=True)
 
 
-def _wait(process: subprocess.Popen[bytes], folder: Path) -> int:
+def wait(process: subprocess.Popen[bytes], folder: Path) -> int:
+    """Its exit code; DataError if it does not end."""
     try:
         return process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         raise DataError(f"{folder}: process {process.pid} has not ended after {PATIENCE} seconds") from None
 
 
-def _expect(process: subprocess.Popen[bytes], code: int, what: str) -> None:
-    if (found := _wait(process, Path(what.partition(":")[0]))) != code:
+def expect(process: subprocess.Popen[bytes], code: int, what: str) -> None:
+    """Wait for a process; DataError if it ends with another exit code."""
+    if (found := wait(process, Path(what.partition(":")[0]))) != code:
         raise DataError(f"{what} ended with exit code {found}")
 
 
-def _until(condition: Any) -> bool:
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait for a condition; False if it does not come about."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -173,11 +202,11 @@ def _moment(process: subprocess.Popen[bytes], run: Path, kind: str, delay: float
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(delay)
     elif kind == "checkpoint":
-        _until(lambda: _writing(run) or process.poll() is not None)
+        until(lambda: _writing(run) or process.poll() is not None)
         time.sleep(chance.uniform(0, 0.003))
     else:
         before = _updates(run)
-        _until(lambda: process.poll() is not None or (_validating(run) and _updates(run) > before))
+        until(lambda: process.poll() is not None or (_validating(run) and _updates(run) > before))
         time.sleep(chance.uniform(0, 0.02))
     return process.poll() is None
 
@@ -185,7 +214,7 @@ def _moment(process: subprocess.Popen[bytes], run: Path, kind: str, delay: float
 def _moves_on(process: subprocess.Popen[bytes], run: Path) -> None:
     """Wait for an update, or the end."""
     before = _updates(run)
-    _until(lambda: _updates(run) > before or process.poll() is not None)
+    until(lambda: _updates(run) > before or process.poll() is not None)
 
 
 def _writing(run: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,35 @@ def test_runs_that_differ_are_told_apart(runs: ModuleType, tmp_path: Path, monke
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:-3]))
     with pytest.raises(DataError, match="same: the log differs"):
         runs.compare(one, same)
+
+
+def test_the_report_keeps_the_sections_of_others(runs: ModuleType) -> None:
+    loader = importlib.machinery.SourceFileLoader("torture", str(SCRIPTS / "torture"))
+    torture = ModuleType("torture")
+    torture.__file__ = loader.path
+    loader.exec_module(torture)
+    first = torture.report({"lines": {"lines translated twice": 1_000_000}})
+    assert "| lines translated twice | 1,000,000 |" in first
+    both = torture.report({"kills": {"kills survived": 7}}, before=f"{first}\n## Mutants\n\n9 of 9\n\n### Why\n\n1\n")
+    titles = [line for line in both.splitlines() if line.startswith("#")]
+    assert titles == [
+        "# Reliability", f"## {torture.TITLES['kills']}", f"## {torture.TITLES['lines']}", "## Mutants", "### Why"
+    ]  # fmt: skip
+    again = torture.report({"kills": {"kills survived": 8}}, before=both)
+    assert again == both.replace("| 7 |", "| 8 |"), "nothing else changes, nor does space add up"
+
+
+@pytest.mark.slow
+def test_moments_in_which_files_cannot_be_read(runs: ModuleType, tmp_path: Path) -> None:
+    found = importlib.import_module("torture_unreadable").unreadable(tmp_path, count=6, seed=1)
+    assert found["unreadable moments"] == 6
+    assert found["runs compared bit by bit"] == found["damages"] + 1 >= 2
+
+
+@pytest.mark.slow
+def test_a_killed_preparation_ends_as_the_undisturbed_one(runs: ModuleType, tmp_path: Path) -> None:
+    found = importlib.import_module("torture_data").data_kills(tmp_path, count=2, seed=1)
+    assert found["kills survived"] == 2 and found["corpora prepared"] >= 1
 
 
 @pytest.mark.slow
