@@ -12,6 +12,9 @@ from safetensors.torch import save_file
 
 from nmt.cells import Cell, HiddenState
 from nmt.config import dump, load_config
+from nmt.data import Vocabulary
+from nmt.errors import CheckpointError
+from nmt.interop.zero_vocabulary import read_vocabulary, vocabulary_text
 from nmt.models import build_model
 from nmt.registry import CELLS
 from tests.console import call
@@ -245,3 +248,19 @@ def test_units_of_plugins_are_refused(
     step = make_model(tmp_path, cell="mine")
     assert call("nmt-convert", "to-zero", str(step), "-o", str(tmp_path / "back.npz")) == 2
     assert "Zero cannot compute this model: unit Mine has no counterpart in Zero" in refused(capsys)
+
+
+@pytest.mark.parametrize("token", ["a\rb", "a\r", "\x0ba", "a\x0cb", "a b", "a\tb", ""])
+def test_a_token_that_zero_would_not_find_in_any_text(token: str) -> None:
+    """Python 2, which Zero runs in, splits text at these signs and takes them off the lines of a vocabulary."""
+    tokens = ["<pad>", "<unk>", "<eos>", "fine", token]
+    with pytest.raises(CheckpointError, match="a model: token 4 of its vocabulary, .* is another one to Zero"):
+        vocabulary_text(tokens, where="a model")
+
+
+def test_a_written_vocabulary_is_read_as_the_same(tmp_path: Path) -> None:
+    tokens = ["<pad>", "<unk>", "<eos>", "\x1c", "a\x85", "\u2028", "\ufeffb", "\u00a0", "\0"]
+    (tmp_path / "v").write_text(vocabulary_text(tokens, where="m"), encoding="utf-8", newline="")
+    vocabulary, notes = read_vocabulary(tmp_path / "v")
+    assert list(vocabulary.tokens) == tokens and not notes
+    assert list(Vocabulary.from_file(tmp_path / "v").tokens) == tokens
