@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nmt.interop.new_model import check_output
     from nmt.training import average
 
-    check_output(arguments.output)
+    check_output(arguments.output, model=arguments.run)
     if arguments.last is not None:
         checkpoints = average.last_checkpoints(arguments.run, arguments.last)
     else:

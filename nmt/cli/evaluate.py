@@ -204,7 +204,10 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
 
     inputs = (arguments.source, *arguments.ref, *arguments.baseline)
     # Opened first: a file that cannot be written is found out before the work is done.
-    with output_stream(arguments.output, inputs=inputs) if arguments.output else nullcontext() as output:
+    opened = (
+        output_stream(arguments.output, inputs=inputs, models=arguments.model) if arguments.output else nullcontext()
+    )
+    with opened as output:
         models = load_models(
             arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
         )

@@ -7,21 +7,23 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
 from nmt.files import naming
+from nmt.interop.new_model import check_no_part
+from nmt.new_files import unused_name
 
 
 class _Named(io.FileIO):
     """A file to write, whose errors, such as that of a full disk, name it as the user has."""
 
-    def __init__(self, path: Path, *, shown: str) -> None:
+    def __init__(self, path: Path, *, shown: str, new: bool) -> None:
         self._shown = shown
-        super().__init__(path, "wb")
+        super().__init__(path, "xb" if new else "wb")
 
     def write(self, block: Any, /) -> int:
         """Write some of the bytes and return how many."""
@@ -30,8 +32,8 @@ class _Named(io.FileIO):
 
 
 @contextlib.contextmanager
-def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator[BinaryIO]:
-    """A binary stream to standard output (None) or to a file, which must be none of `inputs`.
+def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Sequence[str] = ()) -> Iterator[BinaryIO]:
+    """A binary stream to standard output (None) or to a file, none of `inputs` and no part of the directories `models`.
 
     The file gets its name when the block ends without an error; until then, and after an error,
     what was there before stays. Something that is not a regular file (a pipe, /dev/null) is
@@ -39,6 +41,7 @@ def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator
 
     Raises:
         ConfigError: it is one of the inputs.
+        CheckpointError: it is a part of a model.
         DataError: it cannot be written.
         NoReaderError: it is a pipe that nobody reads any more.
     """
@@ -52,14 +55,15 @@ def output_stream(path: str | None, *, inputs: tuple[str, ...] = ()) -> Iterator
     for name in inputs:
         if target.exists() and Path(name).exists() and target.samefile(name):
             raise ConfigError(f"{path}: is also the input ({name}); the output needs another name")
+    check_no_part(target, models=models)
     if target.is_dir():
         raise DataError(f"{path}: is a directory; give the name of a file")
     if not target.parent.is_dir():
         raise DataError(f"{path}: there is no directory {target.parent}")
     is_special = target.exists() and not target.is_file()
-    temporary = target if is_special else target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = target if is_special else unused_name(target)
     try:
-        with _open(temporary, shown=path) as stream:
+        with _open(temporary, shown=path, new=not is_special) as stream:
             yield stream
             stream.flush()
             if not is_special:
@@ -85,9 +89,9 @@ def check_reader(stream: BinaryIO) -> None:
 
 
 @contextlib.contextmanager
-def _open(path: Path, *, shown: str) -> Iterator[BinaryIO]:
-    """A file or pipe to write to, whose errors call it `shown`."""
-    with io.BufferedWriter(_Named(path, shown=shown)) as stream:
+def _open(path: Path, *, shown: str, new: bool) -> Iterator[BinaryIO]:
+    """A `new` file, or a pipe and the like, to write to, whose errors call it `shown`."""
+    with io.BufferedWriter(_Named(path, shown=shown, new=new)) as stream:
         try:
             with _without_reader(stream):
                 yield stream

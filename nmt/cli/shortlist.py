@@ -69,7 +69,8 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
     key = "--train" if arguments.train else "data.train"
     prefixes = arguments.train or _trained_on(config.data, config.run_dir)
     files = find_pairs(prefixes, config.data.source_language, config.data.target_language, key=key)
-    with output_stream(arguments.output, inputs=tuple(str(path) for pair in files for path in pair)) as output:
+    inputs = [str(path) for pair in files for path in pair]
+    with output_stream(arguments.output, inputs=inputs, models=[arguments.model]) as output:
         counts = CoOccurrences(tokenizer.source_size, tokenizer.target_size)
         for pair in files:
             counts.add(_encoded(pair, tokenizer))

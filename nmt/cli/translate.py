@@ -123,7 +123,8 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     check_input(path, world=world)
     write = FORMATS[arguments.format]
     undecodable = Undecodable(arguments.errors)
-    with output_stream(arguments.output if world.is_main else os.devnull, inputs=(path or "/dev/stdin",)) as output:
+    target = arguments.output if world.is_main else os.devnull
+    with output_stream(target, inputs=(path or "/dev/stdin",), models=arguments.models) as output:
         models = load_models(
             arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
         )

@@ -11,6 +11,7 @@ Standard library only: the trainer writes by these names, and loading and averag
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ CHECKPOINTS = safe_files.CHECKPOINTS
 BEST = "best.json"
 SUMS = "SHA256SUMS"
 ASIDE = "damaged-"
+_FOLDERS = frozenset({CHECKPOINTS, TOKENIZER, "cache", "corpus", "validation", "tensorboard"})
+_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_STATE, SUMS, "log.jsonl", "train.log", "lock", "facts.json"})
 STEP_NAME = re.compile(r"step-(0|[1-9][0-9]*)")
 
 
@@ -56,6 +59,21 @@ def checkpoints_dir(run: Path) -> Path:
 def step_dir(run: Path, step: int) -> Path:
     """RUN/checkpoints/step-<step>, whether it exists or not."""
     return checkpoints_dir(run) / f"step-{step}"
+
+
+def belongs_to(model: Path, path: Path) -> bool:
+    """Whether `path` is, or would be, a file that a run or model directory consists of, or a directory of them.
+
+    Anything else in there, such as translations or a shortlist, is the user's own. `model` may be a checkpoint in it.
+    """
+    root = Path(os.path.realpath(safe_files.model_folder(model / WEIGHTS)))
+    real = Path(os.path.realpath(path))
+    if real == root:
+        return True
+    if not real.is_relative_to(root):
+        return False
+    first, *rest = real.relative_to(root).parts
+    return first in _FOLDERS or (not rest and first in _FILES)
 
 
 def step_of(directory: Path) -> int | None:

@@ -21,7 +21,7 @@ from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.interop import run_layout, zero, zero_settings
 from nmt.interop.model_dir import LoadedModel, load_model, planned_model
-from nmt.interop.new_model import check_output, write_model
+from nmt.interop.new_model import check_no_part, check_output, write_model
 from nmt.interop.weights_file import read_metadata
 from nmt.interop.zero_checkpoint import CONFIG, Checkpoint, read_checkpoint, scope_of
 from nmt.interop.zero_hparams import PARAM_JSON, HyperParameters, read_hyper_parameters
@@ -169,6 +169,7 @@ def to_zero(
         raise ConfigError(f"{output}: the name must end in .npz")
     files = [output, output.with_suffix(".src.vocab"), output.with_suffix(".tgt.vocab")]
     for path in files:
+        check_no_part(path, models=(model,))
         if path.exists() or path.is_symlink():
             raise CheckpointError(f"{path}: exists; choose another name or move it away")
     loaded = load_model(model, checkpoint=checkpoint, plugins=plugins)

@@ -281,3 +281,39 @@ def test_a_packed_checkpoint_of_zero_does_not_fill_the_memory(tmp_path: Path) ->
     (tmp_path / "checkpoint").symlink_to("/dev/zero")
     with pytest.raises(CheckpointError, match="it is a link to /dev/zero"):
         read_zero(tmp_path)
+
+
+PARTS = ["config.yaml", "tokenizer/source.vocab", WEIGHTS, "checkpoints/step-99", "model.safetensors", "log.jsonl", "."]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_no_output_takes_the_place_of_a_part_of_the_model(
+    run: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    text, output = run.parent / "text", run / name
+    for side in ("en", "de"):
+        (run.parent / f"corpus.{side}").write_text("a b\n")
+    (run.parent / "link").symlink_to(output)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for place in (output, run.parent / "link"):
+        for command, arguments in (
+            (shortlist.main, [run, "--train", run.parent / "corpus", "-o", place]),
+            (translate.main, [run, "-i", text, "--device", "cpu", "-o", place]),
+            (translate.main, [run / "checkpoints/step-10", "-i", text, "--device", "cpu", "-o", place]),
+            (evaluate.main, ["--model", run, "--source", text, "--ref", text, "--device", "cpu", "--output", place]),
+            (average.main, [run, "--last", 2, "-o", place]),
+        ):
+            assert "is a part of the model" in said(command, *arguments, capfd=capfd)
+    zero = output.with_suffix(".npz") if output.suffix else output / "zero.npz"
+    if "/" in name:
+        assert "is a part of the model" in said(convert.main, "to-zero", run, "-o", zero, capfd=capfd)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_outputs_of_ones_own_may_lie_in_a_run(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for side in ("en", "de"):
+        (run.parent / f"corpus.{side}").write_text("a b\n")
+    for name in ("shortlist", "shortlist"):  # the second replaces the first
+        arguments = [run, "--train", run.parent / "corpus", "-o", run / name]
+        assert shortlist.main([str(argument) for argument in arguments]) == 0
+    assert average.main([str(run), "--last", "2", "-o", str(run / "mean")]) == 0
