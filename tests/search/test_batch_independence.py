@@ -19,6 +19,8 @@ from nmt.search.shortlist import Shortlist
 
 VOCABULARY = 23
 SENTENCES = 64
+ALONE = range(0, SENTENCES, 3)
+"""Those that are translated alone, too."""
 NEAR_TIE = 1e-5
 OPTIONS = {"length_penalty": 0.6, "max_length_offset": 4}
 
@@ -79,8 +81,8 @@ def test_batches_of_1_and_64(cell: str, layer_norm: bool) -> None:
     source = sentences()
     near_ties = 0
     together = beam_search(model, source, beam_size=4, **OPTIONS)
-    for row, found in zip(source, together, strict=True):
-        alone = beam_search(model, row.unsqueeze(0), beam_size=4, **OPTIONS)[0]
+    for place in ALONE:
+        found, alone = together[place], beam_search(model, source[place, None], beam_size=4, **OPTIONS)[0]
         assert [h.score for h in found] == pytest.approx([h.score for h in alone], rel=1e-5)
         if ids(found) != ids(alone):
             near_ties += 1
@@ -145,8 +147,8 @@ def test_in_double_precision_nothing_differs(unit: str) -> None:
     source = sentences()
     for search, size in ((beam_search, 3), (greedy_search, 1)):
         together = search(model, source, beam_size=size, **OPTIONS)
-        for row, found in zip(source, together, strict=True):
-            alone = search(model, row.unsqueeze(0), beam_size=size, **OPTIONS)[0]
+        for place in ALONE:
+            found, alone = together[place], search(model, source[place, None], beam_size=size, **OPTIONS)[0]
             assert ids(found) == ids(alone)
             assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-12)
 

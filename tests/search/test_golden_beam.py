@@ -83,8 +83,8 @@ def test_batches_of_1_and_64(golden, name: str, dtype: torch.dtype) -> None:
     source = random_batch(config["src_vocab_size"], sentences=64)
     options = {"beam_size": 4, "length_penalty": 0.6, "max_length_offset": config["decode_length"]}
     together = beam_search(model, source, **options)
-    alone = [beam_search(model, row.unsqueeze(0), **options)[0] for row in source]
-    differing = [(a, b) for a, b in zip(together, alone, strict=True) if [h.ids for h in a] != [h.ids for h in b]]
+    alone = [beam_search(model, row.unsqueeze(0), **options)[0] for row in source[::3]]
+    differing = [(a, b) for a, b in zip(together[::3], alone, strict=True) if [h.ids for h in a] != [h.ids for h in b]]
     if dtype == torch.float64:
         assert not differing
     assert len(differing) <= 2

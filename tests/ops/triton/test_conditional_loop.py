@@ -24,7 +24,15 @@ triton = pytest.importorskip("nmt.ops.conditional.triton", reason="Triton is not
 SIZES = Sizes(sentences=3, target=3, source=3, inputs=3, hidden=5, memory=6)
 BATCH, LENGTH = SIZES[:2]
 worth = memory.worth_it
+FORMS = ((False, "none"), (False, "holes"), (True, "padding"))
+FULL = () if torch.cuda.is_available() else pytest.mark.slow
+"""For combinations that take the interpreter long: on a GPU all run, on a CPU not every unit with every form."""
 UNITS = ("atr", "gru", "lrn", "lstm", "olrn", "sru")
+MULTIPLIED = [
+    pytest.param(unit, *form, marks=() if (place + number) % 3 == 0 else FULL)
+    for place, unit in enumerate(UNITS)
+    for number, form in enumerate(FORMS)
+]
 DESIGNS = [
     ("atr", {"activation": "output"}),
     ("atr", {"activation": "state", "gates": "coupled_input"}),
@@ -113,8 +121,7 @@ def _memory_multiplied_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_memory_multiplied_once")
-@pytest.mark.parametrize(("layer_norm", "mask"), [(False, "none"), (False, "holes"), (True, "padding")])
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("unit", "layer_norm", "mask"), MULTIPLIED)
 def test_attention_loop_over_a_multiplied_memory(
     unit: str, layer_norm: bool, mask: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
