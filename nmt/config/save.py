@@ -11,6 +11,7 @@ from nmt.config.load import dump, load_saved
 from nmt.config.schema import Config
 from nmt.config.yaml12 import write_yaml
 from nmt.errors import ConfigError, DataError
+from nmt.files import reason
 from nmt.new_files import unused_name, write_new
 
 
@@ -29,7 +30,7 @@ def write_config(path: Path, config: Config) -> None:
         _check(temporary, config, path=path)
         temporary.replace(path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror})") from error
+        raise DataError(f"{path}: cannot be written ({reason(error)})") from error
     finally:
         temporary.unlink(missing_ok=True)
 

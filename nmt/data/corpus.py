@@ -21,6 +21,7 @@ from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part, Rows
 from nmt.data.vocabulary import PAD
 from nmt.errors import DataError
+from nmt.files import reason
 from nmt.safe_files import LARGEST_RECORD, open_inside, read_inside
 
 Ids = NDArray[Any]
@@ -140,7 +141,7 @@ def new_folder(final: Path) -> Iterator[Path]:
         yield from _new_folder(final)
     except OSError as error:
         place = error.filename or final
-        raise DataError(f"{place}: cannot be written ({error.strerror})") from error
+        raise DataError(f"{place}: cannot be written ({reason(error)})") from error
 
 
 def _new_folder(final: Path) -> Iterator[Path]:

@@ -26,6 +26,7 @@ from nmt.data.text import FilePair, ParallelText, find_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.validation_facts import ValidationFacts, validation_facts
 from nmt.errors import ConfigError, DataError
+from nmt.files import reason, unreadable
 from nmt.registry import TOKENIZERS
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
@@ -203,14 +204,16 @@ def _digest(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
 
 
 def _read_record(folder: Path) -> Any:
     try:
         return json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
+    except OSError as error:  # it may be the right one: nothing is made in its place
+        raise unreadable(folder / _RECORD, error) from error
 
 
 def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule) -> str:

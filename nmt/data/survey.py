@@ -17,6 +17,7 @@ from typing import Any
 from nmt.data.progress import Advance, no_progress
 from nmt.data.text import LONGEST_LINE, FilePair, nothing_in, read_lines, unequal
 from nmt.errors import DataError
+from nmt.files import reason
 from nmt.new_files import replace_text
 from nmt.safe_files import LARGEST_RECORD, read_inside
 
@@ -84,7 +85,7 @@ class Survey:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             replace_text(self._file, json.dumps(known, indent=1))
         except OSError as error:
-            raise DataError(f"{self._file}: cannot be written ({error.strerror})") from error
+            raise DataError(f"{self._file}: cannot be written ({reason(error)})") from error
 
     def _known(self, path: Path) -> FileFacts | None:
         if path in self._facts:

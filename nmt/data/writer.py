@@ -23,8 +23,9 @@ from nmt.data.corpus import META, META_SUM, SIDES, Ids, id_dtype, meta_sum
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part
 from nmt.errors import DataError
+from nmt.files import naming, reason, unreadable
 from nmt.new_files import replace_text
-from nmt.safe_files import LARGEST_RECORD, own_file, read_inside
+from nmt.safe_files import LARGEST_RECORD, RefusedError, own_file, read_inside
 
 _MARK = "done.json"
 _LOCK = "lock"
@@ -111,7 +112,8 @@ class CorpusWriter:
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
         content = array.tobytes()
-        self._streams[name].write(content)
+        with naming(self._folder / name):
+            self._streams[name].write(content)
         written = self._files[name]
         written.size, written.sum = written.size + len(content), zlib.crc32(content, written.sum)
 
@@ -136,8 +138,10 @@ class CorpusWriter:
             damaged = [name for name, written in files.items() if not _is_whole(self._folder / name, written)]
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (RefusedError, ValueError, KeyError, TypeError) as error:
             damaged = [f"{_MARK} ({error})"]
+        except OSError as error:  # hours of encoding may lie there
+            raise unreadable(self._folder / _MARK, error) from error
         if damaged:
             print(f"{self._folder}: {damaged[0]} is damaged, so everything is encoded again", file=sys.stderr)
             return
@@ -185,7 +189,7 @@ def unfinished_folder(final: Path) -> Iterator[Path | None]:
             (partial / _LOCK).unlink()
             os.rename(partial, final)
     except OSError as error:
-        raise DataError(f"{error.filename or partial}: cannot be written ({error.strerror})") from error
+        raise DataError(f"{error.filename or partial}: cannot be written ({reason(error)})") from error
 
 
 def _take_lock(partial: Path, stack: contextlib.ExitStack) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from nmt.config import Config
 from nmt.errors import CheckpointError, printable
+from nmt.files import reason
 from nmt.interop import run_layout
 from nmt.new_files import replace_text
 from nmt.safe_files import LARGEST_RECORD, read_inside
@@ -69,4 +70,4 @@ def write_longest_source(directory: Path, tokens: int) -> None:
     try:
         replace_text(path, json.dumps({_LONGEST: tokens}) + "\n")
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be written ({error.strerror})") from error
+        raise CheckpointError(f"{path}: cannot be written ({reason(error)})") from error

@@ -16,7 +16,9 @@ import pytest
 import torch
 
 from nmt.cli import average, check, translate
-from nmt.errors import CheckpointError
+from nmt.data import writer
+from nmt.data.prepare import _read_record as read_record
+from nmt.errors import CheckpointError, UnreadableError
 from nmt.training.checkpoint import CheckpointStore
 from nmt.training.state import Ranking
 from tests.tiny_training import nmt_train, write_config, write_corpus
@@ -242,3 +244,23 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         assert not list((disk / "checkpoints").iterdir())
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_encoded_text_and_a_tokenizer_that_cannot_be_read_now_stay(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stalled(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    options: dict[str, Any] = {"source_size": 9, "target_size": 9, "key": "k"}
+    with writer.CorpusWriter(tmp_path, **options) as corpus:
+        corpus.mark(corpus.position, corpus.report)
+    before = contents(tmp_path)
+    monkeypatch.setattr(writer, "read_inside", stalled)
+    with pytest.raises(UnreadableError, match=r"done\.json: cannot be read now: Input/output error; nothing has been"):
+        writer.CorpusWriter(tmp_path, **options)
+    monkeypatch.setattr(Path, "read_text", stalled)
+    with pytest.raises(UnreadableError, match=r"tokenizer\.json: cannot be read now: Input/output error"):
+        read_record(run / "tokenizer")
+    monkeypatch.undo()
+    assert contents(tmp_path) == before

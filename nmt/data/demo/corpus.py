@@ -10,6 +10,7 @@ from typing import NamedTuple
 from nmt.data.demo.grammar import KINDS
 from nmt.data.demo.sampling import Sampler
 from nmt.errors import ConfigError, DataError
+from nmt.files import reason
 
 TRAIN_PAIRS = 14_000
 DEV_PAIRS = 500
@@ -72,7 +73,7 @@ def write_corpus(folder: Path, source_language: str, target_language: str) -> No
         folder.mkdir(parents=True, exist_ok=True)
         _write_parts(folder)
     except OSError as error:
-        raise DataError(f"{folder}: the demo corpus cannot be written: {error.strerror}") from error
+        raise DataError(f"{folder}: the demo corpus cannot be written: {reason(error)}") from error
 
 
 def _write_parts(folder: Path) -> None:
