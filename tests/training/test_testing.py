@@ -59,6 +59,13 @@ def test_average_of_the_last_is_scored_beside_the_best(folder: Path, capsys: pyt
     assert all(torch.equal(one, other) for one, other in zip(*(w.values() for w in weights), strict=True))
 
 
+def test_the_test_text_is_translated_by_the_best_checkpoint_not_by_the_last(folder: Path) -> None:
+    """At such a rate all are equal, and of these the first is the best."""
+    still = {"lr": 1e-30, "early_stopping_metric": "loss", "average_last": 0, "max_steps": 6}
+    assert nmt_train(configured(folder, **still)) == 0
+    assert [event["checkpoint"] for event in events(folder / "run", kinds=("test",))] == ["step-3"]
+
+
 @pytest.mark.parametrize("place", ["average_checkpoints", "read_weights", "write_lines"])
 def test_what_a_kill_left_undone_is_done_by_the_same_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch, place: str

@@ -292,10 +292,12 @@ def test_last_update_is_validated_and_saved_whatever_the_frequencies(folder: Pat
 
 
 def test_new_best_is_saved_at_once(folder: Path) -> None:
-    changes = {"max_steps": 9, "validate_every": 2, "save_every": 100, "keep_last": 1, "keep_best": 1, "lr": 0.05}
-    assert nmt_train(write_config(folder, training=changes)) == 0
-    best = [event["step"] for event in events(folder / "run", kinds=("validation",)) if event["new_best"]][-1]
-    assert (folder / f"run/checkpoints/step-{best}").is_dir()
+    """The first validation, at such a rate: none after it is better, and but for the end nothing else is saved."""
+    changes = {"max_steps": 9, "validate_every": 2, "save_every": 100, "keep_last": 1, "keep_best": 1, "lr": 1e-30}
+    assert nmt_train(write_config(folder, training=changes | {"early_stopping_metric": "loss"})) == 0
+    assert [event["step"] for event in events(folder / "run", kinds=("validation",)) if event["new_best"]] == [2]
+    assert [event["step"] for event in events(folder / "run", kinds=("checkpoint",))] == [2, 9]
+    assert sorted(path.name for path in (folder / "run/checkpoints").glob("step-*")) == ["step-2", "step-9"]
 
 
 def test_without_validation_text_there_is_a_checkpoint_an_epoch(folder: Path) -> None:
