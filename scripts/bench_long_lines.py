@@ -2,7 +2,7 @@
 
 A model of the size of configs/multi30k_lrn.yaml with random weights that never chooses the end symbol, so that every
 search goes on to its limit, which is the worst case. Each line in a process of its own. `--full`: also a line of 1 MB,
-about 500,000 tokens, in parts; an hour on a slow core.
+170,000 tokens, in parts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 CASES = [
-    *((tokens, None) for tokens in (250, 500, 1000, 2000, 4000, 8000, 16_000)),
-    *((tokens, split) for tokens in (16_000,) for split in (100, 1000)),
+    *((tokens, None) for tokens in (250, 500, 1000, 2000, 4000, 8000)),
+    *((8000, split) for split in (1000, 100)),
 ]
-FULL = [(500_000, 100), (500_000, 1000)]
+FULL = [(170_000, 100), (170_000, 1000)]
+"""A line of 1 MB."""
 
 
 def measure(tokens: int, split: int | None) -> dict[str, float]:

@@ -59,6 +59,8 @@ class Search(ABC):
 
         Returns:
             For each sentence one to n_best hypotheses, best first, their ids without EOS and what follows it.
+            One that was cut by its limit says so (`has_ended`), and so does one without finite probabilities
+            (`is_finite`), which is then the only one.
         """
 
 
