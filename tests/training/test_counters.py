@@ -20,7 +20,7 @@ from nmt.training import update as updates
 from nmt.training.batches import Position
 from nmt.training.gradients import DivergedError
 from nmt.training.precision import Precision
-from nmt.training.setup import build_batches, build_updater
+from nmt.training.setup import build_batches, build_ranking, build_updater
 from nmt.training.update import Updater
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
 
@@ -80,6 +80,16 @@ def test_skipped_updates_go_on_being_counted(folder: Path, monkeypatch: pytest.M
     assert same(training_state(resumed, 12), training_state(straight, 12))
 
 
+def test_the_rate_of_a_schedule_goes_on_from_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss never changes, so that each validation but the first halves the rate; stopped after the second."""
+    training = {"lr": 1e-30, "schedule": "score", "validate_every": 2, "max_steps": 8, "log_every": 1}
+    config = write_config(folder, training=training | {"early_stopping_metric": "loss"})
+    stop_at(monkeypatch, 4, config, folder / "run")
+    assert nmt_train(config) == 0
+    rates = [event["lr"] for event in events(folder / "run", kinds=("train",))]
+    assert rates == [1e-30] * 4 + [5e-31] * 2 + [2.5e-31] * 2
+
+
 def prepared(folder: Path, **training: Any) -> tuple[Any, PreparedData]:
     config = load_config(write_config(folder, training=training))
     return config, prepare(config, folder / "run", progress=False)
@@ -102,6 +112,27 @@ def test_bad_updates_in_a_row_may_not_begin_again_with_each_resume(folder: Path)
         updater = continued(updater, config, data, folder)
     with pytest.raises(DivergedError, match="4 updates in a row"):
         updater.update(next(groups), step=0)
+
+
+def test_an_update_that_is_skipped_is_none_of_the_moving_average(folder: Path) -> None:
+    config, data = prepared(folder, ema_decay=0.5)
+    groups = build_batches(config, data.train).groups(Position(1, 0))
+    updater = build_updater(config, data.tokenizer, device=CPU)
+    assert updater.ema is not None and updater.update(next(groups), step=0).applied
+    before = {name: average.clone() for name, average in updater.ema.state_dict()["averages"].items()}
+    updater.guard.skip_norm = 1e-9
+    assert not updater.update(next(groups), step=1).applied
+    assert updater.ema.updates == 1
+    assert same(updater.ema.state_dict()["averages"], before)
+
+
+@pytest.mark.parametrize(("metric", "higher"), [("loss", False), ("ter", False), ("bleu", True), ("chrf", True)])
+def test_checkpoints_rank_in_the_direction_of_their_metric(folder: Path, metric: str, higher: bool) -> None:
+    training = {"early_stopping_metric": metric}
+    config = load_config(write_config(folder, training=training, evaluation={"metrics": ["bleu", "chrf", "ter"]}))
+    ranking = build_ranking(config)
+    ranking.add(1, 5.0, regular=True)
+    assert ranking.add(2, 6.0, regular=True) is higher
 
 
 def test_the_loss_scale_goes_on_from_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
