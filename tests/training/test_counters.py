@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import shutil
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -78,6 +79,17 @@ def test_skipped_updates_go_on_being_counted(folder: Path, monkeypatch: pytest.M
     assert training_state(resumed, 6)["updater"]["guard"] == {"total": 3, "in_a_row": 0}
     assert training_state(straight, 12)["updater"]["guard"]["total"] == 4
     assert same(training_state(resumed, 12), training_state(straight, 12))
+
+
+def test_updates_that_are_done_again_are_in_the_log_once(folder: Path) -> None:
+    """As after a kill: the log knows of updates that no checkpoint has."""
+    config, run = write_config(folder), folder / "run"
+    assert nmt_train(config) == 0
+    before = events(run, kinds=("train", "validation"))
+    shutil.rmtree(run / "checkpoints" / "step-12")
+    assert nmt_train(config) == 0
+    assert [event["step"] for event in events(run, kinds=("train",))] == [3, 6, 9, 12]
+    assert events(run, kinds=("train", "validation")) == before
 
 
 def test_the_rate_of_a_schedule_goes_on_from_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

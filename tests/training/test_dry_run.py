@@ -1,0 +1,38 @@
+"""What a dry run says of memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.config import load_config
+from nmt.data import prepare
+from nmt.training.dry_run import activation_bytes, print_memory
+from nmt.training.setup import build_network
+from tests.tiny_training import write_config, write_corpus
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("moments", "ema", "copies"), [(0, False, 2), (2, False, 4), (2, True, 5), (1, True, 4)])
+def test_weights_gradients_moments_and_the_average_are_counted(
+    capsys: pytest.CaptureFixture[str], moments: int, ema: bool, copies: int
+) -> None:
+    model: Any = torch.nn.Linear(1024, 1024, bias=False)  # 4 MiB
+    print_memory(model, activations=3 << 20, moments=moments, ema=ema)
+    printed = capsys.readouterr().out
+    assert f"{4 * copies + 3} MiB = {4 * copies} MiB (weights, gradients" in printed and "+ 3 MiB (" in printed
+    assert ("moving average" in printed) is ema
+
+
+def test_activations_are_those_of_all_sentences_of_the_batch(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    config = load_config(write_config(tmp_path))
+    data = prepare(config, tmp_path / "run", progress=False)
+    model = build_network(config, data.tokenizer, device=CPU).train()
+    two, eight = (activation_bytes(model, data.train, np.full(count, 5), device=CPU) for count in (2, 8))
+    assert eight == 4 * two > 0
