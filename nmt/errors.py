@@ -30,3 +30,12 @@ class UnreadableError(CheckpointError):
 def printable(text: str) -> str:
     """`text` with line ends, control characters and lone surrogates escaped: one harmless line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+_LONGEST_VALUE = 60
+
+
+def shown(value: object) -> str:
+    """A user's value as errors show it: its `repr`, of a long one the beginning and the end."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:40]} ... {text[-10:]}"

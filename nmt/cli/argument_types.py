@@ -7,7 +7,11 @@ import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
+from nmt.errors import shown
+from nmt.limits import LONGEST_OFFSET, MOST, MOST_MINUTES, STRONGEST_PENALTY, WIDEST_BEAM
+
 N = TypeVar("N", int, float)
+_DIGITS = 30
 
 NONE = "none"
 """Takes away what the configuration of a model says."""
@@ -15,36 +19,64 @@ NONE = "none"
 
 def positive(text: str) -> int:
     """A whole number of 1 or more."""
-    return _number(text, int, lambda number: number >= 1, "a whole number of 1 or more")
+    return _whole(text, 1, MOST)
 
 
 def positive_or_auto(text: str) -> int | str:
     """A whole number of 1 or more, or `auto`."""
-    if text == "auto":
-        return text
-    return _number(text, int, lambda number: number >= 1, "a whole number of 1 or more, or auto")
+    return text if text == "auto" else _whole(text, 1, MOST, also=", or auto")
 
 
 def positive_or_none(text: str) -> int | str:
     """A whole number of 1 or more, or `none`."""
-    if text == NONE:
-        return text
-    return _number(text, int, lambda number: number >= 1, "a whole number of 1 or more, or none")
+    return text if text == NONE else _whole(text, 1, MOST, also=", or none")
 
 
 def natural(text: str) -> int:
     """A whole number of 0 or more."""
-    return _number(text, int, lambda number: number >= 0, "a whole number of 0 or more")
+    return _whole(text, 0, MOST)
 
 
-def not_negative(text: str) -> float:
-    """A finite number of 0 or more."""
-    return _number(text, float, lambda number: 0 <= number < float("inf"), "a number of 0 or more")
+def seed(text: str) -> int:
+    """A seed of NumPy's generator."""
+    return _whole(text, 1, 2**32 - 1)
+
+
+def resamples(text: str) -> int:
+    """How often a test set is drawn again; each costs memory."""
+    return _whole(text, 1, 10**6)
+
+
+def beam_size(text: str) -> int:
+    """Hypotheses kept for each sentence."""
+    return _whole(text, 1, WIDEST_BEAM)
+
+
+def length_offset(text: str) -> int:
+    """Tokens that a translation may have more than its source."""
+    return _whole(text, 0, LONGEST_OFFSET)
+
+
+def length_penalty(text: str) -> float:
+    """alpha in ((5 + length) / 6) ** alpha."""
+    return _number(text, float, lambda a: 0 <= a <= STRONGEST_PENALTY, f"a number from 0 to {STRONGEST_PENALTY:g}")
 
 
 def minutes(text: str) -> float:
-    """A finite number above 0."""
-    return _number(text, float, lambda number: 0 < number < float("inf"), "a number of minutes above 0")
+    """A number of minutes above 0."""
+    wanted = f"a number of minutes above 0 and at most {MOST_MINUTES:,}"
+    return _number(text, float, lambda number: 0 < number <= MOST_MINUTES, wanted)
+
+
+def _whole(text: str, least: int, most: int, *, also: str = "") -> int:
+    wanted = f"a whole number of {least} or more" if most == MOST else f"a whole number from {least} to {most:,}"
+    return _number(text, _integer, lambda number: least <= number <= most, wanted + also)
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:  # Python itself reads some thousands
+        raise ValueError
+    return int(text)
 
 
 def _number(text: str, kind: Callable[[str], N], allowed: Callable[[N], bool], wanted: str) -> N:
@@ -52,4 +84,4 @@ def _number(text: str, kind: Callable[[str], N], allowed: Callable[[N], bool], w
         number = kind(text)
         if allowed(number):
             return number
-    raise argparse.ArgumentTypeError(f"'{text}' is not {wanted}")
+    raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}")

@@ -16,6 +16,7 @@ from nmt import __version__
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.errors import NmtError, printable
 from nmt.files import is_out_of_memory, reason
+from nmt.home import expanded_arguments
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -99,7 +100,7 @@ def execute(
     arguments = argparse.Namespace(debug=False)  # what counts until they are parsed
     try:
         try:
-            arguments = parser.parse_args(argv)
+            arguments = parser.parse_args(expanded_arguments(sys.argv[1:] if argv is None else argv))
             code = command(arguments)
         except SystemExit as stop:  # --help, --version, or a mistake that has been reported
             code = stop.code if isinstance(stop.code, int) else EXIT_USAGE

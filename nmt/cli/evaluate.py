@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import positive
+from nmt.cli.argument_types import resamples, seed
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.descriptors import require
 from nmt.cli.translate import MODELS, add_checkpoint, add_decoding, overridden
@@ -83,11 +83,9 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_significance(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--baseline", metavar="FILE", nargs="+", default=[], help="translations to compare with")
     group.add_argument(
-        "--samples", metavar="N", type=positive, default=DEFAULT_SAMPLES, help="resamples (default: %(default)s)"
+        "--samples", metavar="N", type=resamples, default=DEFAULT_SAMPLES, help="resamples (default: %(default)s)"
     )
-    group.add_argument(
-        "--seed", metavar="N", type=positive, default=DEFAULT_SEED, help="of them (default: %(default)s)"
-    )
+    group.add_argument("--seed", metavar="N", type=seed, default=DEFAULT_SEED, help="of them (default: %(default)s)")
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

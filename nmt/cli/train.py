@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -11,8 +10,11 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.errors import DataError
 
 if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.config.problems import Problem
     from nmt.training.distributed import World
 
 
@@ -62,24 +64,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace, *, started: float, world: World) -> int:
     """The command in one of the processes that run it together, usually one."""
-    from nmt.config import dump, import_plugins, load_config
-    from nmt.training.precision import choose_precision
-    from nmt.training.setup import build_limits, build_metrics
+    from nmt.config import dump
+    from nmt.training.setup import build_limits
 
-    import_plugins(arguments.plugins)
-    config = load_config(arguments.config, arguments.overrides)
-    # Named in the saved configuration, so that loading the model can say what is missing.
-    plugins = list(dict.fromkeys([*config.plugins, *arguments.plugins]))
-    config = dataclasses.replace(config, plugins=plugins)
+    deadline = None if arguments.max_minutes is None else started + 60 * arguments.max_minutes
+    config = _configuration(arguments, deadline=deadline, world=world)
     if arguments.dump_config:
         if world.is_main:
             print(dump(config), end="")
         return 0
-    # What cannot work shows before the data is read.
-    choose_precision(config.training.precision, device=world.device)
-    build_metrics(config)
-    deadline = None if arguments.max_minutes is None else started + 60 * arguments.max_minutes
-    limits = build_limits(config, deadline=deadline)
     if arguments.dry_run:
         from nmt.training.dry_run import dry_run
 
@@ -88,7 +81,46 @@ def _train(arguments: argparse.Namespace, *, started: float, world: World) -> in
         return 0
     from nmt.training.run import run_training
 
+    limits = build_limits(config, deadline=deadline)
     return run_training(config, world=world, limits=limits, overwrite=arguments.overwrite)
+
+
+def _configuration(arguments: argparse.Namespace, *, deadline: float | None, world: World) -> Config:
+    """The configuration; all that is wrong with it, and all that it needs and is not there, is said at once."""
+    from nmt.config import load_config
+    from nmt.config.load import Check
+    from nmt.training.preflight import cannot_begin, is_begun, without_files
+
+    def load(*checks: Check) -> Config:
+        return load_config(
+            arguments.config,
+            arguments.overrides,
+            # They are named in the saved configuration, so that loading the model can say what is missing.
+            plugins=arguments.plugins,
+            checks=checks,
+            warn=_warn if world.is_main else _ignore,
+        )
+
+    def possible(config: Config) -> list[Problem]:
+        return cannot_begin(config, device=world.device, deadline=deadline, dry=arguments.dry_run)
+
+    if arguments.dump_config:
+        return load()
+    try:
+        return load(possible, without_files)
+    except DataError:  # nothing is wrong but missing files
+        config = load(possible)
+        if arguments.dry_run or (is_begun(config) and not arguments.overwrite):
+            return config  # which can say something without them, or needs them no more
+        raise
+
+
+def _warn(line: str) -> None:
+    print(f"nmt-train: warning: {line}", file=sys.stderr)
+
+
+def _ignore(line: str) -> None:
+    """Rank 0 says it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

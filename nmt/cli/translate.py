@@ -10,7 +10,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import NONE, natural, not_negative, positive, positive_or_auto, positive_or_none
+from nmt.cli.argument_types import (
+    NONE,
+    beam_size,
+    length_offset,
+    length_penalty,
+    positive,
+    positive_or_auto,
+    positive_or_none,
+)
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.environment import keep_more_kernels
 from nmt.errors import ConfigError
@@ -71,10 +79,15 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help="beam, greedy, one of a plugin, or auto: greedy for a beam size of 1, else beam",
     )
-    group.add_argument("--beam-size", metavar="N", type=positive, help="hypotheses kept")
-    group.add_argument("--length-penalty", metavar="A", type=not_negative, help="alpha in ((5 + length) / 6) ** alpha")
+    group.add_argument("--beam-size", metavar="N", type=beam_size, help="hypotheses kept")
     group.add_argument(
-        "--max-length-offset", metavar="N", type=natural, help="tokens a translation may have more than its source"
+        "--length-penalty", metavar="A", type=length_penalty, help="alpha in ((5 + length) / 6) ** alpha, 0 to 10"
+    )
+    group.add_argument(
+        "--max-length-offset",
+        metavar="N",
+        type=length_offset,
+        help="tokens a translation may have more than its source",
     )
     group.add_argument(
         "--split-long",

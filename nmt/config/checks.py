@@ -34,7 +34,7 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
     search = config.decoding.chosen_search
     config, wrong = _complete_component(config, "decoding", "search", SEARCHES, name=search, also=(AUTO,))
     problems += wrong
-    model, wrong = _complete_sides(config.model, shared=not any(key.startswith("model.cell") for key, _ in problems))
+    model, wrong = _complete_sides(config.model, shared=not any(key.startswith("model.cell") for key, *_ in problems))
     problems += wrong
     metrics, wrong = complete_metrics(config.evaluation.metrics)
     problems += wrong
@@ -50,7 +50,7 @@ def _complete_component(
 ) -> tuple[Config, list[Problem]]:
     """Do so for one key, for which `also` is allowed in place of a name; `name` is the component that it means."""
     if name not in registry.names():
-        return config, [Problem(f"{section_name}.{key}", registry.unknown(name, also=also))]
+        return config, [Problem(f"{section_name}.{key}", registry.unknown(name, also=also), component=True)]
     section = getattr(config, section_name)
     given = getattr(section, f"{key}_options")
     options, problems = check_options(registry.get(name), given, key=f"{section_name}.{key}_options")
@@ -71,7 +71,8 @@ def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, l
         named, given = getattr(model, f"{side}_cell"), getattr(model, f"{side}_cell_options")
         unit = unit_of(model, side)
         if unit.name not in CELLS.names():
-            problems += [Problem(f"model.{side}_cell", CELLS.unknown(named))] if named is not None else []
+            if named is not None:
+                problems.append(Problem(f"model.{side}_cell", CELLS.unknown(named), component=True))
         elif named is not None or given:
             key = f"{side}_cell_options"
             own = unit.options if shared else given
@@ -95,7 +96,7 @@ def _model_problems(config: Config) -> list[Problem]:
         found = MODELS.get(model.architecture).check(model)
         problems += [Problem(f"model.{key}", message) for key, message in found]
     else:
-        problems.append(Problem("model.architecture", MODELS.unknown(model.architecture)))
+        problems.append(Problem("model.architecture", MODELS.unknown(model.architecture), component=True))
     if model.tie_embeddings == "all" and not config.data.tokenizer_options.get("joint", True):
         problems.append(Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true"))
     if model.layer_norm_scale != ModelConfig().layer_norm_scale and not model.layer_norm:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +13,83 @@ from pydantic import TypeAdapter, ValidationError
 
 from nmt.config.bundled import bundled_names, bundled_path
 from nmt.config.checks import complete, cross_checks
-from nmt.config.plugins import import_plugins
-from nmt.config.problems import Problem, format_problems, type_problems
+from nmt.config.contradictions import contradictions, odd_settings
+from nmt.config.plugins import import_plugins, plugin_problems
+from nmt.config.problems import SET, Problem, format_problems, type_problems
 from nmt.config.schema import SECTIONS, Config
-from nmt.config.upgrade import FORMAT, KEY, UNMARKED, upgrade
-from nmt.config.yaml12 import parse_yaml, write_yaml
-from nmt.errors import ConfigError
+from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
+from nmt.config.yaml12 import Document, read_yaml, write_yaml
+from nmt.errors import ConfigError, DataError, shown
+from nmt.home import expanded
 from nmt.registry import near_miss
 from nmt.safe_files import LARGEST_CONFIG, open_model_file
+
+logger = logging.getLogger(__name__)
+
+Check = Callable[[Config], Sequence[Problem]]
+"""What a complete configuration asks for and cannot have, as far as somebody else can tell."""
 
 _ADAPTER = TypeAdapter(Config)
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    plugins: Sequence[str] = (),
+    checks: Sequence[Check] = (),
+    warn: Callable[[str], None] = logger.warning,
+) -> Config:
     """Read the YAML file `path` (or a bundled name), apply `key=value` overrides, import its plugins, validate.
+
+    `plugins` are imported beside those that the file names. `checks` look at the complete configuration, and what
+    they find is named beside the rest. `warn` is called with a line for each setting that is only odd.
 
     Raises:
         ConfigError: the file is missing or unreadable, or has mistakes; all are listed, one a line.
+        DataError: the one mistake is that files are missing which it names.
     """
-    found = find_config(path)
-    raw = upgrade(_read_mapping(found), unmarked=FORMAT, origin=str(path))
-    problems = apply_overrides(raw, overrides)
-    plugins = raw.get("plugins")
-    if isinstance(plugins, list):
-        import_plugins([plugin for plugin in plugins if isinstance(plugin, str)])
-    return validate(raw, origin=str(path), problems=problems)
+    document = _read(find_config(path))
+    places: dict[str, int | str] = {**document.lines}
+    problems = [Problem(key, message) for key, message in document.repeated]
+    raw = document.value
+    try:
+        raw = upgrade(raw, unmarked=FORMAT, origin=str(path))
+    except ConfigError as error:
+        if is_newer(raw):  # whose keys may mean anything
+            raise
+        problems.append(Problem(KEY, str(error).partition(f"{KEY}: ")[2]))
+        raw = {key: value for key, value in raw.items() if key != KEY}
+    problems += apply_overrides(raw, overrides, places)
+    given = copy.deepcopy(raw)
+    failed = _add_plugins(raw, plugins)
+    config = validate(
+        raw,
+        origin=str(path),
+        problems=[*problems, *failed],
+        places=places,
+        checks=[lambda complete: contradictions(complete, given), *checks],
+    )
+    for line in format_problems(str(path), odd_settings(config), places).split("\n")[1:]:
+        warn(f"{path}: {line.strip()}")
+    return config
+
+
+def _add_plugins(raw: dict[str, Any], more: Sequence[str]) -> list[Problem]:
+    """Import the plugins that `raw` names and `more`, which it names from now on; return what could not be loaded."""
+    named = raw.get("plugins")
+    problems = [Problem("--plugin", message, failed_plugin=True) for message in plugin_problems(more)]
+    if named is None and not more:
+        return problems
+    if isinstance(named, list):
+        # Others, and homes that there are not, are named where types are checked.
+        texts = [text for text in named if isinstance(text, str) and text and _is_path(text)]
+        found = plugin_problems([expanded(text) for text in texts])
+        problems += [Problem("plugins", message, failed_plugin=True) for message in found]
+        raw["plugins"] = [*named, *(path for path in more if path not in named)]
+    elif named is None:
+        raw["plugins"] = list(more)
+    return problems
 
 
 def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
@@ -45,10 +98,12 @@ def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     Plugins that the file names are never imported: they may come from somebody else. The user
     names them again in `plugins`; where one is missing, one line says so.
     """
-    raw = upgrade(_read_mapping(Path(path), saved=True), unmarked=UNMARKED, origin=str(path))
+    document = _read(Path(path), saved=True)
+    raw = upgrade(document.value, unmarked=UNMARKED, origin=str(path))
     import_plugins(plugins)
+    repeated = [Problem(key, message) for key, message in document.repeated]
     try:
-        return validate(raw, origin=str(path))
+        return validate(raw, origin=str(path), problems=repeated, places=document.lines)
     except ConfigError as error:
         given = {Path(plugin).name for plugin in plugins}  # it may lie elsewhere now
         named = raw.get("plugins")
@@ -80,31 +135,64 @@ def dump(config: Config) -> str:
     return write_yaml({KEY: FORMAT, **dataclasses.asdict(config)})
 
 
-def apply_overrides(raw: dict[str, Any], overrides: Sequence[str]) -> list[Problem]:
-    """Set `section.key=value` entries in `raw`; values are YAML. Returns what could not be set."""
-    problems = []
+def apply_overrides(
+    raw: dict[str, Any], overrides: Sequence[str], places: dict[str, int | str] | None = None
+) -> list[Problem]:
+    """Set `section.key=value` entries in `raw`; values are YAML. Returns what could not be set.
+
+    `places`, where keys stand in the file, forgets the lines of what is replaced.
+    """
+    problems, places = list[Problem](), {} if places is None else places
     for override in overrides:
         key, equals, text = override.partition("=")
-        if not equals or not key.strip():
-            problems.append(Problem(f"--set {override}", "must be KEY=VALUE"))
+        key = key.strip()
+        if not equals or not all(key.split(".")):
+            problems.append(Problem(f"--set {shown(override)[1:-1]}", "must be KEY=VALUE, such as training.lr=3e-4"))
             continue
-        *sections, name = key.strip().split(".")
-        target = raw
-        for depth, section in enumerate(sections, start=1):
-            inner = target.setdefault(section, {})
-            if inner is None:
-                inner = target[section] = {}
-            if not isinstance(inner, dict):
-                problems.append(Problem(key, f"'{'.'.join(sections[:depth])}' is not a section"))
-                break
-            target = inner
-        else:
-            target[name] = parse_yaml(text, origin=f"--set {override}")
+        try:
+            document = read_yaml(text, origin="value")
+        except ConfigError as error:
+            problems.append(Problem(f"--set {key}", str(error).removeprefix("value: ").removeprefix("line 1: ")))
+            continue
+        problems += [Problem(f"--set {key}.{repeated}", message) for repeated, message in document.repeated]
+        message = _put(raw, key.split("."), document.value)
+        if message is not None:
+            problems.append(Problem(f"--set {key}", message))
+            continue
+        for place in [place for place in places if f"{place}.".startswith(f"{key}.")]:
+            del places[place]
+        places[key] = SET
     return problems
 
 
-def validate(raw: Mapping[str, Any], *, origin: str, problems: Sequence[Problem] = ()) -> Config:
-    """Check types, names and combinations, and fill in defaults; raise ConfigError with all mistakes."""
+def _put(raw: dict[str, Any], path: Sequence[str], value: Any) -> str | None:
+    """Set the value at `path`, making the sections above it; return what stands in the way."""
+    *sections, name = path
+    target = raw
+    for depth, section in enumerate(sections, start=1):
+        inner = target.setdefault(section, {})
+        if inner is None:
+            inner = target[section] = {}
+        if not isinstance(inner, dict):
+            return f"'{'.'.join(sections[:depth])}' is not a section"
+        target = inner
+    target[name] = value
+    return None
+
+
+def validate(
+    raw: Mapping[str, Any],
+    *,
+    origin: str,
+    problems: Sequence[Problem] = (),
+    places: Mapping[str, int | str] | None = None,
+    checks: Sequence[Check] = (),
+) -> Config:
+    """Check types, names and combinations, and fill in defaults; raise ConfigError with all mistakes.
+
+    The error is a DataError where nothing but files is wrong. `problems` were found before; `places` say where keys
+    stand; `checks` look at the complete configuration.
+    """
     # An empty section in YAML reads as None; it means the defaults.
     raw = {key: {} if value is None and key in SECTIONS else value for key, value in raw.items()}
     found = list(problems)
@@ -116,15 +204,37 @@ def validate(raw: Mapping[str, Any], *, origin: str, problems: Sequence[Problem]
         config = _provisional(raw, error)
     if config is not None:
         config, more = complete(config)
+        more += cross_checks(config)
+        more += [problem for check in checks for problem in check(config)]
         named = {problem.key for problem in found}
-        found += [problem for problem in [*more, *cross_checks(config)] if problem.key not in named]
+        found += [problem for problem in more if problem.key not in named]
+    if any(problem.failed_plugin for problem in found):
+        found = [hedged for problem in found if (hedged := _hedged(problem)) is not None]
     if found or config is None:
-        raise ConfigError(format_problems(origin, found))
+        kind = DataError if all(problem.in_files for problem in found) else ConfigError
+        raise kind(format_problems(origin, found, places))
     return config
 
 
-def _read_mapping(path: Path, *, saved: bool = False) -> dict[str, Any]:
-    """The content of a file, which the user has named or, if it is `saved`, lies in a model directory."""
+def _hedged(problem: Problem) -> Problem | None:
+    """The problem as it is said where a plugin could not be loaded, which may be the cause of it."""
+    if not problem.component:
+        return problem
+    if "Did you mean" not in problem.message:
+        return None
+    return problem._replace(message=problem.message.replace(".", ", unless a plugin that fails registers it.", 1))
+
+
+def _is_path(text: str) -> bool:
+    try:
+        expanded(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(path: Path, *, saved: bool = False) -> Document:
+    """The mapping in a file, which the user has named or, if it is `saved`, lies in a model directory."""
     try:
         with open_model_file(path) if saved else path.open("rb") as stream:
             content = stream.read(LARGEST_CONFIG + 1)
@@ -134,10 +244,10 @@ def _read_mapping(path: Path, *, saved: bool = False) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
-    raw = parse_yaml(text, origin=str(path))
-    if not isinstance(raw, dict):
+    document = read_yaml(text, origin=str(path))
+    if not isinstance(document.value, dict):
         raise ConfigError(f"{path}: must be a mapping of keys to values, such as 'run_dir: runs/first'")
-    return raw
+    return document
 
 
 def _provisional(raw: Mapping[str, Any], error: ValidationError) -> Config | None:

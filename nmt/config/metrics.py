@@ -57,7 +57,7 @@ def complete_metrics(entries: Iterable[Entry]) -> tuple[list[Entry], list[Proble
 def _checked(name: str, options: Any) -> tuple[Any, list[Problem]]:
     """The options of a metric, None where something is wrong, and what is."""
     if name not in METRICS.names():
-        return None, [Problem(KEY, METRICS.unknown(name))]
+        return None, [Problem(KEY, METRICS.unknown(name), component=True)]
     key = f"{KEY}.{name}"
     if not isinstance(options, Mapping):
         return None, [Problem(key, f"{options!r} is not a mapping of options to values")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -11,7 +12,8 @@ from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from nmt.config.problems import Problem, type_problems
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, shown
+from nmt.limits import LARGEST, MOST
 
 
 @cache
@@ -37,4 +39,19 @@ def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple
         checked = _checked(member.Options)(**options)
     except ValidationError as error:
         return None, type_problems(error, prefix=tuple(key.split(".")), known=names)
-    return member.Options(**{name: getattr(checked, name) for name in names}), []
+    values = {name: getattr(checked, name) for name in names}
+    problems = [
+        Problem(f"{key}.{name}", f"{shown(value)} {wrong}")
+        for name, value in values.items()
+        if (wrong := _beyond(value))
+    ]
+    return (None, problems) if problems else (member.Options(**values), [])
+
+
+def _beyond(value: object) -> str | None:
+    """What is wrong with a number that arithmetic cannot carry; infinity, where an option takes it, means no limit."""
+    if isinstance(value, int) and abs(value) > MOST:
+        return f"must be at most {MOST}" if value > 0 else f"must be at least {-MOST}"
+    if isinstance(value, float) and LARGEST < abs(value) < math.inf:
+        return f"must be at most {LARGEST:g}" if value > 0 else f"must be at least {-LARGEST:g}"
+    return "is not a number" if isinstance(value, float) and math.isnan(value) else None

@@ -10,6 +10,19 @@ from pathlib import Path
 
 from nmt.errors import ConfigError
 
+_KEY = "plugins"
+
+
+def plugin_problems(paths: Sequence[str | Path]) -> list[str]:
+    """Import each file once; return what is wrong with each that is missing or fails."""
+    problems = []
+    for path in paths:
+        try:
+            import_plugins([path])
+        except ConfigError as error:
+            problems.append(str(error).removeprefix(f"{_KEY}: "))
+    return problems
+
 
 def import_plugins(paths: Sequence[str | Path]) -> None:
     """Import each file once; raise ConfigError naming the file that is missing or fails.
@@ -22,22 +35,23 @@ def import_plugins(paths: Sequence[str | Path]) -> None:
 
 def _import_plugin(path: Path) -> None:
     if not path.is_file():
-        raise ConfigError(f"plugins: {path}: no such file")
+        raise ConfigError(f"{_KEY}: {path}: no such file")
     # The name is made from the full path: two plugins of the same file name do not collide.
     name = f"nmt_plugin_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"plugins: {path}: not a Python file")
+        raise ConfigError(f"{_KEY}: {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except ConfigError as error:
         del sys.modules[name]
-        raise ConfigError(f"plugins: {path}: {error}") from None
+        raise ConfigError(f"{_KEY}: {path}: {error}") from None
     except (Exception, SystemExit) as error:
         # Whatever a user's file raises is the user's to see, as one line.
         del sys.modules[name]
-        raise ConfigError(f"plugins: {path}: {type(error).__name__}: {error}") from error
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(f"{_KEY}: {path}: {type(error).__name__}: {reason}") from error

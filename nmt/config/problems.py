@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from nmt.config.schema import SECTIONS, Config
-from nmt.errors import printable
+from nmt.config.suggest import unknown_key
+from nmt.errors import printable, shown
 from nmt.registry import near_miss
 
-_UNION_MEMBER = re.compile(r"^(constrained-|list\[|dict\[|int$|float$|str$|none|literal\[)")
+_UNION_MEMBER = re.compile(r"^(constrained-|function-|list\[|dict\[|int$|float$|str$|none|literal\[)")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_LONG_NUMBER = re.compile(r"(\d{20})\d{15,}(\d{5})")
+SET = "--set"
+"""In place of a line: the command line says so."""
 
 
 class Problem(NamedTuple):
@@ -21,11 +26,36 @@ class Problem(NamedTuple):
 
     key: str
     message: str
+    component: bool = False
+    """The value is no known component; a plugin could have registered it."""
+    failed_plugin: bool = False
+    """A plugin could not be loaded, so that what it registers is missing."""
+    in_files: bool = False
+    """Not the configuration is wrong, but what it names is not there."""
 
 
-def format_problems(origin: str, problems: Iterable[Problem]) -> str:
-    """All problems of one file, one a line below its name."""
-    return "\n".join([f"{origin}:", *(f"  {printable(f'{problem.key}: {problem.message}')}" for problem in problems)])
+def format_problems(origin: str, problems: Iterable[Problem], places: Mapping[str, int | str] | None = None) -> str:
+    """All problems of one file, one a line below its name, in the order of its lines.
+
+    `places` says where a key stands: its line, or `SET`.
+    """
+    found = [(_place(problem.key, places or {}), problem) for problem in problems]
+    found.sort(key=lambda pair: (not isinstance(pair[0], int), pair[0] if isinstance(pair[0], int) else 0))
+    return "\n".join([f"{origin}:", *(f"  {printable(_line(place, problem))}" for place, problem in found)])
+
+
+def _line(place: int | str | None, problem: Problem) -> str:
+    where = "" if place is None else f"line {place}: " if isinstance(place, int) else f"{place}: "
+    return f"{where}{problem.key}: {problem.message}"
+
+
+def _place(key: str, places: Mapping[str, int | str]) -> int | str | None:
+    """Where the key stands or, of an option or item, what it belongs to; None where nobody has written it."""
+    parts = key.split(".")
+    for count in range(len(parts), min(len(parts), 2) - 1, -1):
+        if (place := places.get(".".join(parts[:count]))) is not None:
+            return place
+    return None
 
 
 def type_problems(
@@ -41,15 +71,15 @@ def type_problems(
         path = [str(part) for part in item["loc"] if not _UNION_MEMBER.match(str(part))]
         key = ".".join([*prefix, *path])
         siblings = known if known is not None else _keys_beside(path)
-        message = _message(item, path[-1] if path else "", siblings)
+        message = _message(item, key, siblings)
         # An Options dataclass that checks its own values names the option first.
         option, colon, rest = message.partition(": ")
         if item["type"] == "value_error" and colon and option in siblings:
             key, message = f"{key}.{option}", rest
         if key not in problems or item["type"] == "too_short":  # an empty list: that it is no text helps nobody
             problems[key] = Problem(key, message)
-        elif item["type"] == "dict_type" and problems[key].message == f"{item['input']!r} is not text":
-            problems[key] = Problem(key, f"{item['input']!r} is neither text nor a mapping of keys to values")
+        elif item["type"] == "dict_type" and problems[key].message == f"{shown(item['input'])} is not text":
+            problems[key] = Problem(key, f"{shown(item['input'])} is neither text nor a mapping of keys to values")
         elif item["type"] == "literal_error":  # a word that may stand in place of the number
             problems[key] = Problem(key, f"{problems[key].message}; {item['ctx']['expected']} is allowed too")
     return list(problems.values())
@@ -60,17 +90,17 @@ def _keys_beside(path: list[str]) -> list[str]:
     return [field.name for field in dataclasses.fields(section)]
 
 
-def _message(item: Any, name: str, siblings: list[str]) -> str:
+def _message(item: Any, key: str, siblings: list[str]) -> str:
     value, context, kind = item["input"], item.get("ctx", {}), item["type"]
     if kind == "unexpected_keyword_argument":
-        return "unknown key." + (near_miss(name, siblings) or f" Allowed: {', '.join(sorted(siblings)) or 'none'}.")
+        return unknown_key(key, siblings)
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return "missing"
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
-        return f"{value!r} is not allowed.{near_miss(str(value), allowed)} Allowed: {', '.join(allowed)}."
+        return f"{shown(value)} is not allowed.{near_miss(str(value), allowed)} Allowed: {', '.join(allowed)}."
     if kind == "value_error":
-        return str(context["error"])
+        return _LONG_NUMBER.sub(r"\1...\2", str(context["error"]))
     wording = {
         "int_type": "is not an integer",
         "int_from_float": "is not an integer",
@@ -88,4 +118,13 @@ def _message(item: Any, name: str, siblings: list[str]) -> str:
         "less_than": f"must be less than {context.get('lt')}",
         "less_than_equal": f"must be at most {context.get('le')}",
     }
-    return f"{value!r} {wording.get(kind, item['msg'])}"
+    return f"{shown(value)} {wording.get(kind, item['msg'])}{_advice(value, kind)}"
+
+
+def _advice(value: Any, kind: str) -> str:
+    """How to write what was meant, if that is plain."""
+    if kind in ("int_type", "float_type") and isinstance(value, str) and len(value) < 30 and _NUMBER.fullmatch(value):
+        return "; leave out the quotes"
+    if kind in ("int_type", "int_from_float") and isinstance(value, float) and value.is_integer() and value < 1e15:
+        return f"; write {int(value)}"
+    return ""

@@ -14,18 +14,32 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, Strict
 from pydantic.dataclasses import dataclass
 
+from nmt.config.paths import FilePath
+from nmt.limits import (
+    DEEPEST,
+    HIGHEST_RATE,
+    LARGEST,
+    LONGEST_OFFSET,
+    MOST,
+    MOST_WORKERS,
+    STRONGEST_PENALTY,
+    WIDEST,
+    WIDEST_BEAM,
+)
+
 STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-Int = Annotated[int, Strict()]
 Bool = Annotated[bool, Strict()]
 Seed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
-Positive = Annotated[int, Strict(), Field(gt=0)]
-NotNegative = Annotated[int, Strict(), Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-NotNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Positive = Annotated[int, Strict(), Field(gt=0, le=MOST)]
+NotNegative = Annotated[int, Strict(), Field(ge=0, le=MOST)]
+Width = Annotated[int, Strict(), Field(gt=0, le=WIDEST)]
+Depth = Annotated[int, Strict(), Field(gt=0, le=DEEPEST)]
+PositiveFloat = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False, strict=True)]
+NotNegativeFloat = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False, strict=True)]
 Fraction = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Text = Annotated[str, Strict(), Field(min_length=1)]
-Paths = Text | Annotated[list[Text], Field(min_length=1)]
+Paths = FilePath | Annotated[list[FilePath], Field(min_length=1)]
 Options = dict[Text, Any]
 
 AUTO = "auto"
@@ -58,16 +72,16 @@ class ModelConfig:
     """Unit of the decoder, of all its layers; `null`: `cell`."""
     decoder_cell_options: Options = fixed(default_factory=dict)
     """Options of the decoder's unit, as for the encoder."""
-    hidden_size: Positive = fixed(512)
+    hidden_size: Width = fixed(512)
     """Width H of the recurrent states."""
-    encoder_hidden_size: Positive | None = fixed(None)
+    encoder_hidden_size: Width | None = fixed(None)
     """Width of the encoder's recurrent states, of each of its directions; `null`: `hidden_size`."""
-    embedding_size: Positive = fixed(512)
+    embedding_size: Width = fixed(512)
     """Width E of source and target embeddings and of the residual stream."""
-    encoder_layers: Positive = fixed(1)
+    encoder_layers: Depth = fixed(1)
     """Encoder layers; the first is bidirectional. `rnnsearch` has exactly 1. `rnnsearch_deepatt` has them above one
     more layer, which reads the words alone and is not counted."""
-    decoder_layers: Positive = fixed(1)
+    decoder_layers: Depth = fixed(1)
     """Decoder layers; the first attends to the source. `rnnsearch` has exactly 1. `rnnsearch_deepatt`: levels of
     attention and cell in each step."""
     context_aware_encoder: Bool = fixed(True)
@@ -77,7 +91,7 @@ class ModelConfig:
     """Every decoder layer attends to the source, not only the first (`deepnmt`)."""
     deep_output: Bool = fixed(True)
     """A tanh layer over state and context before the softmax; only `deepnmt` may do without."""
-    attention_heads: Positive = fixed(1)
+    attention_heads: Width = fixed(1)
     """Heads of the additive attention; must divide the width of the encoder output. `rnnsearch` has exactly 1."""
     layer_norm: Bool = fixed(False)
     """Layer normalisation of every recurrent projection, the attention and the layers' outputs."""
@@ -138,9 +152,9 @@ class DataConfig:
     tokens or more without an end symbol."""
     pool_batches: Positive = fixed(256)
     """Batches are cut from pools of about this many batches, sorted by length; more of them means less padding."""
-    cache_dir: Text | None = None
+    cache_dir: FilePath | None = None
     """Where encoded corpora are kept, keyed by content and settings; default RUN/cache."""
-    workers: NotNegative = 0
+    workers: Annotated[int, Strict(), Field(ge=0, le=MOST_WORKERS)] = 0
     """Processes that encode text; 0 takes one for each CPU core."""
 
 
@@ -152,7 +166,7 @@ class TrainingConfig:
     """Stop after this many updates."""
     max_epochs: Positive | None = None
     """Stop after this many passes over the training data."""
-    init_from: Text | None = fixed(None)
+    init_from: FilePath | None = fixed(None)
     """Run or model whose weights to start from, with the same tokenizer and sizes; all else starts anew."""
     batch_tokens: Positive | None = fixed(None)
     """Tokens in a batch, padding counted: sentences times the longest of source and target."""
@@ -165,7 +179,7 @@ class TrainingConfig:
     `adagrad`, `rmsprop`, `sgd`, or one that a plugin registers."""
     optimizer_options: Options = field(default_factory=dict)
     """Options of the optimizer; see the table of optimizers."""
-    lr: PositiveFloat = 1e-3
+    lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 1e-3
     """Learning rate; what it means to a schedule is said in the table of schedules."""
     schedule: Text = "constant"
     """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine` or `inverse_sqrt`."""
@@ -222,11 +236,11 @@ class DecodingConfig:
     is 1, else `beam`."""
     search_options: Options = field(default_factory=dict)
     """Options of the search; see the table of searches."""
-    beam_size: Positive = 4
+    beam_size: Annotated[int, Strict(), Field(gt=0, le=WIDEST_BEAM)] = 4
     """Hypotheses kept for each sentence."""
-    length_penalty: NotNegativeFloat = 0.6
-    """alpha in ((5 + length) / 6) ** alpha, by which log-probabilities are divided."""
-    max_length_offset: NotNegative = 50
+    length_penalty: Annotated[float, Field(ge=0, le=STRONGEST_PENALTY, strict=True)] = 0.6
+    """alpha in ((5 + length) / 6) ** alpha, by which log-probabilities are divided; at most 10."""
+    max_length_offset: Annotated[int, Strict(), Field(ge=0, le=LONGEST_OFFSET)] = 50
     """A translation has at most this many tokens more than its source."""
     split_long: Positive | None = 1000
     """A source line of more tokens is translated in parts of at most so many, cut at sentence ends where there are any,
@@ -240,7 +254,7 @@ class DecodingConfig:
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Number format: `fp32`, `bf16`, or `int8` for the matrices of the decoder (the rest as `auto`). `auto` takes
     bf16 where the hardware computes in it, else fp32."""
-    shortlist: Text | None = None
+    shortlist: FilePath | None = None
     """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
 
     @property
@@ -271,11 +285,11 @@ class EvaluationConfig:
 class Config:
     """A complete configuration."""
 
-    run_dir: Text
+    run_dir: FilePath
     """Directory of the run: checkpoints, logs, tokenizer, resolved configuration."""
     seed: Seed = fixed(1)
     """Seed of initialisation, dropout and the order of the data."""
-    plugins: list[Text] = field(default_factory=list)
+    plugins: list[FilePath] = field(default_factory=list)
     """Python files that register units or other components of yours."""
     kernels: Literal["auto", "triton", "reference"] = "auto"
     """On a GPU Triton kernels and CUDA graphs, plain PyTorch, or for each operation the former if a check on this GPU

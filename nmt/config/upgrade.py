@@ -33,7 +33,7 @@ def upgrade(raw: dict[str, Any], *, unmarked: int, origin: str) -> dict[str, Any
     written = raw.pop(KEY, unmarked)
     if type(written) is not int or written < 1:
         raise ConfigError(f"{origin}: {KEY}: {written!r} is no format of a configuration. Allowed: 1 to {FORMAT}.")
-    if written > FORMAT:
+    if is_newer({KEY: written}):
         raise ConfigError(f"{origin}: {KEY}: {written} is that of a newer version of nmt. Allowed: 1 to {FORMAT}.")
     for number in range(written + 1, FORMAT + 1):
         for rule in RULES[number]:
@@ -41,6 +41,12 @@ def upgrade(raw: dict[str, Any], *, unmarked: int, origin: str) -> dict[str, Any
             if line is not None:
                 _say_once(line)
     return raw
+
+
+def is_newer(raw: Mapping[str, Any]) -> bool:
+    """Whether a later version of nmt has written this configuration."""
+    written = raw.get(KEY)
+    return type(written) is int and written > FORMAT
 
 
 @functools.cache

@@ -1,9 +1,9 @@
-"""YAML as users expect it, read and written: 5e-4 is a number, `no` is a word, and no key may stand twice."""
+"""YAML as users expect it, read and written: 5e-4 is a number, `no` is a word, and what stands twice is named."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -15,11 +15,13 @@ _MOST_NODES = 10_000
 """Values of a document once its aliases are written out: a few nested ones can stand for billions."""
 _NO_FOLDING = 1 << 30
 """Columns of a line that is written."""
+_MOST_DIGITS = 1000
+"""Of an integer."""
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the scalars of YAML 1.2, without silently overwritten keys and tags, and bounded.
+    """SafeLoader with the scalars of YAML 1.2, without tags, and bounded.
 
     What it refuses, it refuses as soon as it is read, before anything is built from it.
     """
@@ -72,21 +74,21 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
-    return int(loader.construct_scalar(node))
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int | str:
+    text = loader.construct_scalar(node)
+    # Python refuses to read thousands of digits; as text they are what every check of an integer names.
+    return int(text) if len(text) <= _MOST_DIGITS else str(text)
 
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: dict[Any, int] = {}
-    for key_node, _ in node.value:
-        line = key_node.start_mark.line + 1
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
+    """Keys are text, whatever they look like; of a repeated one the first is kept, see `_repeated`."""
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             raise yaml.MarkedYAMLError(problem="a key must be plain text", problem_mark=key_node.start_mark)
-        if key_node.value in seen:
-            problem = f"key '{key_node.value}' stands twice, in lines {seen[key_node.value]} and {line}"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-        seen[key_node.value] = line
-    return {loader.construct_object(k, deep=True): loader.construct_object(v, deep=True) for k, v in node.value}
+        value = loader.construct_object(value_node, deep=True)
+        found.setdefault(key_node.value, value)
+    return found
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
@@ -121,7 +123,7 @@ _Dumper.add_representer(str, _text)
 
 
 def write_yaml(value: Any) -> str:
-    """`value` as a document that `parse_yaml` reads as an equal one; tuples become lists.
+    """`value` as a document that `read_yaml` reads as an equal one; tuples become lists.
 
     Raises ConfigError for what no document can hold: text with NUL or lone surrogates, and objects that are
     neither text, numbers, truth values, None, lists nor mappings.
@@ -134,13 +136,47 @@ def write_yaml(value: Any) -> str:
     return text
 
 
-def parse_yaml(text: str, *, origin: str) -> Any:
-    """Parse one document; a syntax error, tag or repeated key is a ConfigError naming `origin` and the line."""
+class Document(NamedTuple):
+    """What a YAML text says, and where."""
+
+    value: Any
+    lines: dict[str, int]
+    """The line, from 1, of each key and each item of a list, by its full key with dots."""
+    repeated: list[tuple[str, str]]
+    """Keys that stand more than once: the full key, and what is wrong, in words. The first value is kept."""
+
+
+def read_yaml(text: str, *, origin: str) -> Document:
+    """Parse one document; a syntax error or tag is a ConfigError naming `origin` and the line."""
     try:
-        return yaml.load(text, Loader=_Loader)  # _Loader is a SafeLoader
+        loader = _Loader(text)  # a SafeLoader
+        node = loader.get_single_node()
+        value = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
         raise ConfigError(f"{origin}: {where}{printable(str(error.problem or error.context))}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{origin}: not readable as YAML: {str(error).splitlines()[0]}") from None
+    document = Document(value, {}, [])
+    if node is not None:
+        _visit(node, document, above="")
+    return document
+
+
+def _visit(node: yaml.Node, document: Document, *, above: str) -> None:
+    """Note the lines of what is below `node`, whose key ends with a dot in `above`, and keys that are repeated."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            document.lines[f"{above}{index}"] = item.start_mark.line + 1
+            _visit(item, document, above=f"{above}{index}.")
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            key, line = f"{above}{key_node.value}", key_node.start_mark.line + 1
+            if key in seen:
+                where = "both in line " + str(line) if line == seen[key] else f"in lines {seen[key]} and {line}"
+                document.repeated.append((key, f"stands twice, {where}; keep one of them"))
+                continue
+            seen[key] = document.lines[key] = line
+            _visit(value_node, document, above=f"{key}.")

@@ -8,7 +8,7 @@ from nmt.data.batching import (
     restore_order,
 )
 from nmt.data.corpus import Corpus
-from nmt.data.prepare import PreparedData, check_files, planned_sizes, prepare
+from nmt.data.prepare import PreparedData, check_files, missing_files, planned_sizes, prepare
 from nmt.data.report import CorpusReport
 from nmt.data.sampler import BatchSampler
 from nmt.data.saved_tokenizer import load_tokenizer, save_tokenizer
@@ -38,6 +38,7 @@ __all__ = [
     "collate",
     "find_file",
     "load_tokenizer",
+    "missing_files",
     "pad",
     "planned_sizes",
     "prepare",

@@ -18,11 +18,11 @@ from nmt.data.corpus import Corpus, new_folder
 from nmt.data.demo import write_corpus
 from nmt.data.encoding import LengthRule
 from nmt.data.progress import progress as progress_shown
-from nmt.data.references import check_references, join_references, read_references
+from nmt.data.references import join_references, missing_references, read_references
 from nmt.data.report import CorpusReport
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.survey import Survey
-from nmt.data.text import FilePair, ParallelText, find_pairs, read_parallel
+from nmt.data.text import FilePair, ParallelText, find_pairs, missing_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.validation_facts import ValidationFacts, validation_facts
 from nmt.errors import ConfigError, DataError
@@ -73,8 +73,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     run_dir = Path(run_dir)
     data = generated(config.data, run_dir)
     languages = (data.source_language, data.target_language)
-    if not data.train:
-        raise ConfigError("data.train: no training text; give a prefix or a list of prefixes")
+    check_files(data)
     train_files = find_pairs(data.train, *languages, key="data.train")
     # Small and needed only later, but a mistake in them should show before hours of work.
     dev_text = read_parallel(data.dev, *languages, key="data.dev") if data.dev else None
@@ -125,13 +124,22 @@ def read_validation_facts(config: Config, run_dir: Path) -> ValidationFacts | No
 
 
 def check_files(data: DataConfig) -> None:
-    """Raise the DataError or ConfigError that `prepare` would for a missing file, without reading any."""
+    """Raise the ConfigError or DataError of `prepare`, with a line for each missing file, without reading any."""
     if data.generator == "none" and not data.train:
         raise ConfigError("data.train: no training text; give a prefix or a list of prefixes")
-    for key in ("train", "dev", "test"):
-        find_pairs(getattr(data, key), data.source_language, data.target_language, key=f"data.{key}")
-    check_references(data.dev_references, key="data.dev_references")
-    check_references(data.test_references, key="data.test_references")
+    if missing := missing_files(data):
+        raise DataError("\n".join(f"{key}: {message}" for key, message in missing))
+
+
+def missing_files(data: DataConfig) -> list[tuple[str, str]]:
+    """The key of each text of the corpora that is not there, and what is said of it."""
+    missing = []
+    for name in ("train", "dev", "test"):
+        languages = (data.source_language, data.target_language)
+        missing += missing_pairs(getattr(data, name), *languages, key=f"data.{name}")
+    for name in ("dev_references", "test_references"):
+        missing += missing_references(getattr(data, name), key=f"data.{name}")
+    return missing
 
 
 def generated(data: DataConfig, run_dir: Path) -> DataConfig:

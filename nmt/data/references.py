@@ -46,8 +46,10 @@ def join_references(
     return joined, [said] if changed else []
 
 
-def check_references(files: str | Sequence[str] | None, *, key: str) -> None:
-    """Raise the DataError that `read_references` would for a missing file, without reading any."""
-    for file in as_list(files):
-        if not Path(file).is_file():
-            raise DataError(f"{key}: {file}: no such file")
+def missing_references(files: str | Sequence[str] | None, *, key: str) -> list[tuple[str, str]]:
+    """The key of each file that is missing, and what is said of it."""
+    return [
+        (key if isinstance(files, str) else f"{key}.{index}", f"{file}: no such file")
+        for index, file in enumerate(as_list(files))
+        if not Path(file).is_file()
+    ]

@@ -13,6 +13,7 @@ from typing import Literal, NoReturn
 
 import sentencepiece
 
+from nmt.config.paths import FilePath
 from nmt.data.line_sample import sample_lines
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
@@ -46,9 +47,9 @@ class SentencePieceOptions:
     """Unicode normalisation before splitting; `_cf` also folds case, `identity` leaves text as it is."""
     sample_size: int | None = 1_000_000
     """Lines of each language that training reads, drawn by `seed`; null takes all (and much memory)."""
-    source_model: str | None = None
+    source_model: FilePath | None = None
     """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
-    target_model: str | None = None
+    target_model: FilePath | None = None
     """The same for the target language; only without `joint`."""
 
     def __post_init__(self) -> None:

@@ -138,6 +138,21 @@ def find_pairs(
         raise DataError(f"{key}: {error}") from error
 
 
+def missing_pairs(
+    prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
+) -> list[tuple[str, str]]:
+    """The key of each prefix and side that has no file, and what is said of it."""
+    missing = []
+    for index, prefix in enumerate(as_list(prefixes)):
+        place = key if isinstance(prefixes, str) else f"{key}.{index}"
+        for language in (source_language, target_language):
+            try:
+                find_file(prefix, language)
+            except DataError as error:
+                missing.append((place, str(error)))
+    return missing
+
+
 def read_pairs(
     pair: FilePair, *, undecodable: tuple[Undecodable, Undecodable] | None = None
 ) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.config.paths import FilePath
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -21,9 +22,9 @@ _JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.vocab", "source.vocab", "target
 class WhitespaceOptions:
     """Options of the `whitespace` tokenizer."""
 
-    source_vocab: str | None = None
+    source_vocab: FilePath | None = None
     """Vocabulary file, one token per line; without it the training text decides. With `joint` it serves both sides."""
-    target_vocab: str | None = None
+    target_vocab: FilePath | None = None
     """The same for the target language; only without `joint`."""
     joint: bool = False
     """One vocabulary for both languages."""

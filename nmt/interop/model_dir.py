@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
-from nmt.errors import CheckpointError, ConfigError, printable
+from nmt.errors import CheckpointError, ConfigError, printable, shown
 from nmt.files import is_file, is_folder, is_there
 from nmt.interop import run_layout
 from nmt.interop.facts import LongestSource, longest_source
@@ -24,6 +24,8 @@ from nmt.models.proof import choose_kernels
 _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""
 _LONGEST_NAME = 80
+_MOST_DIGITS = 30
+"""Of a step; Python reads some thousands."""
 
 
 class LoadedModel(NamedTuple):
@@ -120,12 +122,14 @@ def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
         return steps[-1] if best is None else best
     if checkpoint == "last":
         return steps[-1]
-    if str(checkpoint).isdecimal():
+    if str(checkpoint).isdecimal() and len(str(checkpoint)) < _MOST_DIGITS:
         if int(checkpoint) not in steps:
             listed = ", ".join(str(step) for step in steps)
             raise CheckpointError(f"{run}: no checkpoint of step {checkpoint}; there are {listed}")
         return int(checkpoint)
-    raise ConfigError(f"checkpoint: '{checkpoint}' is not allowed. Allowed: best, last, or a step such as {steps[-1]}.")
+    raise ConfigError(
+        f"checkpoint: {shown(checkpoint)} is not allowed. Allowed: best, last, or a step such as {steps[-1]}."
+    )
 
 
 def config_file(directory: Path) -> Path:

@@ -88,7 +88,7 @@ def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
         try:
             check_files(config.data)
         except NmtError as error:
-            found.notes.append(f"resuming needs the training text: {error}")
+            found.notes += [f"resuming needs the training text: {line}" for line in str(error).splitlines()]
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from nmt.registry import SCHEDULES
 from nmt.training.schedules import Schedule, ScheduleOptions, require
@@ -51,6 +52,12 @@ class Noam(Schedule):
             super().__post_init__()
             require(self.warmup_steps > 0, f"warmup_steps: must be above 0, not {self.warmup_steps}")
 
+    @classmethod
+    def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
+        """The rate of update number `warmup_steps`."""
+        peak: float = lr * (hidden_size * options.warmup_steps) ** -0.5
+        return peak
+
     def _rate_at(self, step: int) -> float:
         updates, warmup = float(step + 1), float(self.options.warmup_steps)
         curve: float = min(updates * warmup**-1.5, updates**-0.5)
@@ -90,6 +97,11 @@ class GnmtPlus(Schedule):
                 self.decay_end > self.decay_start,
                 f"decay_end: must be above decay_start ({self.decay_start}), not {self.decay_end}",
             )
+
+    @classmethod
+    def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
+        """The plateau."""
+        return lr * float(options.replicas)
 
     def _rate_at(self, step: int) -> float:
         options = self.options
@@ -139,6 +151,11 @@ class Cosine(Schedule):
             require(self.period > 0, f"period: must be above 0, not {self.period}")
             require(1 <= self.period_factor < math.inf, f"period_factor: must be 1 or more, not {self.period_factor}")
             require(0 < self.decay <= 1, f"decay: must be above 0 and at most 1, not {self.decay}")
+
+    @classmethod
+    def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
+        """The beginning of the first period; with `max_lr` given `training.lr` may be above it."""
+        return lr if options.max_lr is None else float(options.max_lr)
 
     def _ceiling(self) -> float:
         return self.lr if self.options.max_lr is None else float(self.options.max_lr)

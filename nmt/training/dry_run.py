@@ -14,15 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config import component_options
-from nmt.config.schema import Config, TrainingConfig
+from nmt.config.schema import Config
 from nmt.data import Corpus, collate, planned_sizes, prepare
 from nmt.data.sampling import Rows
 from nmt.errors import DataError
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
 from nmt.models.proof import choose_kernels
-from nmt.registry import OPTIMIZERS
+from nmt.training.memory import optimizer_moments
 from nmt.training.precision import choose_precision
 from nmt.training.setup import build_batches, build_network, build_sampler, describe_sampling
 
@@ -82,13 +81,6 @@ def print_parameters(model: Seq2Seq) -> None:
     for part, count in parts.items():
         print(f"  {part:<24} {count:>14,}")
     print(f"  {'total':<24} {sum(weight.numel() for weight in model.parameters()):>14,}")
-
-
-def optimizer_moments(training: TrainingConfig) -> int:
-    """Numbers that the optimizer keeps for each weight; of a plugin's that does not say so, 2, as of Adam."""
-    member = OPTIMIZERS.get(training.optimizer)
-    counted = getattr(member, "moments", None)
-    return 2 if counted is None else int(counted(component_options(member, training.optimizer_options)))
 
 
 def print_memory(model: Seq2Seq, *, activations: int, moments: int, ema: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import json
 import logging
@@ -23,6 +24,7 @@ from nmt.training.state import Interval
 EVENTS = "log.jsonl"
 TEXT = "train.log"
 TENSORBOARD = "tensorboard"
+_NO_TENSORBOARD = "TensorBoard is not installed; pip install 'nmt[tensorboard]'"
 
 
 class ScalarWriter(Protocol):
@@ -217,8 +219,13 @@ def _writer_class() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise NmtError("training.tensorboard: TensorBoard is not installed; pip install 'nmt[tensorboard]'") from error
+        raise NmtError(f"training.tensorboard: {_NO_TENSORBOARD}") from error
     return SummaryWriter
+
+
+def tensorboard_problem() -> str | None:
+    """What is said where TensorBoard is missing; looked for without importing it, which takes seconds."""
+    return None if importlib.util.find_spec(TENSORBOARD) else _NO_TENSORBOARD
 
 
 class ProgressBar:

@@ -47,6 +47,11 @@ class Schedule:
         self.options = self.Options() if options is None else options
         self._rate = lr
 
+    @classmethod
+    def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
+        """The highest rate there can be before [min_lr, max_lr] cuts it off; arguments as for the constructor."""
+        return lr
+
     @property
     def rate(self) -> float:
         """The rate set last, within [min_lr, max_lr]; right after construction that of `lr` itself."""

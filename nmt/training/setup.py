@@ -30,6 +30,7 @@ from nmt.training.ema import EMA
 from nmt.training.gradients import BadUpdateGuard
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import RunLog
+from nmt.training.memory import check_size
 from nmt.training.optimizers import build_optimizer
 from nmt.training.precision import choose_precision
 from nmt.training.random_state import seed_everything
@@ -108,7 +109,8 @@ def build_updater(
 
 
 def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
-    """The model, its weights drawn from the seed."""
+    """The model, its weights drawn from the seed; ConfigError where it cannot fit into memory."""
+    check_size(config, (tokenizer.source_size, tokenizer.target_size), device=device)
     seed_everything(config.seed)
     return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
 

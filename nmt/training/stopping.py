@@ -43,9 +43,16 @@ class Limits:
             f"update {self.max_steps}" if self.max_steps is not None else "",
             f"epoch {self.max_epochs}" if self.max_epochs is not None else "",
             f"{self.patience} validations without a new best" if self.patience is not None else "",
-            f"{(self.deadline - time.monotonic()) / 60:.1f} minutes from now" if self.deadline is not None else "",
+            "" if self.deadline is None else self._time_left(self.deadline),
         ]
         return "training until " + " or ".join(filter(None, limits))
+
+    @staticmethod
+    def _time_left(deadline: float) -> str:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            return "the time limit, which has passed already"
+        return f"{seconds / 60:.1f} minutes from now" if seconds >= 60 else f"{seconds:.0f} seconds from now"
 
     def time_is_up(self) -> bool:
         """Whether the deadline has passed."""

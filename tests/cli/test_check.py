@@ -194,7 +194,10 @@ def test_configurations(run: Path, report: Report) -> None:
     assert (found["resume"], found["translate"]) == (6, [6])
     (run / "config.yaml").write_text("run_dir: x\nmodel: {cell: atrr, hiden_size: 3}\n")
     found = report(run)
-    assert [problem.split(": ")[1] for problem in found["problems"]] == ["model.hiden_size", "model.cell"]
+    assert [problem.split(": ")[1:3] for problem in found["problems"]] == [
+        ["line 2", "model.hiden_size"],
+        ["line 2", "model.cell"],
+    ]
     assert (found["resume"], found["translate"]) == (None, [])
 
 
@@ -231,7 +234,8 @@ def test_notes_are_no_problems(run: Path, report: Report, tmp_path: Path, traine
     found = report(run)
     assert found["ok"]
     parts = (".writing-step-18-77", "damaged-step-3", "resuming needs the training text: data.train: neither")
-    assert len(found["notes"]) == 3 and all(part in note for part, note in zip(parts, found["notes"], strict=True))
+    both = (*parts, parts[-1])  # source and target
+    assert len(found["notes"]) == 4 and all(part in note for part, note in zip(both, found["notes"], strict=True))
     shutil.rmtree(run / "checkpoints")
     found = report(run)
     assert found["ok"] and found["resume"] is None and "training begins anew" in found["notes"][0]

@@ -190,7 +190,7 @@ def test_usage_errors_are_one_line(files, capsys, arguments, message):
 def test_seed_of_zero_is_refused(files, capsys):
     arguments = ["--hyp", files["hyp"], "--ref", files["first"], "--baseline", files["baseline"], "--seed", "0"]
     assert main(arguments) == 2
-    assert "--seed: '0' is not a whole number of 1 or more" in capsys.readouterr().err
+    assert "--seed: '0' is not a whole number from 1 to 4,294,967,295" in capsys.readouterr().err
 
 
 def test_model_needs_a_source(files, capsys):

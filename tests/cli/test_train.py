@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,12 +74,20 @@ def test_usage_errors_are_one_line(arguments: tuple[str, ...], capsys: pytest.Ca
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nmt_train(write_config(folder), "--debug", "--set", "seed=x") == 2
     said = capsys.readouterr().err
-    assert "Traceback" in said and said.splitlines()[-1].strip() == "seed: 'x' is not an integer"
+    assert "Traceback" in said and said.splitlines()[-1] == "  --set: seed: 'x' is not an integer"
 
 
 def test_model_that_does_not_fit_into_memory(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert nmt_train(write_config(folder), "--set", "model.hidden_size=100000000") == 1
-    assert capsys.readouterr().err.splitlines()[-1] == "nmt-train: out of memory"
+    config = write_config(folder)
+    for arguments in ((), ("--dry-run",)):
+        assert nmt_train(config, "--set", "model.hidden_size=1048576", *arguments) == 2
+        said = capsys.readouterr().err
+        assert re.fullmatch(
+            rf"nmt-train: {config}:\n  line \d+: model: [\d,]{{17,}} parameters need [\d,]+ GB "
+            r"\(.*\); this machine has \d+ GB\. Smaller: hidden_size, embedding_size, layers\.\n",
+            said,
+        )
+    assert not (folder / "run").exists()
 
 
 def test_missing_data_is_exit_1_and_leaves_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,10 +154,8 @@ def test_kernels_that_the_device_cannot_run_are_refused_before_anything_is_done(
     capsys.readouterr()
     assert nmt_train(config, *arguments, "--device", "cpu", "--set", "kernels=triton") == 2
     said = capsys.readouterr().err
-    assert (
-        said.startswith("nmt-train: kernels: 'triton' was asked for, but the device is the CPU")
-        and said.count("\n") == 1
-    )
+    assert said.count("\n") == 2
+    assert said.splitlines()[1].startswith("  --set: kernels: 'triton' was asked for, but the device is the CPU")
     assert contents(folder) == before
 
 
@@ -159,7 +166,8 @@ def test_second_process_is_refused_with_one_line(folder: Path, capsys: pytest.Ca
         for arguments in ((), ("--overwrite",)):
             assert nmt_train(config, *arguments) == 1
             said = capsys.readouterr().err.strip()
-            assert "\n" not in said and f"pid {os.getpid()}" in said
+            warning, error = said.splitlines()
+            assert "warning: " in warning and f"pid {os.getpid()}" in error
         assert contents(run) == {"lock"}
     assert nmt_train(config) == 0, "the lock ends with its holder"
 

@@ -156,8 +156,8 @@ def test_errors(run: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert "there is no directory" in fails(1, "-i", text, "-o", str(tmp_path / "x" / "y"))
     assert "is a directory" in fails(1, "-i", text, "-o", str(tmp_path))
     assert "--n-best 4 must not exceed the beam size, 3" in fails(2, "-i", text, "--n-best", "4")
-    assert "'0' is not a whole number of 1 or more" in fails(2, "-i", text, "--beam-size", "0")
-    assert "'nan' is not a number of 0 or more" in fails(2, "-i", text, "--length-penalty", "nan")
+    assert "'0' is not a whole number from 1 to 10,000" in fails(2, "-i", text, "--beam-size", "0")
+    assert "'nan' is not a number from 0 to 10" in fails(2, "-i", text, "--length-penalty", "nan")
     assert "step 7; there are 10, 20" in fails(1, "-i", text, "--checkpoint", "7")
     assert translate.main([str(tmp_path / "gone"), "-i", text]) == 1
     assert capfd.readouterr().err.count("\n") == 1

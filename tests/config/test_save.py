@@ -15,7 +15,7 @@ from nmt.registry import CELLS
 
 
 @pytest.mark.parametrize(
-    "name", ["3e-4", "08", "0o7", "1_000", "null", "1.", "yes", " run ", "a\x85b", "=", "~", "\u2028"]
+    "name", ["3e-4", "08", "0o7", "1_000", "null", "1.", "yes", " run ", "a\x85b", "=", "./~", "\u2028"]
 )
 def test_names_that_look_like_something_else(tmp_path: Path, name: str) -> None:
     config = Config(run_dir=name, data=DataConfig(train=[name], dev=name))

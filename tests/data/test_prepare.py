@@ -207,7 +207,7 @@ def test_the_generator_refuses_other_training_text(config: Config) -> None:
 
 @pytest.mark.parametrize("key", ["train", "dev", "test"])
 def test_missing_files_name_their_key_before_any_work(config: Config, key: str) -> None:
-    with pytest.raises(DataError, match=rf"^data\.{key}: neither nowhere\.en nor nowhere\.en\.gz exists"):
+    with pytest.raises(DataError, match=rf"^data\.{key}\.0: neither nowhere\.en nor nowhere\.en\.gz exists"):
         run(change(config, **{key: ["nowhere"]}))
     assert not Path(config.run_dir).exists()
 

@@ -15,7 +15,7 @@ from nmt.cli.check import as_lines
 from nmt.config import Config, dump, load_saved
 from nmt.config.load import validate
 from nmt.config.upgrade import FORMAT, upgrade
-from nmt.config.yaml12 import parse_yaml
+from nmt.config.yaml12 import read_yaml
 from nmt.data import SentencePieceTokenizer, read_lines
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError
@@ -68,7 +68,7 @@ def mutated(draw: st.DrawFn, content: bytes, *, most: int = 8) -> bytes:
 def read_config(text: str) -> Config | None:
     """The configuration, None where it is refused as it should be."""
     try:
-        raw = parse_yaml(text, origin="fuzz.yaml")
+        raw = read_yaml(text, origin="fuzz.yaml").value
         return validate(raw, origin="fuzz.yaml") if isinstance(raw, dict) else None
     except ConfigError as error:
         first, *rest = str(error).split("\n")
@@ -89,7 +89,7 @@ def test_any_text_as_configuration(text: str) -> None:
 def test_mutated_configuration(content: bytes) -> None:
     config = read_config(content.decode("utf-8", "replace"))
     if config is not None:  # what is accepted survives being saved
-        raw = upgrade(parse_yaml(dump(config), origin="again"), unmarked=FORMAT, origin="again")
+        raw = upgrade(read_yaml(dump(config), origin="again").value, unmarked=FORMAT, origin="again")
         assert validate(raw, origin="again") == config
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nmt.cli import train
+from nmt.cli import evaluate, train, translate
 from nmt.config import load_config
+from nmt.config.schema import SECTIONS, Config
 from nmt.errors import ConfigError
+from nmt.limits import LARGEST
+from nmt.registry import INITIALIZERS, OPTIMIZERS, SCHEDULES, TOKENIZERS
+from nmt.training.distributed.connect import Launch
 
 NAMES = "abcdefghij"
 BOMB = f"a: &a [{','.join('x' * 9)}]\n" + "".join(
@@ -26,7 +34,6 @@ HOSTILE = {
     "a tag that raises KeyError": ("a: !!bool x", "tags such as"),
     "many keys": ("\n".join(f"k{i}: 1" for i in range(20_000)), "more than 10,000 values"),
     "10 MB": ("run_dir: " + "x" * 10_000_000, "larger than 1 MiB"),
-    "a number of 5000 digits": ("run_dir: x\nseed: " + "9" * 5000, "not readable as YAML"),
     "NUL": ("run_dir: a\0b", "not readable as YAML"),
     "escaped NUL": ('run_dir: "a\\0b"', "line 1: NUL and lone surrogates are not allowed"),
     "lone surrogate": ('seed: 1\nrun_dir: "\\ud800"', "line 2: NUL and lone surrogates are not allowed"),
@@ -46,6 +53,16 @@ def test_refused_in_one_line_at_once(tmp_path: Path, name: str, capsys: pytest.C
     assert f"{path}: " in said and message in said
 
 
+def test_a_number_of_thousands_of_digits_is_one_mistake_among_others(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("run_dir: x\nseed: " + "9" * 5000 + "\nsed: " + "-" + "9" * 900, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        load_config(path)
+    (_, seed, other) = str(error.value).split("\n")
+    assert seed == f"  line 2: seed: '{'9' * 39} ... {'9' * 9}' is not an integer"
+    assert other == "  line 3: sed: unknown key. Did you mean 'seed'?"
+
+
 def test_undecodable_bytes(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_bytes(b"run_dir: \xed\xa0\x80\n")
@@ -59,11 +76,11 @@ def test_names_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.Captu
     assert train.main(["--config", str(path)]) == 2
     assert set(capsys.readouterr().err) & {"\x1b", "\r", "\x07"} == set()
     path.write_text('run_dir: x\n"a\\nb\\e[2J": 1\nmodel: {cell: "gru\\r\\e[31m", "\\x07": 2}\n')
-    assert train.main(["--config", str(path)]) == 2
+    assert train.main(["--config", str(path), "--dump-config"]) == 2
     said = capsys.readouterr().err
     assert set(said) & {"\x1b", "\r", "\x07"} == set()
     assert len(said.splitlines()) == 4, "the file and three mistakes"
-    assert "  a\\nb\\x1b[2J: unknown key" in said
+    assert "  line 2: a\\nb\\x1b[2J: unknown key" in said
 
 
 def test_mixed_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -77,3 +94,90 @@ def test_aliases_are_allowed_in_good_measure(tmp_path: Path) -> None:
     path = tmp_path / "good.yaml"
     path.write_text("run_dir: x\nmodel: {hidden_size: &size 64, embedding_size: *size}\n")
     assert load_config(path).model.embedding_size == 64
+
+
+HUGE = ("9223372036854775808", "1" + "0" * 80, "-1" + "0" * 80, "1e400", "-.inf", ".nan", "1e39", "{a: 1}", "[[]]")
+COMPONENTS = {
+    "model.initializer": INITIALIZERS,
+    "data.tokenizer": TOKENIZERS,
+    "training.optimizer": OPTIMIZERS,
+    "training.schedule": SCHEDULES,
+}
+WITHOUT_LIMIT = {"max_lr"}
+"""Options for which infinity says that there is none."""
+
+
+def numbers(section: type, prefix: str) -> Iterator[str]:
+    """Keys of whole numbers and of numbers with a fraction; both are no tables, and below the largest that fit."""
+    for field in dataclasses.fields(section):
+        if re.search(r"int|float|Positive|Natural|NotNegative|Fraction|Width|Depth|Seed", str(field.type)):
+            yield f"{prefix}{field.name}"
+
+
+def bad_settings() -> Iterator[tuple[str, ...]]:
+    """The overrides of bad configurations, the wrong one last."""
+    keys = [(key,) for key in numbers(Config, "")]
+    keys += [(key,) for name, section in SECTIONS.items() for key in numbers(section, f"{name}.")]
+    for key, registry in COMPONENTS.items():
+        for name in ("adam", "sgd", "cosine", "gnmt+", "normal", "sentencepiece", "whitespace"):
+            if name in registry.names():
+                options = numbers(registry.get(name).Options, f"{key}_options.")
+                keys += [(f"{key}={name}", option) for option in options]
+    for *before, key in keys:
+        for value in HUGE:
+            if not (key.rpartition(".")[2] in WITHOUT_LIMIT and value in ("1e400", "-.inf")):
+                yield (*before, f"{key}={value}")
+
+
+def test_every_number_has_limits_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("run_dir: x\n")
+    settings, accepted = list(bad_settings()), []
+    assert len(settings) > 250
+    for overrides in settings:
+        key = overrides[-1].partition("=")[0]
+        try:
+            found: Any = load_config(path, overrides)
+        except ConfigError as error:
+            lines = str(error).splitlines()[1:]
+            named = key.rpartition(".")[2]
+            assert any(re.search(rf"\b{named}\b", line) for line in lines), (overrides, lines)
+            assert all(len(line) <= 160 for line in lines), lines
+        else:
+            for part in key.split("."):
+                found = found[part] if isinstance(found, dict) else getattr(found, part)
+            if not (isinstance(found, float) and abs(found) <= LARGEST):
+                accepted.append(overrides[-1])
+    assert accepted == []
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        (translate, ("run", "--length-penalty", "500"), "--length-penalty: '500' is not a number from 0 to 10"),
+        (translate, ("run", "--length-penalty", "nan"), "--length-penalty: 'nan' is not a number from 0 to 10"),
+        (translate, ("run", "--beam-size", "1" + "0" * 30), "is not a whole number from 1 to 10,000"),
+        (translate, ("run", "--n-best", "9" * 5000), "is not a whole number of 1 or more"),
+        (translate, ("run", "--max-length-offset", "9" * 10), "is not a whole number from 0 to 1,000,000"),
+        (translate, ("run", "--batch-tokens", "1" + "0" * 30), "is not a whole number of 1 or more, or auto"),
+        (evaluate, ("--hyp", "x", "--ref", "x", "--seed", "9" * 20), "is not a whole number from 1 to 4,294,967,295"),
+        (evaluate, ("--hyp", "x", "--ref", "x", "--samples", "9" * 9), "is not a whole number from 1 to 1,000,000"),
+        (train, ("--config", "x", "--max-minutes", "-1"), "is not a number of minutes above 0 and at most 10,000,000"),
+        (train, ("--config", "x", "--max-minutes", "1e300"), "is not a number of minutes above 0 and at most"),
+        (train, ("--config", "x", "--max-minutes", "nan"), "is not a number of minutes above 0 and at most"),
+    ],
+)
+def test_numbers_on_the_command_line_have_limits(command, arguments, message, capsys) -> None:
+    assert command.main(arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and len(said) < 250
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e400", "1e7", "", "9" * 5000])
+def test_a_timeout_that_cannot_be_counted_is_refused(value: str) -> None:
+    torchrun = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+    with pytest.raises(ConfigError, match="NMT_TIMEOUT: .* Allowed: a number of seconds above 0 and at most 1e"):
+        Launch.read({**torchrun, "NMT_TIMEOUT": value})
+    for wrong in ("1.5", "1e400", "nan", "-1", "9" * 5000):
+        with pytest.raises(ConfigError, match="RANK: .* Allowed: a whole number of 0 or more"):
+            Launch.read({**torchrun, "RANK": wrong})

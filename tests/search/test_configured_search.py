@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_search_is_an_option_of_a_model(folder: Path, capsys: pytest.CaptureFixt
         ({"search": "gredy"}, "decoding.search: 'gredy' is not a known search. Did you mean 'greedy'? Allowed: auto,"),
         ({"search": "greedy"}, "decoding.search: 'greedy' follows one hypothesis: beam_size must be 1, not 4"),
         ({"search": "greedy", "beam_size": 1, "n_best": 2}, "decoding: n_best (2) must not exceed beam_size (1)"),
-        ({"search_options": {"tokens": 2}}, "decoding.search_options.tokens: unknown key. Allowed: none."),
+        ({"search_options": {"tokens": 2}}, "decoding.search_options.tokens: unknown key. Only cut_plugin has it."),
         (
             {"search": "cut_plugin", "search_options": {"tokns": 2}},
             "decoding.search_options.tokns: unknown key. Did you mean 'tokens'?",
@@ -162,7 +163,7 @@ def test_mistakes_are_named_with_their_keys(tmp_path: Path, decoding: dict[str, 
     with pytest.raises(ConfigError) as error:
         load_config(path)
     (line,) = str(error.value).splitlines()[1:]
-    assert line.strip().startswith(message)
+    assert re.sub(r"^  line \d+: ", "", line).startswith(message)
 
 
 @pytest.mark.usefixtures("folder")

@@ -162,7 +162,7 @@ def test_test_text_has_references_of_its_own(folder: Path) -> None:
     ("data", "code", "message"),
     [
         ({"dev_references": "DIR/train.de"}, 1, "DIR/train.de has 120 lines, but the text to translate 8;"),
-        ({"dev_references": ["DIR/dev.de", "DIR/nothing"]}, 1, "data.dev_references: DIR/nothing: no such file"),
+        ({"dev_references": ["DIR/dev.de", "DIR/nothing"]}, 1, "data.dev_references.1: DIR/nothing: no such file"),
         ({"dev_references": []}, 2, "data.dev_references: [] must not be empty"),
         ({"dev": None, "dev_references": "DIR/dev.de"}, 2, "data.dev_references: needs validation data in data.dev"),
         ({"test_references": "DIR/dev.de"}, 2, "data.test_references: needs test data in data.test"),
@@ -179,7 +179,7 @@ def test_references_that_do_not_fit(
     assert nmt_train(write_config(folder, data={key: in_folder(value) for key, value in data.items()})) == code
     said = capsys.readouterr().err
     assert message.replace("DIR", str(folder)) in said
-    assert code == 2 or len(said.splitlines()) == 1
+    assert code == 2 or len(said.splitlines()) <= 2
 
 
 def test_only_the_first_sentences_are_translated_but_the_loss_is_of_all(folder: Path) -> None:

@@ -55,6 +55,15 @@ def _capitalised(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
+def check_languages(source_language: str, target_language: str) -> None:
+    """Raise ConfigError unless these are English and German."""
+    if sorted((source_language, target_language)) != sorted(_LANGUAGES):
+        raise ConfigError(
+            f"data.source_language: the demo corpus is English-German, not {source_language!r}-{target_language!r}. "
+            "Allowed: en with data.target_language de, or de with en."
+        )
+
+
 def write_corpus(folder: Path, source_language: str, target_language: str) -> None:
     """Write train, dev and test of the demo corpus as FOLDER/train.en, FOLDER/train.de, ...
 
@@ -64,11 +73,7 @@ def write_corpus(folder: Path, source_language: str, target_language: str) -> No
         ConfigError: the languages are not English and German.
         DataError: a file cannot be written.
     """
-    if sorted((source_language, target_language)) != sorted(_LANGUAGES):
-        raise ConfigError(
-            f"data.source_language: the demo corpus is English-German, not {source_language!r}-{target_language!r}. "
-            "Allowed: en with data.target_language de, or de with en."
-        )
+    check_languages(source_language, target_language)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write_parts(folder)

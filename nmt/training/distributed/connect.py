@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nmt.errors import ConfigError, NmtError
+from nmt.errors import ConfigError, NmtError, shown
 from nmt.interop.model_dir import choose_device
 from nmt.training.distributed.world import RankError, World
 
@@ -26,6 +26,9 @@ NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 TIMEOUT = "NMT_TIMEOUT"
 """Environment variable with the seconds after which a silent process counts as lost."""
 DEFAULT_TIMEOUT = 600.0
+LONGEST_TIMEOUT = 1e6
+"""Eleven days; torch counts nanoseconds in 64 bits."""
+_MOST_DIGITS = 9
 PATIENCE = 3.0
 """Seconds in which a process that was left looks for the reason, and the one that has the store keeps it for that."""
 LAST_RESORT = 30
@@ -54,7 +57,7 @@ class Launch:
         if missing:
             raise ConfigError(f"WORLD_SIZE is set, but not {', '.join(missing)}; start several processes with torchrun")
         rank, size, local_rank = (_number(environment, name) for name in NEEDED[:3])
-        return cls(int(rank), int(size), int(local_rank), _number(environment, TIMEOUT, DEFAULT_TIMEOUT))
+        return cls(rank, size, local_rank, _seconds(environment))
 
 
 @contextmanager
@@ -178,12 +181,21 @@ def _first_failure(world: ProcessGroup, *, patience: float) -> dict[str, Any] | 
     return None
 
 
-def _number(environment: Mapping[str, str], name: str, default: float | None = None) -> float:
-    text = environment.get(name, "" if default is None else str(default))
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment[name]
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+        wanted = "Allowed: a whole number of 0 or more."
+        raise ConfigError(f"{name}: {shown(text)} in the environment is not allowed. {wanted}")
+    return int(text)
+
+
+def _seconds(environment: Mapping[str, str]) -> float:
+    text = environment.get(TIMEOUT, str(DEFAULT_TIMEOUT))
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if value < 0:
-        raise ConfigError(f"{name}: {text!r} in the environment is not allowed. Allowed: a number of 0 or more.")
+    if not 0 < value <= LONGEST_TIMEOUT:
+        wanted = f"Allowed: a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}."
+        raise ConfigError(f"{TIMEOUT}: {shown(text)} in the environment is not allowed. {wanted}")
     return value

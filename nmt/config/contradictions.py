@@ -1,0 +1,165 @@
+"""Settings that are right each by itself and together cannot do what was written, or do it in an odd way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from nmt.config.options import check_options
+from nmt.config.problems import Problem
+from nmt.config.schema import Config, DataConfig, EvaluationConfig, TrainingConfig
+from nmt.registry import SCHEDULES
+from nmt.units import SIDES
+
+Given = Mapping[str, Any]
+"""What the file and the command line say, without defaults."""
+
+
+def contradictions(config: Config, given: Given) -> list[Problem]:
+    """What cannot be done as it is written. A saved run is not asked: it was trained with what it says."""
+    return [*_rate(config, given), *_without_validation(config), *_start(config)]
+
+
+def odd_settings(config: Config) -> list[Problem]:
+    """What can be done, but is hardly meant."""
+    return [
+        *_never_reached(config),
+        *_odd_rate(config),
+        *_idle_validation(config),
+        *_unused(config),
+        *_same_text(config.data),
+    ]
+
+
+class _Rate(NamedTuple):
+    """What is known of the rates of the configured schedule."""
+
+    options: Any
+    peak: float
+    """The highest rate, before it is cut off."""
+
+
+def _rates(config: Config) -> _Rate | None:
+    """None where the schedule is unknown, its options are wrong, or a plugin's does not tell its highest rate."""
+    training = config.training
+    if training.schedule not in SCHEDULES.names():
+        return None
+    member = SCHEDULES.get(training.schedule)
+    options, wrong = check_options(member, training.schedule_options, key="")
+    if wrong or not hasattr(member, "peak"):
+        return None
+    return _Rate(options, member.peak(lr=training.lr, hidden_size=config.model.hidden_size, options=options))
+
+
+def _rate(config: Config, given: Given) -> Iterator[Problem]:
+    found = _rates(config)
+    if found is None:
+        return
+    key, options, schedule = "training.schedule_options", found.options, config.training.schedule
+    lowest, highest = getattr(options, "min_lr", 0.0), getattr(options, "max_lr", None)
+    reached = f"the highest rate of '{schedule}' with training.lr: {config.training.lr:g}"
+    if lowest > found.peak:
+        yield Problem(f"{key}.min_lr", f"{lowest:g} is above {found.peak:g}, {reached}")
+    chosen = given.get("training")
+    chosen = chosen.get("schedule_options") if isinstance(chosen, Mapping) else None
+    is_default = not isinstance(chosen, Mapping) or "max_lr" not in chosen
+    if is_default and highest is not None and found.peak > highest:
+        message = f"its default, {highest:g}, cuts off {found.peak:g}, {reached}; give one"
+        yield Problem(f"{key}.max_lr", message)
+
+
+def _has_validation(config: Config) -> bool:
+    return config.data.dev is not None or config.data.generator != "none"
+
+
+def _without_validation(config: Config) -> Iterator[Problem]:
+    kept = config.training.keep_best
+    if not _has_validation(config) and kept not in (0, TrainingConfig().keep_best):
+        yield Problem("training.keep_best", "needs validation data in data.dev")
+
+
+def _idle_validation(config: Config) -> Iterator[Problem]:
+    """Keys of validation, which configurations for text without any often keep."""
+    if _has_validation(config):
+        return
+    for section, name, usual in (
+        ("training", "validate_every", None),
+        ("evaluation", "max_sentences", None),
+        ("evaluation", "samples", EvaluationConfig().samples),
+    ):
+        if getattr(getattr(config, section), name) not in (0, usual):
+            yield Problem(f"{section}.{name}", "says nothing without validation data in data.dev")
+
+
+def _start(config: Config) -> Iterator[Problem]:
+    start = config.training.init_from
+    if start is not None and os.path.realpath(start) == os.path.realpath(config.run_dir):
+        yield Problem(
+            "training.init_from", "is run_dir itself; a run goes on by itself, a new one needs another run_dir"
+        )
+
+
+def _never_reached(config: Config) -> Iterator[Problem]:
+    """What the end of training comes before."""
+    training, end = config.training, config.training.max_steps
+    if end is None:
+        return
+    where = f"beyond training.max_steps ({end})"
+    consequences = {
+        "validate_every": "only the last update is validated",
+        "save_every": "only the last update is saved",
+        "sample_every": "no text is ever sampled",
+    }
+    for name, consequence in consequences.items():
+        idle = name == "validate_every" and not _has_validation(config)
+        if not idle and (getattr(training, name) or 0) > end:
+            yield Problem(f"training.{name}", f"{getattr(training, name)} is {where}: {consequence}")
+    warmup = training.schedule_options.get("warmup_steps", 0) * training.schedule_options.get("replicas", 1)
+    if warmup > end:
+        message = f"the rate grows until update {warmup}, {where}: it never gets to its height"
+        yield Problem("training.schedule_options.warmup_steps", message)
+
+
+def _odd_rate(config: Config) -> Iterator[Problem]:
+    training, found = config.training, _rates(config)
+    highest = None if found is None else getattr(found.options, "max_lr", None)
+    if found is not None and highest is not None and training.schedule != "cosine" and found.peak > highest:
+        message = f"{highest:g} cuts off the highest rate of '{training.schedule}', {found.peak:g}"
+        yield Problem("training.schedule_options.max_lr", message)
+    if training.skip_norm is not None and training.clip_norm >= training.skip_norm:
+        message = f"skips all that training.clip_norm ({training.clip_norm:g}) would clip"
+        yield Problem("training.skip_norm", message)
+    patience = training.schedule_options.get("patience", 0)
+    if training.patience is not None and patience >= training.patience:
+        message = (
+            f"{patience} is not below training.patience ({training.patience}): training ends before the rate shrinks"
+        )
+        yield Problem("training.schedule_options.patience", message)
+
+
+def _unused(config: Config) -> Iterator[Problem]:
+    """Keys that nothing reads beside the others."""
+    model, training, evaluation = config.model, config.training, config.evaluation
+    if all(getattr(model, f"{side}_cell") not in (None, model.cell) for side in SIDES):
+        yield Problem("model.cell", f"'{model.cell}' is nowhere: encoder_cell and decoder_cell are others")
+    if training.sample_every is None and training.sample_sentences != TrainingConfig().sample_sentences:
+        yield Problem("training.sample_sentences", "says nothing without training.sample_every")
+    if training.average_last == 1:
+        yield Problem("training.average_last", "the mean of 1 checkpoint is that checkpoint")
+    if _has_validation(config) and not evaluation.metrics and evaluation.max_sentences is not None:
+        yield Problem("evaluation.max_sentences", "says nothing without evaluation.metrics: nothing is translated")
+    if training.batch_tokens is not None and training.batch_tokens <= config.data.max_length:
+        message = f"{training.batch_tokens} is not above data.max_length ({config.data.max_length}): "
+        yield Problem("training.batch_tokens", f"{message}longer sentences are batches by themselves")
+
+
+def _same_text(data: DataConfig) -> Iterator[Problem]:
+    def prefixes(name: str) -> list[str]:
+        value = getattr(data, name)
+        return [value] if isinstance(value, str) else list(value or ())
+
+    for name in ("dev", "test"):
+        for prefix in prefixes(name):
+            if prefix in prefixes("train"):
+                yield Problem(f"data.{name}", f"'{prefix}' is training text, too: scores on it say little")

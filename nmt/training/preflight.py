@@ -1,0 +1,141 @@
+"""What a training needs beside a right configuration, looked at before it begins: an end, files, packages, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from nmt.config import component_options
+from nmt.config.options import check_options
+from nmt.config.problems import Problem
+from nmt.config.schema import Config
+from nmt.data import missing_files, planned_sizes
+from nmt.data.demo import check_languages
+from nmt.errors import ConfigError, NmtError
+from nmt.interop import run_layout
+from nmt.models.proof import choose_kernels
+from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TOKENIZERS
+from nmt.training.logs import tensorboard_problem
+from nmt.training.memory import too_large
+from nmt.training.precision import choose_precision
+from nmt.training.setup import build_limits, build_metrics
+from nmt.training.start import find_start
+from nmt.units import SIDES, unit_of
+
+SMALLEST = (4, 4)
+"""Vocabularies of which nothing is known yet."""
+
+
+def is_begun(config: Config) -> bool:
+    """Whether the run has a checkpoint, so that it goes on, or is finished, instead of starting."""
+    run = Path(config.run_dir)
+    return run_layout.checkpoints_dir(run).is_dir() and bool(run_layout.checkpoint_steps(run))
+
+
+def cannot_begin(config: Config, *, device: torch.device, deadline: float | None, dry: bool) -> list[Problem]:
+    """What keeps a training from beginning here, but for missing files; `dry` nothing is trained after all."""
+    problems = [*_said_by(_questions(config, device=device, deadline=deadline)), *_in_the_way(config)]
+    if not config.data.train and config.data.generator == "none":
+        problems.append(Problem("data.train", "no training text; give a prefix or a list of prefixes"))
+    if config.training.tensorboard and (missing := tensorboard_problem()):
+        problems.append(Problem("training.tensorboard", missing))
+    if _is_known(config):
+        sizes = _sizes(config)
+        message = None if sizes is None else too_large(config, sizes, device=device, training=not dry)
+        problems += [] if message is None else [Problem("model", message)]
+    return problems
+
+
+def without_files(config: Config) -> list[Problem]:
+    """A problem for each file that the configuration names, that training reads and that is not there."""
+    found = missing_files(config.data)
+    if config.decoding.shortlist is not None and not Path(config.decoding.shortlist).is_file():
+        found.append(("decoding.shortlist", f"{config.decoding.shortlist}: no such file"))
+    found += _tokenizer_files(config)
+    return [Problem(key, message, in_files=True) for key, message in found]
+
+
+def _questions(
+    config: Config, *, device: torch.device, deadline: float | None
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What raises the error that training would, each with the key that it concerns."""
+    yield "training", lambda: build_limits(config, deadline=deadline)
+    yield "training.precision", lambda: choose_precision(config.training.precision, device=device)
+    if config.kernels == "triton" and device.type == "cpu":
+        yield "kernels", lambda: choose_kernels(config.kernels, device=device)
+    if all(name in METRICS.names() for name in _metric_names(config)):
+        yield "evaluation.metrics", lambda: build_metrics(config)
+    if config.data.generator == "demo":
+        languages = config.data.source_language, config.data.target_language
+        yield "data.source_language", lambda: check_languages(*languages)
+    start = config.training.init_from
+    if start is not None and not is_begun(config):
+        yield "training.init_from", lambda: find_start(start)
+
+
+def _metric_names(config: Config) -> list[str]:
+    return [name for entry in config.evaluation.metrics for name in ([entry] if isinstance(entry, str) else entry)]
+
+
+def _said_by(questions: Iterator[tuple[str, Callable[[], object]]]) -> Iterator[Problem]:
+    for key, ask in questions:
+        try:
+            ask()
+        except NmtError as error:
+            yield Problem(key, str(error).removeprefix(f"{key}: "))
+
+
+def _in_the_way(config: Config) -> Iterator[Problem]:
+    for key, path in (("run_dir", config.run_dir), ("data.cache_dir", config.data.cache_dir)):
+        if path is not None and Path(path).exists() and not Path(path).is_dir():
+            yield Problem(key, f"{path}: is a file, not a directory")
+
+
+def _is_known(config: Config) -> bool:
+    """Whether the model can be built at all: what is wrong with it is named elsewhere."""
+    model = config.model
+    if model.architecture not in MODELS.names() or model.initializer not in INITIALIZERS.names():
+        return False
+    if MODELS.get(model.architecture).check(model) or config.training.optimizer not in OPTIMIZERS.names():
+        return False
+    units = [unit_of(model, side) for side in SIDES]
+    return all(unit.name in CELLS.names() for unit in units) and not any(
+        problems
+        for member, options in (
+            *((CELLS.get(unit.name), unit.options) for unit in units),
+            (INITIALIZERS.get(model.initializer), model.initializer_options),
+            (OPTIMIZERS.get(config.training.optimizer), config.training.optimizer_options),
+        )
+        for problems in [check_options(member, options, key="")[1]]
+    )
+
+
+def _sizes(config: Config) -> tuple[int, int] | None:
+    """Sizes of the vocabularies as far as they are known; None where the tokenizer is wrong."""
+    kind = config.data.tokenizer
+    if kind not in TOKENIZERS.names() or check_options(TOKENIZERS.get(kind), config.data.tokenizer_options, key="")[1]:
+        return None
+    try:
+        sizes = planned_sizes(config)
+    except NmtError:  # a file that is missing or no vocabulary
+        sizes = None
+    if sizes is None or (config.model.tie_embeddings == "all" and sizes[0] != sizes[1]):
+        return SMALLEST
+    return sizes
+
+
+def _tokenizer_files(config: Config) -> Iterator[tuple[str, str]]:
+    """Models and vocabularies that the tokenizer's options name and that are missing."""
+    kind, key = config.data.tokenizer, "data.tokenizer_options"
+    if kind not in TOKENIZERS.names():
+        return
+    try:
+        options = component_options(TOKENIZERS.get(kind), config.data.tokenizer_options)
+    except ConfigError:
+        return
+    for path in TOKENIZERS.get(kind).inputs([], [], options=options):
+        if not path.is_file():
+            names = [name for name, value in config.data.tokenizer_options.items() if value == str(path)]
+            yield ".".join([key, *names[:1]]), f"{path}: no such file"
