@@ -325,7 +325,7 @@ def test_full_standard_output_is_one_line(folder: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment)
     assert done.returncode == 1
-    assert done.stderr == "nmt-train: standard output: No space left on device\n"
+    assert done.stderr == "nmt-train: standard output: the disk is full\n"
 
 
 LIMITED = """
