@@ -115,6 +115,28 @@ def test_stream_is_the_same_from_any_position_and_with_a_thread(folder: Path) ->
         assert taken(stream.groups(straight[skipped - 1][0]), 9 - skipped) == straight[skipped:]
 
 
+def test_stream_goes_on_inside_a_pool(folder: Path) -> None:
+    """Updates of 3 batches from pools of 4: what is left of a pool comes first, whoever begins there."""
+    config, data = prepared(folder, training={"accumulate": 3})
+    stream = build_batches(config, data.train)
+    straight = list(islice(stream.groups(Position(1, 0)), 8))
+    assert {group.after.skip for group in straight} >= {1, 2, 3}
+    for done, group in enumerate(straight[:-1], start=1):
+        (following,) = islice(stream.groups(group.after), 1)
+        assert [batch.rows.tolist() for batch in following.batches] == [
+            batch.rows.tolist() for batch in straight[done].batches
+        ]
+        assert following.after == straight[done].after
+
+
+def test_padding_is_counted_in_the_positions_of_batches_and_not_in_their_tokens(folder: Path) -> None:
+    config, data = prepared(folder, training={"accumulate": 3})
+    group = first_group(config, data)
+    sides = [side for batch in group.batches for side in (batch.source, batch.target)]
+    assert group.cells == sum(side.numel() for side in sides)
+    assert group.tokens == sum(int((side != 0).sum()) for side in sides) < group.cells
+
+
 def test_error_in_the_batch_thread_reaches_the_trainer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, data = prepared(folder)
     stream = build_batches(config, data.train)
