@@ -141,6 +141,8 @@ def test_half_a_launch_is_refused() -> None:
     torchrun = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
     assert Launch.read({}) is None and Launch.read({"WORLD_SIZE": "1"}) is None
     assert Launch.read(torchrun) == Launch(rank=1, size=2, local_rank=1, timeout=600.0)
+    on_the_second_machine = {**torchrun, "RANK": "3", "WORLD_SIZE": "4"}
+    assert Launch.read(on_the_second_machine) == Launch(rank=3, size=4, local_rank=1, timeout=600.0)
     with pytest.raises(ConfigError, match="not RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; .* torchrun"):
         Launch.read({"WORLD_SIZE": "2"})
     with pytest.raises(ConfigError, match="NMT_TIMEOUT: 'soon' in the environment"):
