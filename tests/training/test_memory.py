@@ -1,0 +1,27 @@
+"""Whether a model fits into the memory that there is: refused only where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.config import load_config
+from nmt.models import count_parameters
+from nmt.training import memory
+from tests.tiny_training import write_config, write_corpus
+
+
+@pytest.mark.parametrize(("ema", "training", "copies"), [(0.0, True, 4), (0.9, True, 5), (0.9, False, 1)])
+def test_a_model_is_refused_by_one_byte_too_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ema: float, training: bool, copies: int
+) -> None:
+    write_corpus(tmp_path)
+    config = load_config(write_config(tmp_path, training={"ema_decay": ema}))
+    needed = 4 * copies * count_parameters(config, 9, 9)
+    monkeypatch.setattr(memory, "SMALL", 0)
+    for there, fits in ((needed, True), (needed - 1, False)):
+        monkeypatch.setattr(memory, "memory_of", lambda device, there=there: there)
+        message = memory.too_large(config, (9, 9), device=torch.device("cpu"), training=training)
+        assert (message is None) is fits
