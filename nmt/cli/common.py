@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from nmt import __version__
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.errors import NmtError, printable
-from nmt.files import is_out_of_memory, reason
+from nmt.files.errors import is_out_of_memory, reason
 from nmt.home import expanded_arguments
 
 EXIT_FAILURE = 1

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 
 from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
-from nmt.files import naming
+from nmt.files.errors import naming
+from nmt.files.new import unused_name
 from nmt.interop.new_model import check_no_part
-from nmt.new_files import unused_name
 
 
 class _Named(io.FileIO):

@@ -21,8 +21,8 @@ from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part, Rows
 from nmt.data.vocabulary import PAD
 from nmt.errors import DataError
-from nmt.files import reason
-from nmt.safe_files import LARGEST_RECORD, open_inside, read_inside
+from nmt.files.errors import reason
+from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside
 
 Ids = NDArray[Any]
 """Token ids, uint16 or uint32."""

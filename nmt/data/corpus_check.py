@@ -13,8 +13,8 @@ from nmt.data.corpus import META
 from nmt.data.progress import Advance, no_progress
 from nmt.data.survey import file_identity
 from nmt.errors import DataError
-from nmt.new_files import replace_text
-from nmt.safe_files import LARGEST_RECORD, open_inside, read_inside
+from nmt.files.new import replace_text
+from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside
 
 VERIFIED = "verified.json"
 """In the folder of a corpus: size, times and inode of each file when it was found whole."""

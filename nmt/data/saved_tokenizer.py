@@ -9,8 +9,8 @@ from nmt.config.schema import Config
 from nmt.data.checksums import check_checksums, write_checksums
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, DataError
+from nmt.files.safe import check_directory
 from nmt.registry import TOKENIZERS
-from nmt.safe_files import check_directory
 
 FOLDER = "tokenizer"
 

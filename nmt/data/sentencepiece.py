@@ -20,8 +20,8 @@ from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.workers import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.files.safe import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside
 from nmt.registry import TOKENIZERS
-from nmt.safe_files import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside
 
 _KEY = "data.tokenizer_options"
 _LONGEST = 1 << 15

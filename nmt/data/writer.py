@@ -23,9 +23,9 @@ from nmt.data.corpus import META, META_SUM, SIDES, Ids, id_dtype, meta_sum
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part
 from nmt.errors import DataError
-from nmt.files import naming, reason, unreadable
-from nmt.new_files import replace_text
-from nmt.safe_files import LARGEST_RECORD, RefusedError, own_file, read_inside
+from nmt.files.errors import naming, reason, unreadable
+from nmt.files.new import replace_text
+from nmt.files.safe import LARGEST_RECORD, RefusedError, own_file, read_inside
 
 _MARK = "done.json"
 _LOCK = "lock"

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from nmt.config import Config
 from nmt.errors import CheckpointError, printable
-from nmt.files import reason
+from nmt.files.errors import reason
+from nmt.files.new import replace_text
+from nmt.files.safe import LARGEST_RECORD, read_inside
 from nmt.interop import run_layout
-from nmt.new_files import replace_text
-from nmt.safe_files import LARGEST_RECORD, read_inside
 
 FACTS: Final = "facts.json"
 _LONGEST: Final = "longest_source"

@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable, shown
-from nmt.files import is_file, is_folder, is_there
+from nmt.files.whole import is_file, is_folder, is_there
 from nmt.interop import run_layout
 from nmt.interop.facts import LongestSource, longest_source
 from nmt.interop.finite import check_finite

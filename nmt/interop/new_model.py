@@ -11,9 +11,9 @@ from torch import Tensor
 from nmt.config import Config, write_config
 from nmt.data import Tokenizer, save_tokenizer
 from nmt.errors import CheckpointError
+from nmt.files.new import new_directory
 from nmt.interop import run_layout
 from nmt.interop.weights_file import write_weights
-from nmt.new_files import new_directory
 
 
 def check_output(output: Path, *, model: Path | None = None) -> None:

@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt import safe_files
 from nmt.errors import CheckpointError
-from nmt.files import is_folder, is_there, read_file, replace_file, unreadable
-from nmt.safe_files import LARGEST_RECORD, check_directory
+from nmt.files import safe
+from nmt.files.errors import unreadable
+from nmt.files.safe import LARGEST_RECORD, check_directory
+from nmt.files.whole import is_folder, is_there, read_file, replace_file
 
 CONFIG = "config.yaml"
 TOKENIZER = "tokenizer"
 WEIGHTS = "model.safetensors"
 TRAINING_STATE = "training.pt"
-CHECKPOINTS = safe_files.CHECKPOINTS
+CHECKPOINTS = safe.CHECKPOINTS
 BEST = "best.json"
 SUMS = "SHA256SUMS"
 ASIDE = "damaged-"
@@ -66,7 +67,7 @@ def belongs_to(model: Path, path: Path) -> bool:
 
     Anything else in there, such as translations or a shortlist, is the user's own. `model` may be a checkpoint in it.
     """
-    root = Path(os.path.realpath(safe_files.model_folder(model / WEIGHTS)))
+    root = Path(os.path.realpath(safe.model_folder(model / WEIGHTS)))
     real = Path(os.path.realpath(path))
     if real == root:
         return True

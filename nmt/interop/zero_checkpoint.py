@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import CheckpointError, printable
+from nmt.files.safe import LARGEST_RECORD, open_inside, open_regular, read_inside
 from nmt.interop.zero import PREFIX
-from nmt.safe_files import LARGEST_RECORD, open_inside, open_regular, read_inside
 
 CONFIG = "config"
 """Array of an `.npz` with the hyper-parameters as JSON text."""

@@ -19,6 +19,7 @@ from nmt.config.problems import format_problems, type_problems
 from nmt.data import WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.files.new import create, unused_name, write_new
 from nmt.interop import run_layout, zero, zero_settings
 from nmt.interop.model_dir import LoadedModel, load_model, planned_model
 from nmt.interop.new_model import check_no_part, check_output, write_model
@@ -28,7 +29,6 @@ from nmt.interop.zero_hparams import PARAM_JSON, HyperParameters, read_hyper_par
 from nmt.interop.zero_names import variables
 from nmt.interop.zero_vocabulary import read_vocabulary, vocabulary_text
 from nmt.models.base import Seq2Seq
-from nmt.new_files import create, unused_name, write_new
 
 _SCOPE = "zero_scope"
 """Metadata beside the weights: the name before all variables."""

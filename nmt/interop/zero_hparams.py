@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.errors import ConfigError
+from nmt.files.safe import open_regular
 from nmt.registry import near_miss
-from nmt.safe_files import open_regular
 
 PARAM_JSON = "param.json"
 """What Zero writes beside its checkpoints: one line of JSON with all hyper-parameters."""

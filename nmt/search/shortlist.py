@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer
 from nmt.errors import DataError
-from nmt.safe_files import check_size, open_regular, path_of
+from nmt.files.safe import check_size, open_regular, path_of
 
 _FORMAT = "nmt-shortlist-1"
 _LARGEST = 1 << 30

@@ -13,14 +13,9 @@ from torch import Tensor
 
 from nmt.data.checksums import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError
-from nmt.files import check_readable, is_there, read_file, unreadable
-from nmt.interop import run_layout
-from nmt.interop.facts import FACTS, find_facts
-from nmt.interop.finite import check_finite
-from nmt.interop.new_model import check_output, whole_directory
-from nmt.interop.weights_file import parsed, read_shapes, write_weights
-from nmt.new_files import copy_folder, write_new
-from nmt.safe_files import (
+from nmt.files.errors import unreadable
+from nmt.files.new import copy_folder, write_new
+from nmt.files.safe import (
     LARGEST_CONFIG,
     LARGEST_RECORD,
     LARGEST_VOCABULARY,
@@ -29,6 +24,12 @@ from nmt.safe_files import (
     open_model_file,
     path_of,
 )
+from nmt.files.whole import check_readable, is_there, read_file
+from nmt.interop import run_layout
+from nmt.interop.facts import FACTS, find_facts
+from nmt.interop.finite import check_finite
+from nmt.interop.new_model import check_output, whole_directory
+from nmt.interop.weights_file import parsed, read_shapes, write_weights
 
 
 def average_checkpoints(

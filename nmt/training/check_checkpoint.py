@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.errors import CheckpointError, NmtError, UnreadableError
-from nmt.files import is_file
+from nmt.files.whole import is_file
 from nmt.interop import run_layout
 from nmt.interop.finite import not_finite
 from nmt.interop.model_dir import weight_differences

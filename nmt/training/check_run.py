@@ -18,11 +18,12 @@ from nmt.data.checksums import has_checksums
 from nmt.data.corpus import META
 from nmt.data.corpus_check import any_damaged_file
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError
-from nmt.files import is_file, is_folder, is_there, reason
+from nmt.files.errors import reason
+from nmt.files.safe import LARGEST_LOG, RefusedError, check_size, open_model_file
+from nmt.files.whole import is_file, is_folder, is_there
 from nmt.interop import run_layout
 from nmt.interop.model_dir import planned_model
 from nmt.interop.weights_file import DamagedError
-from nmt.safe_files import LARGEST_LOG, RefusedError, check_size, open_model_file
 from nmt.training.check_checkpoint import CheckedCheckpoint, check_checkpoint, one_line_each
 from nmt.training.checkpoint_files import OtherVersionError, read_checkpoint
 from nmt.training.logs import EVENTS

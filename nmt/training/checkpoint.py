@@ -13,10 +13,11 @@ import safetensors
 from torch import Tensor
 
 from nmt.errors import CheckpointError, UnreadableError
-from nmt.files import is_folder, reason, sync, write_file
+from nmt.files.errors import reason
+from nmt.files.new import new_directory
+from nmt.files.whole import is_folder, sync, write_file
 from nmt.interop import run_layout
 from nmt.interop.weights_file import DamagedError
-from nmt.new_files import new_directory
 from nmt.training.checkpoint_files import Loaded, read_checkpoint, write_arrays
 from nmt.training.state import Ranking
 

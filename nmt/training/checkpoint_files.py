@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from nmt.errors import CheckpointError, UnreadableError
-from nmt.files import is_there, naming, read_file, reason, write_file
+from nmt.files.errors import naming, reason
+from nmt.files.safe import LARGEST_RECORD
+from nmt.files.whole import is_there, read_file, write_file
 from nmt.interop import run_layout
 from nmt.interop.finite import check_finite
 from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
-from nmt.safe_files import LARGEST_RECORD
 from nmt.training.state import STATE_FORMAT
 
 DIGEST = "weights_sha256"

@@ -17,8 +17,9 @@ from typing import Any, Protocol, TextIO
 from tqdm import tqdm
 
 from nmt.errors import DataError, NmtError
-from nmt.files import is_file, read_file, reason, replace_file
-from nmt.safe_files import LARGEST_LOG, own_file
+from nmt.files.errors import reason
+from nmt.files.safe import LARGEST_LOG, own_file
+from nmt.files.whole import is_file, read_file, replace_file
 from nmt.training.state import Interval
 
 EVENTS = "log.jsonl"

@@ -15,7 +15,7 @@ from nmt.data.checksums import has_checksums, write_checksums
 from nmt.data.prepare import read_validation_facts
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, DataError, NmtError
-from nmt.files import is_file
+from nmt.files.whole import is_file
 from nmt.interop import run_layout
 from nmt.interop.facts import read_longest_source, write_longest_source
 from nmt.models import parameters_by_part

@@ -14,8 +14,9 @@ from typing import Any
 
 from nmt.config.schema import Config
 from nmt.errors import CheckpointError, ConfigError
-from nmt.files import is_there, reason
-from nmt.safe_files import RefusedError, check_directory, own_file
+from nmt.files.errors import reason
+from nmt.files.safe import RefusedError, check_directory, own_file
+from nmt.files.whole import is_there
 
 LOCK = "lock"
 FOLDERS = ("checkpoints", "tokenizer", "cache", "corpus", "validation", "tensorboard", "average")

@@ -10,7 +10,7 @@ from typing import Any
 from nmt.config.schema import Config
 from nmt.data import PreparedData
 from nmt.errors import CheckpointError
-from nmt.files import is_file, is_there
+from nmt.files.whole import is_file, is_there
 from nmt.interop import run_layout
 from nmt.interop.weights_file import DamagedError, read_metadata, read_weights
 from nmt.training.average import average_checkpoints

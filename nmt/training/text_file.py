@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.files import reason, replace_file
+from nmt.files.errors import reason
+from nmt.files.whole import replace_file
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nmt.data.demo.grammar import KINDS
 from nmt.data.demo.sampling import Sampler
 from nmt.errors import ConfigError, DataError
-from nmt.files import reason
+from nmt.files.errors import reason
 
 TRAIN_PAIRS = 14_000
 DEV_PAIRS = 500

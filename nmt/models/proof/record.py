@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from nmt.new_files import replacing
+from nmt.files.new import replacing
 from nmt.ops.dispatch import triton_version
 from nmt.ops.native.cache import BuildError, is_ours, own_directory
 

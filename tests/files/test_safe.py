@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.new_files import new_directory, replace_text, replacing, write_new
-from nmt.safe_files import MIB, check_directory, open_inside, open_regular, own_file, path_of, read_inside
+from nmt.files.new import new_directory, replace_text, replacing, write_new
+from nmt.files.safe import MIB, check_directory, open_inside, open_regular, own_file, path_of, read_inside
 
 
 @pytest.fixture

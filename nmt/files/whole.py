@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
-from nmt.errors import UnreadableError
-from nmt.new_files import replacing
-from nmt.safe_files import RefusedError, check_size, memory, open_model_file, read_bounded
+from nmt.files.errors import naming, unreadable
+from nmt.files.new import replacing
+from nmt.files.safe import check_size, memory, open_model_file, read_bounded
 
-_WORDS = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
-_NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
 _BLOCK = 1 << 20
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
-
-
-def reason(error: BaseException) -> str:
-    """Why something failed, in words on one line: of a full disk that it is full."""
-    if is_out_of_memory(error):
-        return "out of memory"
-    if isinstance(error, OSError):
-        return _WORDS.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
-    return str(error).strip().split("\n")[0] or type(error).__name__
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this process could not have more memory of the CPU; torch says so by a RuntimeError."""
-    return isinstance(error, MemoryError) or _NO_MEMORY in str(error)
-
-
-def unreadable(path: Path, error: BaseException) -> UnreadableError:
-    """The error for a file that cannot be read at this moment, which says nothing about what it holds."""
-    if isinstance(error, RefusedError):
-        return UnreadableError(f"{path}: {error.strerror}")
-    return UnreadableError(f"{path}: cannot be read now: {reason(error)}; nothing has been changed")
 
 
 def read_file(path: Path, *, largest: int | None = None) -> bytes:
@@ -45,7 +20,7 @@ def read_file(path: Path, *, largest: int | None = None) -> bytes:
 
     Raises:
         UnreadableError: they cannot be read, for whatever reason: it is missing, a lack of rights, a file server that
-            does not answer, too little memory; or it is no regular file of that directory, see `nmt.safe_files`.
+            does not answer, too little memory; or it is no regular file of that directory, see `nmt.files.safe`.
     """
     try:
         with open_model_file(path) as stream:
@@ -98,17 +73,6 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file that is there whole or, after an OSError, which names it, as it was before."""
     with naming(path), replacing(path) as stream:
         stream.write(content)
-
-
-@contextlib.contextmanager
-def naming(path: Path | str) -> Iterator[None]:
-    """In the block an OSError that names no file, as those of writing, names this one."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
 
 
 def sync(path: Path) -> None:
