@@ -98,8 +98,12 @@ def _configuration(arguments: argparse.Namespace, *, deadline: float | None, wor
             # They are named in the saved configuration, so that loading the model can say what is missing.
             plugins=arguments.plugins,
             checks=checks,
+            is_begun=goes_on,
             warn=_warn if world.is_main else _ignore,
         )
+
+    def goes_on(config: Config) -> bool:
+        return not arguments.overwrite and is_begun(config)
 
     def possible(config: Config) -> list[Problem]:
         return cannot_begin(config, device=world.device, deadline=deadline, dry=arguments.dry_run)
@@ -110,7 +114,7 @@ def _configuration(arguments: argparse.Namespace, *, deadline: float | None, wor
         return load(possible, without_files)
     except DataError:  # nothing is wrong but missing files
         config = load(possible)
-        if arguments.dry_run or (is_begun(config) and not arguments.overwrite):
+        if arguments.dry_run or goes_on(config):
             return config  # which can say something without them, or needs them no more
         raise
 

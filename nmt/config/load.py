@@ -38,12 +38,14 @@ def load_config(
     *,
     plugins: Sequence[str] = (),
     checks: Sequence[Check] = (),
+    is_begun: Callable[[Config], bool] | None = None,
     warn: Callable[[str], None] = logger.warning,
 ) -> Config:
     """Read the YAML file `path` (or a bundled name), apply `key=value` overrides, import its plugins, validate.
 
     `plugins` are imported beside those that the file names. `checks` look at the complete configuration, and what
-    they find is named beside the rest. `warn` is called with a line for each setting that is only odd.
+    they find is named beside the rest. `warn` is called with a line for each setting that is only odd, or that
+    contradicts another in a run that `is_begun`: an earlier version began it, and it must go on.
 
     Raises:
         ConfigError: the file is missing or unreadable, or has mistakes; all are listed, one a line.
@@ -63,14 +65,16 @@ def load_config(
     problems += apply_overrides(raw, overrides, places)
     given = copy.deepcopy(raw)
     failed = _add_plugins(raw, plugins)
+    goes_on = is_begun or (lambda config: False)
     config = validate(
         raw,
         origin=str(path),
         problems=[*problems, *failed],
         places=places,
-        checks=[lambda complete: contradictions(complete, given), *checks],
+        checks=[lambda complete: [] if goes_on(complete) else contradictions(complete, given), *checks],
     )
-    for line in format_problems(str(path), odd_settings(config), places).split("\n")[1:]:
+    odd = [*(contradictions(config, given) if goes_on(config) else []), *odd_settings(config)]
+    for line in format_problems(str(path), odd, places).split("\n")[1:]:
         warn(f"{path}: {line.strip()}")
     return config
 

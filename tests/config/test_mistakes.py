@@ -239,6 +239,14 @@ def test_contradictions_are_named_but_saved_runs_still_load(write: Any, content:
     assert load_saved(path)
 
 
+def test_a_run_that_is_begun_goes_on_with_a_warning(write: Any) -> None:
+    path = write({"run_dir": "x", "data": {"train": "t"}, "training": {"keep_best": 3}})
+    said: list[str] = []
+    config = load_config(path, is_begun=lambda config: config.training.keep_best == 3, warn=said.append)
+    assert config.training.keep_best == 3
+    assert said == [f"{path}: line 5: training.keep_best: needs validation data in data.dev"]
+
+
 def test_rates_that_are_meant_are_no_contradiction(write: Any) -> None:
     said: list[str] = []
     for training in (
