@@ -31,7 +31,7 @@ import sentencepiece
 import yaml
 from bench_data_watch import PHASES, done_corpora, forget, marked_pairs, train_events, watch
 
-from nmt.cli.argument_types import natural, not_negative, positive
+from nmt.cli.argument_types import natural, positive, share
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
 from nmt.cpus import usable_cores
@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     prepare.add_argument("--workers", type=natural, default=1, metavar="N", help="as data.workers; default 1")
     prepare.add_argument("--updates", type=positive, default=20, metavar="N", help="default 20")
     prepare.add_argument("--vocabulary", type=positive, default=8000, metavar="N", help="default 8000")
-    prepare.add_argument("--kill-at", type=not_negative, metavar="SHARE", help="SIGKILL there, then start again")
+    prepare.add_argument("--kill-at", type=share, metavar="SHARE", help="SIGKILL there, then start again")
     resume = parts.add_parser("resume", help="start-up time, share of time waited for data, padding")
     resume.add_argument("--updates", type=positive, default=60, metavar="N", help="default 60")
     resume.add_argument(

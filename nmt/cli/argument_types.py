@@ -68,6 +68,11 @@ def minutes(text: str) -> float:
     return _number(text, float, lambda number: 0 < number <= MOST_MINUTES, wanted)
 
 
+def share(text: str) -> float:
+    """A part of a whole."""
+    return _number(text, float, lambda number: 0 <= number <= 1, "a number from 0 to 1")
+
+
 def _whole(text: str, least: int, most: int, *, also: str = "") -> int:
     wanted = f"a whole number of {least} or more" if most == MOST else f"a whole number from {least} to {most:,}"
     return _number(text, _integer, lambda number: least <= number <= most, wanted + also)

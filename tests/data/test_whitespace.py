@@ -105,7 +105,7 @@ def test_save_load_and_pickle(text: tuple[list[Path], list[Path]], tmp_path: Pat
     assert loaded.fingerprint() == tokenizer.fingerprint() == pickle.loads(pickle.dumps(tokenizer)).fingerprint()
     assert loaded.encode_target(["die Katze"]) == tokenizer.encode_target(["die Katze"])
     (folder / ("joint.vocab" if joint else "target.vocab")).unlink()
-    with pytest.raises(CheckpointError, match="no such file"):
+    with pytest.raises(CheckpointError, match="No such file"):
         WhitespaceTokenizer.load(folder, options=WhitespaceOptions(joint=joint))
 
 

@@ -134,7 +134,7 @@ def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
     if isinstance(error, LostContactError):
         first = _first_failure(world, patience=PATIENCE)
     else:
-        text = str(error).strip().split("\n")[0] or type(error).__name__
+        text = _in_one_line(str(error)) or type(error).__name__
         first = _publish(world, text, exit_code=getattr(error, "exit_code", 1))
     if first is not None:
         _stay_for_the_others(world)
@@ -142,6 +142,14 @@ def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
         message = f"{me}: ended because rank {first['rank']} has failed: {first['message']}"
         return RankError(message, exit_code=first["exit_code"])
     return RankError(f"{me}: {error}", exit_code=error.exit_code) if isinstance(error, NmtError) else None
+
+
+def _in_one_line(text: str) -> str:
+    """The first line and, where mistakes are listed below it, the first of them and how many more there are."""
+    first, *listed = text.strip().split("\n")
+    if not listed:
+        return first
+    return f"{first} {listed[0].strip()}" + (f" (and {len(listed) - 1} more)" if len(listed) > 1 else "")
 
 
 def _stay_for_the_others(world: ProcessGroup) -> None:
