@@ -67,7 +67,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[str,
     return [*found, (found[0][0], {"steps": STEPS, "double": True, "bad": 2})]
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_updates_are_those_of_one_process(jobs: list[tuple[Path, dict[str, Any]]], tmp_path: Path, size: int) -> None:
     ranks = Ranks(size, save_updates, jobs, tmp_path, folder=tmp_path)
     assert ranks.wait() == [0] * size, ranks.said(0)
