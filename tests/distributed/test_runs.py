@@ -174,6 +174,21 @@ def test_a_run_directory_that_is_not_shared_is_named(folder: Path) -> None:
     assert not list((folder / "machine-1").iterdir())
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_checkpoint_that_one_rank_cannot_read_ends_all_and_stays(folder: Path, rank: int) -> None:
+    config = write_config(folder)
+    assert nmt_train(config) == 0
+    before = sorted((folder / "run/checkpoints").iterdir())
+    log = (folder / "run/log.jsonl").read_text()
+    run = start(config, "--set", "training.max_steps=13", **{f"rank_{rank}": ("unreadable", "step-12/training.pt")})
+    assert run.wait() == [1, 1]
+    for each in (0, 1):
+        (line,) = run.said(each)
+        assert "step-12/training.pt: cannot be read now: Stale file handle; nothing has been changed" in line
+    assert sorted((folder / "run/checkpoints").iterdir()) == before
+    assert (folder / "run/log.jsonl").read_text() == log
+
+
 def test_what_rank_0_cannot_do_the_others_do_not_wait_for(folder: Path) -> None:
     config = write_config(folder)
     (folder / "train.en").unlink()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
 import importlib
 import os
 import signal
@@ -162,6 +164,18 @@ def add_arguments(arguments: list[str]) -> list[str]:
 def elsewhere(folder: Path) -> None:
     """Start this process in another directory."""
     os.chdir(folder)
+
+
+def unreadable(name: str) -> None:
+    """Let a file server fail for this process whenever it opens a file whose path ends so."""
+    original = open
+
+    def opened(file: Any, *arguments: Any, **options: Any) -> Any:
+        if str(file).endswith(name):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return original(file, *arguments, **options)
+
+    builtins.open = opened
 
 
 def other_weights(step: int) -> None:
