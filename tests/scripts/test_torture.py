@@ -49,7 +49,8 @@ def test_a_lost_line_is_seen_and_the_text_is_kept(
 
 
 def test_odd_lines_both_ways(inputs: ModuleType, tmp_path: Path) -> None:
-    assert inputs.lines(tmp_path, count=30, seed=1)["lines translated twice"] == 30
+    found = inputs.lines(tmp_path, count=30, seed=1)
+    assert found["lines translated twice with a beam"] == found["lines translated twice with greedy search"] == 30
 
 
 def test_runs_that_differ_are_told_apart(runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
