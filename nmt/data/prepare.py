@@ -85,8 +85,8 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     folder = Path(data.cache_dir) if data.cache_dir else run_dir / "cache"
     survey = _survey(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
     pairs = survey.count_pairs(train_files)  # unequal, undecodable or empty files should show before the long work
+    survey.save()  # before the next long work, so that a process killed in it need not read the text again
     tokenizer = _tokenizer(config, train_files, run_dir, survey=survey, shown=progress)
-    survey.save()
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int) -> Corpus:
         key = _corpus_key([survey.digest(path) for pair in files for path in pair], tokenizer, rule)

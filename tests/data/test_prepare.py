@@ -10,7 +10,9 @@ import pytest
 
 from nmt.config import Config, DataConfig
 from nmt.data import EOS, BatchSampler, PreparedData, collate, load_tokenizer, planned_sizes, prepare
+from nmt.data.survey import Survey
 from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.registry import TOKENIZERS
 
 ANIMALS = ("cat", "dog", "horse", "bird", "fish")
 GERMAN = dict(zip(ANIMALS, ("Katze", "Hund", "Pferd", "Vogel", "Fisch"), strict=True))
@@ -223,6 +225,21 @@ def test_unequal_training_files_show_before_the_tokenizer_is_made(config: Config
     with pytest.raises(DataError, match=r"1\.en has 61 lines but .*1\.de has 60"):
         run(config)
     assert not Path(config.run_dir).exists()
+
+
+def test_text_that_was_read_is_known_when_the_tokenizer_is_broken_off(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TOKENIZERS.get(config.data.tokenizer), "train", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(config)
+    paths = [path for path in (Path(config.run_dir).parent / "text").iterdir() if path.name.startswith(("1", "2"))]
+    assert len(paths) == 4
+    assert Survey(Path(config.run_dir) / "cache/files.json").unread_bytes(paths) == 0
 
 
 def test_an_empty_corpus_is_an_error(config: Config, tmp_path: Path) -> None:
