@@ -166,10 +166,20 @@ def _config(folder: Path, changes: dict[str, dict[str, Any]]) -> Path:
 
 
 def start_process(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
-    """A process with one thread in a session of its own; what it says is added to `folder`/said."""
+    """A process with one thread in a session of its own; what it says is added to `folder`/said.
+
+    It takes SIGHUP and Ctrl-C even where nohup, or a shell that runs this in the background, has them ignored.
+    """
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     with (folder / "said").open("ab") as said:
-        return subprocess.Popen(command, stdout=said, stderr=said, env=environment, start_new_session=True)
+        return subprocess.Popen(
+            command, stdout=said, stderr=said, env=environment, start_new_session=True, preexec_fn=_take_signals
+        )
+
+
+def _take_signals() -> None:
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait(process: subprocess.Popen[bytes], folder: Path) -> int:

@@ -3,7 +3,7 @@
 import enum
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.yaml12 import read_yaml, write_yaml
@@ -135,7 +135,7 @@ def test_text_is_read_as_it_was_written(text):
     assert read_yaml(write_yaml(written), origin="x").value == written
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUE)
 def test_anything_is_read_as_it_was_written(value):
     again = read_yaml(write_yaml({"key": value}), origin="x").value
