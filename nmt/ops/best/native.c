@@ -63,7 +63,7 @@ static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64
                 if (LOAD(x[j]) < bound) continue;
                 float y = (LOAD(x[j]) - top) - lse;
                 if (j == penalised) y -= penalty;
-                if (j == banned) y = -INFINITY;
+                if (j == banned && y == y) y = -INFINITY; /* of a row with a NaN nothing is known */
                 y += shift;
                 if (found == k && !(y > value[k - 1])) continue;
                 i64 at = found < k ? found++ : k - 1;

@@ -24,6 +24,7 @@ Best = Callable[..., tuple[Tensor, Tensor]]
 def test_a_row_with_a_nan_has_no_best_word(best: Best, place: int, normalize: bool) -> None:
     logits = torch.randn(2, 1000)
     logits[0, place] = torch.nan
+    logits[:, 0] = 10  # of the word that is not allowed, and looked at first
     values, _ = best(logits, 1, before=None, normalize=normalize, banned=0, penalised=None, penalty=0.0)
     assert values[0].isnan().all() and values[1].isfinite().all()
 
