@@ -102,7 +102,7 @@ class Totals:
     def problems(self) -> list[str]:
         """What is to be looked at, with the numbers of the first lines that have it."""
         said = ((self.not_finite, "with a score that is not finite"), (self.longer, f"longer than {self.longest}"))
-        return [f"{noted.lines} {what}: {noted.listed}" for noted, what in said if noted]
+        return [noted.said(what) for noted, what in said if noted]
 
     def as_json(self) -> str:
         """One object for programs; NaN and infinity, which JSON lacks, are null."""

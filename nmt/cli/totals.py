@@ -75,7 +75,7 @@ class Totals:
             (self.longer, f"longer than {self.longest}"),
             (self.split, "translated in parts (decoding.split_long)"),
         )
-        found = [f"{noted.lines} {what}: {noted.listed}" for noted, what in said if noted]
+        found = [noted.said(what) for noted, what in said if noted]
         return [*found, self.undecodable.summary()] if self.undecodable.noted else found
 
     @property

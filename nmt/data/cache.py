@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nmt.config.schema import DataConfig
 from nmt.data.corpus import META, Corpus
-from nmt.data.corpus_check import damaged_file, unverified_bytes
+from nmt.data.corpus_check import damage, damaged_file, unverified_bytes
 from nmt.data.encoding import LengthRule, encode
 from nmt.data.progress import progress as progress_shown
 from nmt.data.text import FilePair
@@ -50,7 +50,7 @@ def _whole(folder: Path, *, shown: bool) -> Corpus:
     with progress_shown(name, total=unverified_bytes(folder), unit="B", shown=shown) as advance:
         damaged = damaged_file(folder, advance=advance)
     if damaged is not None:
-        raise DataError(f"{damaged}: damaged: its checksum is not the one in {META}")
+        raise DataError(damage(damaged))
     return corpus
 
 

@@ -48,6 +48,11 @@ def any_damaged_file(folder: Path) -> Path | None:
     return _first_wrong([folder / name for name in sums], sums, no_progress)
 
 
+def damage(path: Path) -> str:
+    """What is said of a damaged file."""
+    return f"{path}: damaged: its checksum is not the one in {META}"
+
+
 def _first_wrong(paths: Iterable[Path], sums: dict[str, int], advance: Advance) -> Path | None:
     return next((path for path in paths if _crc32(path, advance) != sums[path.name]), None)
 

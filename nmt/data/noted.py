@@ -33,3 +33,7 @@ class NotedLines:
     def listed(self) -> str:
         """The numbers: `17, 40, 93`, with `...` where there are more."""
         return ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")
+
+    def said(self, what: str) -> str:
+        """That `what` is true of them: `3 lines longer than any in training: 17, 40, 93`."""
+        return f"{self.lines} {what}: {self.listed}"

@@ -48,7 +48,7 @@ class Undecodable:
 
     def summary(self) -> str:
         """Which lines were such and what became of them; only where there were any."""
-        return f"{self.noted.lines} not UTF-8, {_FATE[self.policy]}: {self.noted.listed}"
+        return self.noted.said(f"not UTF-8, {_FATE[self.policy]}")
 
 
 def not_utf8(name: object, line: int, byte: int, position: int) -> DataError:

@@ -51,9 +51,9 @@ def read_longest_source(directory: Path) -> int | None:
             raise ValueError(f"{_LONGEST} is {tokens!r}")
         return tokens
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else repr(error)[:200]
+        problem = reason(error) if isinstance(error, OSError) else repr(error)[:200]
         wanted = f'{{"{_LONGEST}": N}}'
-        raise CheckpointError(f"{path}: cannot be used ({printable(str(reason))}); expected {wanted}") from error
+        raise CheckpointError(f"{path}: cannot be used ({printable(problem)}); expected {wanted}") from error
 
 
 def find_facts(directory: Path) -> Path | None:

@@ -31,7 +31,8 @@ CHECKPOINTS = safe.CHECKPOINTS
 BEST = "best.json"
 SUMS = "SHA256SUMS"
 ASIDE = "damaged-"
-_FOLDERS = frozenset({CHECKPOINTS, TOKENIZER, "cache", "corpus", "validation", "tensorboard"})
+FOLDERS = (CHECKPOINTS, TOKENIZER, "cache", "corpus", "validation", "tensorboard")
+"""Directories that a run consists of."""
 _FILES = frozenset({CONFIG, WEIGHTS, TRAINING_STATE, SUMS, "log.jsonl", "train.log", "lock", "facts.json"})
 STEP_NAME = re.compile(r"step-(0|[1-9][0-9]*)")
 
@@ -74,7 +75,7 @@ def belongs_to(model: Path, path: Path) -> bool:
     if not real.is_relative_to(root):
         return False
     first, *rest = real.relative_to(root).parts
-    return first in _FOLDERS or (not rest and first in _FILES)
+    return first in FOLDERS or (not rest and first in _FILES)
 
 
 def step_of(directory: Path) -> int | None:

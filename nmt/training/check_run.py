@@ -15,8 +15,7 @@ from nmt.config import Config, load_saved
 from nmt.data import Corpus, check_files, load_tokenizer
 from nmt.data.cache import corpora_of
 from nmt.data.checksums import has_checksums
-from nmt.data.corpus import META
-from nmt.data.corpus_check import any_damaged_file
+from nmt.data.corpus_check import any_damaged_file, damage
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError
 from nmt.files.errors import reason
 from nmt.files.safe import LARGEST_LOG, RefusedError, check_size, open_model_file
@@ -166,7 +165,7 @@ def _corpora(found: RunCheck, config: Config) -> None:
         try:
             Corpus(folder)
             damaged = any_damaged_file(folder)
-            problem = f"{damaged}: damaged: its checksum is not the one in {META}" if damaged else None
+            problem = damage(damaged) if damaged else None
         except DataError as error:
             problem = str(error)
         if problem:

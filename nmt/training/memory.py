@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import torch
 
 from nmt.config import component_options
 from nmt.config.schema import Config, TrainingConfig
 from nmt.errors import ConfigError
+from nmt.files.safe import memory
 from nmt.models import build_model
 from nmt.registry import OPTIMIZERS
 
@@ -67,4 +67,4 @@ def memory_of(device: torch.device) -> int:
     """Bytes of the whole GPU, or of the whole machine."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return memory()

@@ -17,9 +17,10 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.files.errors import reason
 from nmt.files.safe import RefusedError, check_directory, own_file
 from nmt.files.whole import is_there
+from nmt.interop import run_layout
 
 LOCK = "lock"
-FOLDERS = ("checkpoints", "tokenizer", "cache", "corpus", "validation", "tensorboard", "average")
+FOLDERS = (*run_layout.FOLDERS, "average")
 """Directories that training makes in that of a run."""
 
 

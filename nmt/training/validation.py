@@ -81,7 +81,7 @@ def counts(not_finite: NotedLines, at_limit: NotedLines) -> dict[str, int]:
 def problems(not_finite: NotedLines, at_limit: NotedLines) -> list[str]:
     """Both for people, where there are any."""
     said = ((not_finite, "without a translation with a finite score"), (at_limit, "stopped at the length limit"))
-    return [f"{noted.lines} {what}: {noted.listed}" for noted, what in said if noted]
+    return [noted.said(what) for noted, what in said if noted]
 
 
 @dataclass(frozen=True, kw_only=True)
