@@ -16,6 +16,7 @@ from nmt import __version__
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.errors import NmtError, printable
 from nmt.files.errors import is_out_of_memory, reason
+from nmt.files.undecodable import POLICIES
 from nmt.home import expanded_arguments
 
 EXIT_FAILURE = 1
@@ -79,8 +80,8 @@ def add_errors(parser: argparse.ArgumentParser) -> None:
     """Add `--errors`."""
     parser.add_argument(
         "--errors",
-        choices=("strict", "replace", "empty"),
-        default="strict",
+        choices=POLICIES,
+        default=POLICIES[0],
         help="lines that are not UTF-8: strict ends at the first, after the lines before it (default); replace reads "
         "such bytes as U+FFFD; empty reads such a line as empty",
     )

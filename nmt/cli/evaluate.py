@@ -15,11 +15,11 @@ from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_pa
 from nmt.cli.descriptors import require
 from nmt.cli.translate import MODELS, add_checkpoint, add_decoding, overridden
 from nmt.config import import_plugins
-from nmt.data.undecodable import Policy, Undecodable
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation import Metric, build_metric, by_length, check_subwords, paired_bootstrap
 from nmt.evaluation.report import Result, as_json, as_text
 from nmt.evaluation.significance import DEFAULT_SAMPLES, DEFAULT_SEED
+from nmt.files.undecodable import Policy, Undecodable
 from nmt.registry import METRICS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from nmt.cli.argument_types import positive
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.descriptors import require
 from nmt.cli.translate import MODELS, add_checkpoint
-from nmt.data.noted import NotedLines
+from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
     from nmt.interop.facts import LongestSource
@@ -123,7 +123,7 @@ def score(arguments: argparse.Namespace) -> int:
     # Late, so that --help and mistakes in the options do not wait for torch.
     from nmt.cli.totals import shortest_training
     from nmt.data.text import FilePair, count_pairs, read_pairs
-    from nmt.data.undecodable import Undecodable
+    from nmt.files.undecodable import Undecodable
     from nmt.interop.ensemble import load_models
     from nmt.search import score_pairs
 

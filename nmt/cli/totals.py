@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import EXIT_FAILURE
-from nmt.data.noted import NotedLines
-from nmt.data.undecodable import Undecodable
+from nmt.files.noted import NotedLines
+from nmt.files.undecodable import Undecodable
 
 if TYPE_CHECKING:
     from nmt.interop.facts import LongestSource

@@ -125,7 +125,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     from nmt.cli.output import check_reader, output_stream
     from nmt.cli.together import check_input, translate_together
     from nmt.cli.totals import Totals, shortest_training
-    from nmt.data.undecodable import Undecodable
+    from nmt.files.undecodable import Undecodable
     from nmt.interop.ensemble import load_models, names_of
     from nmt.search import Translator
     from nmt.search.translator import WINDOW

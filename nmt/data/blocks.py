@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from nmt.data.text import FilePair, count_lines, open_bytes, unequal
-from nmt.data.undecodable import not_utf8
 from nmt.errors import DataError
+from nmt.files.undecodable import not_utf8
 
 
 class TextPosition(NamedTuple):

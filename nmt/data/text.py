@@ -11,8 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from nmt.data.undecodable import Policy, Undecodable
 from nmt.errors import DataError
+from nmt.files.undecodable import Policy, Undecodable
 
 _FETCHED_BY = {("data", "multi30k"): "scripts/get_multi30k", ("data", "wmt14"): "scripts/get_wmt14"}
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from nmt.data import PAD, Corpus, collate
-from nmt.data.noted import NotedLines
 from nmt.data.sampling import Rows
 from nmt.evaluation import Metric
+from nmt.files.noted import NotedLines
 from nmt.models.base import Seq2Seq
 from nmt.search import Translation
 from nmt.training.distributed import World, interleave

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,14 @@ def test_one_of_several_processes_says_what_is_lost_in_a_line_of_its_own() -> No
     settings = {"WORLD_SIZE": "2"}
     prepare_environment(settings)
     assert settings["TORCH_CPP_LOG_LEVEL"] == "ERROR"
+
+
+def test_a_mistake_in_the_options_of_no_command_waits_for_torch() -> None:
+    commands = sorted(
+        path.stem for path in Path(environment.__file__).parent.glob("*.py") if "def main(" in path.read_text()
+    )
+    assert {"average", "check", "convert", "evaluate", "score", "shortlist", "train", "translate"} <= set(commands)
+    imports = "; ".join(f"import nmt.cli.{name}" for name in commands)
+    program = f"{imports}; import sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

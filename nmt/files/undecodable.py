@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
-from nmt.data.noted import NotedLines
 from nmt.errors import DataError
+from nmt.files.noted import NotedLines
 
 Policy = Literal["strict", "replace", "empty"]
 POLICIES: Final[Sequence[Policy]] = ("strict", "replace", "empty")

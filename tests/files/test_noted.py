@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmt.data.noted import SHOWN, NotedLines
+from nmt.files.noted import SHOWN, NotedLines
 
 
 def test_all_are_counted_and_the_first_few_named() -> None:
