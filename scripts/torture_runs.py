@@ -23,8 +23,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 STEPS = 400
 VALIDATE_EVERY, SAVE_EVERY, LOG_EVERY = 40, 10, 5
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
-    "as it comes": {},
-    "EMA with accumulation, LRN": {
+    "defaults": {},
+    "EMA, accumulation, LRN": {
         "training": {"accumulate": 3, "ema_decay": 0.9, "optimizer": "adam_tf"},
         "model": {"cell": "lrn"},
     },
@@ -86,7 +86,7 @@ def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
             found["kills"] += 1
             found[wanted.name] += 1
             found[f"at {_activity(resumed)}"] += 1
-            found[f"with {variant}"] += 1
+            found[f"settings: {variant}"] += 1
         expect(process, 0, f"{folder}: the last life of the run")
         compare(straight, resumed)
         found["runs"] += 1
