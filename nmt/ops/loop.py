@@ -14,9 +14,9 @@ from torch import Tensor
 
 from nmt.ops import graphs
 from nmt.ops.dispatch import fall_back
-from nmt.ops.kernels import mask_bytes, or_zeros, with_rows
 from nmt.ops.recurrence import Recurrent, product_type, time_order
 from nmt.ops.steps import States, Steps, as_operands, steps_class, unsupported
+from nmt.ops.triton_tools import mask_bytes, or_zeros, with_rows
 from nmt.ops.unit import flat
 
 

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from nmt.ops.atr.gates import input_and_forget, through_gates
-from nmt.ops.kernels import tanh
+from nmt.ops.triton_tools import tanh
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes

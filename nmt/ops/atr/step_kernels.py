@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from nmt.ops.atr.gates import input_and_forget, through_gates
-from nmt.ops.kernels import centred, inverse_deviation, load_row, store_row, tanh
+from nmt.ops.triton_tools import centred, inverse_deviation, load_row, store_row, tanh
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes

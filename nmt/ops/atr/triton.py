@@ -13,7 +13,10 @@ from triton.runtime import driver
 
 from nmt.ops.atr.kernels import COUNTER, atr_backward_kernel, atr_forward_kernel
 from nmt.ops.atr.reference import Activation, Gates, atr_reference
-from nmt.ops.kernels import (
+from nmt.ops.loop import run_loop
+from nmt.ops.recurrence import Recurrent, product_type
+from nmt.ops.steps import unsupported
+from nmt.ops.triton_tools import (
     gradient_like,
     mask_bytes,
     mask_strides,
@@ -22,9 +25,6 @@ from nmt.ops.kernels import (
     sequence_like,
     state_like,
 )
-from nmt.ops.loop import run_loop
-from nmt.ops.recurrence import Recurrent, product_type
-from nmt.ops.steps import unsupported
 
 FP32_PRODUCTS: Final = "ieee"
 """Products of fp32 are exact: on tensor cores (tf32, tf32x3) the kernels run out of registers."""

@@ -11,7 +11,7 @@ from nmt.ops.attention import launches
 from nmt.ops.attention.launches import Memory
 from nmt.ops.attention.reference import attention_reference
 from nmt.ops.dispatch import fall_back
-from nmt.ops.kernels import readable, readable_rows
+from nmt.ops.triton_tools import readable, readable_rows
 
 
 def _memory(keys: Tensor, values: Tensor, weight: Tensor) -> Memory:

@@ -16,7 +16,7 @@ from nmt.ops import graphs
 from nmt.ops.conditional import memory as once
 from nmt.ops.conditional.loop import Loop
 from nmt.ops.conditional.plan import Given, Plan
-from nmt.ops.kernels import mask_bytes, or_zeros, readable_rows
+from nmt.ops.triton_tools import mask_bytes, or_zeros, readable_rows
 
 MOST_STEPS: Final = 8
 """Time steps of a graph. The rest of a sequence runs in graphs of 4, 2 and 1, so its length is free."""

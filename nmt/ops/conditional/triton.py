@@ -14,9 +14,9 @@ from nmt.ops.attention.triton import unsupported as attention_unsupported
 from nmt.ops.conditional import Aligned, Attended, Attention
 from nmt.ops.conditional.operator import conditional_op
 from nmt.ops.dispatch import fall_back
-from nmt.ops.kernels import with_rows
 from nmt.ops.recurrence import product_type
 from nmt.ops.steps import UNITS, as_operands, unsupported
+from nmt.ops.triton_tools import with_rows
 from nmt.ops.unit import Projection, Unit
 
 SOURCE_STEP: Final = 16

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nmt.ops.kernels import centred, inverse_deviation, load_row, sigmoid, store_row, tanh
+from nmt.ops.triton_tools import centred, inverse_deviation, load_row, sigmoid, store_row, tanh
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes

@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.kernels import LOG2_E
 from nmt.ops.linear_cross_entropy.step import Loss
+from nmt.ops.triton_tools import LOG2_E
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes

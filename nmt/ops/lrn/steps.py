@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import triton
 from torch import Tensor
 
-from nmt.ops.kernels import step_launch
 from nmt.ops.lrn.triton import lrn_backward_kernel, lrn_forward_kernel
 from nmt.ops.steps import States, Steps, added, row_mask
+from nmt.ops.triton_tools import step_launch
 
 
 class LRNSteps(Steps):

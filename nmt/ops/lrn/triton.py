@@ -2,7 +2,7 @@
 
 The recurrence is one of channels, so a program runs a block of channels of one sentence through time with the
 state in registers. All addresses are known beforehand: loads are kept in flight by unrolling (`UNROLL`) or by
-Triton's pipeliner (`STAGES`), see `nmt.ops.kernels.Launch`. Gates are computed again in the backward kernel.
+Triton's pipeliner (`STAGES`), see `nmt.ops.triton_tools.Launch`. Gates are computed again in the backward kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.kernels import (
+from nmt.ops.lrn.reference import lrn_reference
+from nmt.ops.triton_tools import (
     Launch,
     as_launch,
     gradient_like,
@@ -28,7 +29,6 @@ from nmt.ops.kernels import (
     state_like,
     tanh,
 )
-from nmt.ops.lrn.reference import lrn_reference
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803, SIM108 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -322,7 +322,7 @@ def lrn_triton(
     tanh: bool,
     launch: Launch | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """See `nmt.ops.lrn.lrn_sequence`; `launch` overrides the rule of `nmt.ops.kernels.launch_rule`."""
+    """See `nmt.ops.lrn.lrn_sequence`; `launch` overrides the rule of `nmt.ops.triton_tools.launch_rule`."""
     if projected.numel() == 0:
         return lrn_reference(projected, h, mask, reverse=reverse, tanh=tanh)
     outputs, last = lrn_op(projected.unsqueeze(0), mask, one_direction(h), False, tanh, reverse, launch)

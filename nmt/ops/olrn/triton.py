@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nmt.ops.kernels import Launch, one_direction
 from nmt.ops.lrn.triton import lrn_op
 from nmt.ops.olrn.reference import olrn_reference
+from nmt.ops.triton_tools import Launch, one_direction
 
 
 def olrn_triton(
@@ -18,7 +18,7 @@ def olrn_triton(
     tanh: bool,
     launch: Launch | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """See `nmt.ops.olrn.olrn_sequence`; `launch` overrides the rule of `nmt.ops.kernels.launch_rule`."""
+    """See `nmt.ops.olrn.olrn_sequence`; `launch` overrides the rule of `nmt.ops.triton_tools.launch_rule`."""
     if projected.numel() == 0:
         return olrn_reference(projected, h, mask, reverse=reverse, tanh=tanh)
     outputs, last = lrn_op(projected.unsqueeze(0), mask, one_direction(h), True, tanh, reverse, launch)

@@ -11,9 +11,9 @@ import torch
 import triton
 from torch import Tensor
 
-from nmt.ops.kernels import step_launch
 from nmt.ops.sru.triton import sru_backward_kernel, sru_forward_kernel
 from nmt.ops.steps import States, Steps, added, row_mask
+from nmt.ops.triton_tools import step_launch
 
 
 class SRUSteps(Steps):

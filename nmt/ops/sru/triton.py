@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.kernels import (
+from nmt.ops.sru.reference import sru_reference
+from nmt.ops.triton_tools import (
     Launch,
     as_launch,
     gradient_like,
@@ -27,7 +28,6 @@ from nmt.ops.kernels import (
     sigmoid,
     state_like,
 )
-from nmt.ops.sru.reference import sru_reference
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803, SIM108 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -362,7 +362,7 @@ def sru_triton(
     reverse: bool,
     launch: Launch | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `nmt.ops.sru.sru_sequence`; `launch` overrides the rule of `nmt.ops.kernels.launch_rule`."""
+    """See `nmt.ops.sru.sru_sequence`; `launch` overrides the rule of `nmt.ops.triton_tools.launch_rule`."""
     if projected.numel() == 0:
         return sru_reference(projected, peephole_forget, peephole_reset, h, c, mask, reverse=reverse)
     h, c = _both_or_neither(h, c)

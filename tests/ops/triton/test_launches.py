@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-kernels = pytest.importorskip("nmt.ops.kernels", reason="Triton is not installed")
+kernels = pytest.importorskip("nmt.ops.triton_tools", reason="Triton is not installed")
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "compile_kernels"
@@ -36,7 +36,7 @@ def test_every_kernel_compiles_without_spilling(arch: str) -> None:
 
 def test_products_and_sums_are_one_instruction_if_nobody_objects() -> None:
     """Whatever the version of Triton takes for the usual thing."""
-    program = "import os, nmt.ops.kernels; print(os.environ['TRITON_DEFAULT_FP_FUSION'])"
+    program = "import os, nmt.ops.triton_tools; print(os.environ['TRITON_DEFAULT_FP_FUSION'])"
     for given, found in (({}, "1"), ({"TRITON_DEFAULT_FP_FUSION": "0"}, "0")):
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_DEFAULT_FP_FUSION"}
         done = subprocess.run(
