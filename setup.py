@@ -39,7 +39,7 @@ setup(
     package_dir={"nmt.configs": "configs"},
     package_data={
         "nmt.configs": ["*.yaml"],
-        "nmt.data.demo": ["*.tsv"],
+        "nmt.demo": ["*.tsv"],
         "nmt": ["py.typed"],
         "": ["*.c", "*.h"],  # kernels, compiled on the machine that runs them
     },

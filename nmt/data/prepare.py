@@ -15,7 +15,6 @@ from nmt.config import component_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.cache import corpus_folder, encoded_corpus
 from nmt.data.corpus import Corpus, new_folder
-from nmt.data.demo import write_corpus
 from nmt.data.encoding import LengthRule
 from nmt.data.progress import progress as progress_shown
 from nmt.data.references import join_references, missing_references, read_references
@@ -25,6 +24,7 @@ from nmt.data.survey import Survey
 from nmt.data.text import FilePair, ParallelText, find_pairs, missing_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.validation_facts import ValidationFacts, validation_facts
+from nmt.demo import write_corpus
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import reason, unreadable
 from nmt.registry import TOKENIZERS

@@ -17,9 +17,9 @@ from nmt.interop import run_layout
 from nmt.interop.facts import LongestSource, longest_source
 from nmt.interop.finite import check_finite
 from nmt.interop.weights_file import read_shapes, read_weights
+from nmt.kernel_check import choose_kernels
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.models.proof import choose_kernels
 
 _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""

@@ -73,16 +73,16 @@ class Selection(NamedTuple):
     """What runs where there is a choice."""
 
     choice: str = "auto"
-    proven: frozenset[str] = frozenset()
-    """What `auto` runs on a GPU: kernels, `decoding_step` and `lstm_layer`; see `nmt.models.proof`."""
+    verified: frozenset[str] = frozenset()
+    """What `auto` runs on a GPU: kernels, `decoding_step` and `lstm_layer`; see `nmt.kernel_check`."""
 
 
 _selected = Selection()
 """Of the whole process: threads of autograd, which run checkpointed layers again, and of servers see it too."""
 
 
-def set_kernels(choice: str, *, proven: Iterable[str] = ()) -> None:
-    """Choose the implementations of this process: `auto` (on a GPU what is `proven`), `triton` or `reference`.
+def set_kernels(choice: str, *, verified: Iterable[str] = ()) -> None:
+    """Choose the implementations of this process: `auto` (on a GPU what is `verified`), `triton` or `reference`.
 
     Raises ConfigError for another word, and for `triton` where no kernel can run at all.
     """
@@ -95,7 +95,7 @@ def set_kernels(choice: str, *, proven: Iterable[str] = ()) -> None:
         problem = triton_problem() if TRITON_KERNELS else "this version has no Triton kernels"
         if problem:
             raise ConfigError(f"kernels: 'triton' was asked for, but {problem}. Use auto.")
-    _selected = Selection(choice, frozenset(proven))
+    _selected = Selection(choice, frozenset(verified))
 
 
 def selection() -> Selection:
@@ -104,11 +104,11 @@ def selection() -> Selection:
 
 
 @contextlib.contextmanager
-def selected(choice: str, *, proven: Iterable[str] = ()) -> Iterator[None]:
+def selected(choice: str, *, verified: Iterable[str] = ()) -> Iterator[None]:
     """`set_kernels` for the length of a block."""
     global _selected
     before = _selected
-    set_kernels(choice, proven=proven)
+    set_kernels(choice, verified=verified)
     try:
         yield
     finally:
@@ -143,10 +143,10 @@ def choose(operation: str, reference: F, *, like: Tensor) -> F:
 
     Raises ConfigError if the user insists on Triton and there is no kernel for it on that device.
     """
-    choice, proven = _selected
+    choice, verified = _selected
     if operation in NATIVE_KERNELS and use_native(like):
         return load_kernel(NATIVE_KERNELS[operation])
-    if choice == "reference" or (choice == "auto" and operation not in proven):
+    if choice == "reference" or (choice == "auto" and operation not in verified):
         return reference
     if operation in TRITON_KERNELS and like.is_cuda:
         problem = triton_problem() or _cannot_run(like)
@@ -168,11 +168,11 @@ def no_kernel(what: str, *, like: Tensor) -> None:
         _say_once(f"{what}: there is no kernel for it, slower PyTorch code runs.")
 
 
-def use_proven(operation: str, like: Tensor) -> bool:
+def use_verified(operation: str, like: Tensor) -> bool:
     """Whether an operation on tensors such as `like` runs in its form for GPUs that needs no Triton: as a CUDA graph,
     or by cuDNN."""
-    choice, proven = _selected
-    return like.is_cuda and (choice == "triton" or (choice == "auto" and operation in proven))
+    choice, verified = _selected
+    return like.is_cuda and (choice == "triton" or (choice == "auto" and operation in verified))
 
 
 def use_native(like: Tensor) -> bool:

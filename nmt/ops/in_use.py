@@ -10,11 +10,11 @@ from nmt.ops.dispatch import selection, triton_version
 
 def kernels_in_use(device: torch.device) -> str:
     """The implementations that are chosen for a device, so exactly that equal words mean equal code."""
-    choice, proven = selection()
+    choice, verified = selection()
     if choice == "reference":
         return "PyTorch"
     if device.type == "cpu":
         return f"C {native.identity()}" if choice == "auto" and native.problem() is None else "PyTorch"
     if choice == "triton":
         return f"Triton {triton_version()}"
-    return f"Triton {triton_version()} for {', '.join(sorted(proven))}" if proven else "PyTorch"
+    return f"Triton {triton_version()} for {', '.join(sorted(verified))}" if verified else "PyTorch"

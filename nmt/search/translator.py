@@ -17,7 +17,7 @@ from nmt.data.tokenizer import on_one_line
 from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
-from nmt.ops.dispatch import use_proven
+from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
 from nmt.search.ensemble import as_one
 from nmt.search.hypothesis import Hypothesis
@@ -168,7 +168,7 @@ class Translator:
     def _search_batch(self, source: Tensor) -> list[list[Hypothesis]]:
         if self._before_batch is not None:
             self._before_batch()
-        model: Any = self._graphed if use_proven("decoding_step", source) else self._model
+        model: Any = self._graphed if use_verified("decoding_step", source) else self._model
         if self._shortlist is None:
             return self._run(model, source)
         restricted: RestrictedModel[Any, Any] = RestrictedModel(model, self._shortlist.words(source))

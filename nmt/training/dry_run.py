@@ -18,9 +18,9 @@ from nmt.config.schema import Config
 from nmt.data import Corpus, collate, planned_sizes, prepare
 from nmt.data.sampling import Rows
 from nmt.errors import DataError
+from nmt.kernel_check import choose_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
-from nmt.models.proof import choose_kernels
 from nmt.training.memory import optimizer_moments
 from nmt.training.precision import choose_precision
 from nmt.training.setup import build_batches, build_network, build_sampler, describe_sampling

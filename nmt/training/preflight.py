@@ -12,10 +12,10 @@ from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config
 from nmt.data import missing_files, planned_sizes
-from nmt.data.demo import check_languages
+from nmt.demo import check_languages
 from nmt.errors import ConfigError, NmtError
 from nmt.interop import run_layout
-from nmt.models.proof import choose_kernels
+from nmt.kernel_check import choose_kernels
 from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TOKENIZERS
 from nmt.training.logs import tensorboard_problem
 from nmt.training.memory import too_large

@@ -18,8 +18,8 @@ from nmt.errors import ConfigError, DataError, NmtError
 from nmt.files.whole import is_file
 from nmt.interop import run_layout
 from nmt.interop.facts import read_longest_source, write_longest_source
+from nmt.kernel_check import choose_kernels
 from nmt.models import parameters_by_part
-from nmt.models.proof import choose_kernels
 from nmt.ops.in_use import kernels_in_use
 from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same

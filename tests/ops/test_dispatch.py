@@ -65,7 +65,7 @@ def test_without_a_triton_that_will_do_the_reference_runs_and_that_is_said_once(
     monkeypatch.setattr(dispatch, "triton_version", lambda: version)
     dispatch._say_once.cache_clear()
     gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
-    with dispatch.selected("auto", proven={"lrn"}):
+    with dispatch.selected("auto", verified={"lrn"}):
         for _ in range(2):
             assert dispatch.choose("lrn", reference, like=gpu) is reference
     assert len(caplog.messages) == 1
@@ -74,13 +74,13 @@ def test_without_a_triton_that_will_do_the_reference_runs_and_that_is_said_once(
         dispatch.set_kernels("triton")
 
 
-def test_auto_leaves_out_kernels_that_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_leaves_out_kernels_that_are_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "TRITON_KERNELS", MappingProxyType(dict.fromkeys(["a", "b"], f"{__name__}:kernel")))
     monkeypatch.setattr(dispatch, "triton_problem", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
     for choice, runs in (("auto", ["reference", "kernel"]), ("triton", ["kernel", "kernel"])):
-        with dispatch.selected(choice, proven={"b"}):
+        with dispatch.selected(choice, verified={"b"}):
             assert [dispatch.choose(operation, reference, like=gpu)() for operation in ("a", "b")] == runs
 
 

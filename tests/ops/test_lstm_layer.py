@@ -168,16 +168,16 @@ def test_what_torch_would_not_give_to_cudnn_is_left_to_our_kernels(cudnn: Simple
 
 
 @pytest.mark.parametrize(
-    ("choice", "proven", "runs"),
+    ("choice", "verified", "runs"),
     [("auto", (), False), ("auto", ("lstm_layer",), True), ("triton", (), True), ("reference", ("lstm_layer",), False)],
 )
-def test_it_runs_where_it_is_proven(
-    choice: str, proven: tuple[str, ...], runs: bool, monkeypatch: pytest.MonkeyPatch
+def test_it_runs_where_it_is_verified(
+    choice: str, verified: tuple[str, ...], runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "triton_version", lambda: "3.6.0")
-    with dispatch.selected(choice, proven=proven):
-        assert dispatch.use_proven("lstm_layer", SimpleNamespace(is_cuda=True)) is runs
-        assert not dispatch.use_proven("lstm_layer", torch.zeros(1))
+    with dispatch.selected(choice, verified=verified):
+        assert dispatch.use_verified("lstm_layer", SimpleNamespace(is_cuda=True)) is runs
+        assert not dispatch.use_verified("lstm_layer", torch.zeros(1))
 
 
 @pytest.mark.parametrize("runs", [False, True])
@@ -190,7 +190,7 @@ def test_the_unit_takes_it_without_layer_norm(layer_norm: bool, runs: bool, monk
     with dispatch.selected("reference"):
         wanted, last = cell.sequence(cell.project(x), None, mask, reverse=True)
     used = []
-    monkeypatch.setattr(lstm, "use_proven", lambda operation, like: runs)
+    monkeypatch.setattr(lstm, "use_verified", lambda operation, like: runs)
     monkeypatch.setattr(lstm, "can_run", lambda x, recurrent: not used.append("fused"))
     found, state = cell.layer(x, mask=mask, reverse=True)
     assert used == (["fused"] if runs and not layer_norm else [])

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from mutant_list import read_mutants  # noqa: E402  (lies beside the program, not in a package)
 
-PACKAGES = ("data", "models", "search", "training")
+PACKAGES = ("data", "demo", "kernel_check", "models", "search", "training")
 """Of which each file with logic has a bug of its own."""
 WITHOUT_LOGIC = {"nmt/search/protocol.py"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nmt.ops.dispatch import choose, no_kernel, use_proven
+from nmt.ops.dispatch import choose, no_kernel, use_verified
 from nmt.ops.linear import linear
 from nmt.ops.lstm.fused import can_run, lstm_layer_fused
 from nmt.ops.lstm.reference import USUAL, Design, OutputActivation, Peepholes, lstm_cell, lstm_reference
@@ -48,7 +48,7 @@ def lstm_layer(
     *,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`lstm_sequence` of the products of x [B, T, D] with input_weight [4H, D], by cuDNN where that is proven."""
-    if use_proven("lstm_layer", x) and can_run(x, recurrent):
+    """`lstm_sequence` of the products of x [B, T, D] with input_weight [4H, D], by cuDNN where that is verified."""
+    if use_verified("lstm_layer", x) and can_run(x, recurrent):
         return lstm_layer_fused(x, input_weight, recurrent, h, c, mask, reverse=reverse)
     return lstm_sequence(linear(x, input_weight), recurrent, h, c, mask, reverse=reverse)

@@ -138,7 +138,7 @@ def test_kernels_run_on_a_gpu(operation: str, choice: str) -> None:
     def reference() -> None:
         raise AssertionError
 
-    with dispatch.selected(choice, proven=dispatch.TRITON_KERNELS):
+    with dispatch.selected(choice, verified=dispatch.TRITON_KERNELS):
         kernel: Callable[..., Any] = dispatch.choose(operation, reference, like=on_gpu())
     assert kernel.__name__ == f"{operation}_triton"
     with dispatch.selected("reference"):
@@ -147,7 +147,7 @@ def test_kernels_run_on_a_gpu(operation: str, choice: str) -> None:
 
 @pytest.mark.usefixtures("_capable")
 def test_fp64_is_left_to_the_reference() -> None:
-    with dispatch.selected("auto", proven={"lrn"}):
+    with dispatch.selected("auto", verified={"lrn"}):
         assert dispatch.choose("lrn", lrn_reference, like=on_gpu(torch.float64)) is lrn_reference
     refused = "cannot run lrn: there is none for float64. Use auto."
     with dispatch.selected("triton"), pytest.raises(ConfigError, match=refused):

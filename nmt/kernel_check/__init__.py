@@ -13,8 +13,8 @@ import logging
 import torch
 
 from nmt.errors import ConfigError
-from nmt.models.proof import record, trials
-from nmt.models.proof.record import Findings
+from nmt.kernel_check import record, trials
+from nmt.kernel_check.record import Findings
 from nmt.ops.dispatch import TRITON_KERNELS, set_kernels, triton_problem
 
 logger = logging.getLogger(__name__)
@@ -30,12 +30,12 @@ def choose_kernels(choice: str, *, device: torch.device) -> None:
     """
     if choice == "triton" and device.type == "cpu":
         raise ConfigError("kernels: 'triton' was asked for, but the device is the CPU, where it has none. Use auto.")
-    proven = proven_on(device) if choice == "auto" and device.type == "cuda" else frozenset()
-    set_kernels(choice, proven=proven)
+    verified = verified_on(device) if choice == "auto" and device.type == "cuda" else frozenset()
+    set_kernels(choice, verified=verified)
 
 
 @functools.cache
-def proven_on(device: torch.device) -> frozenset[str]:
+def verified_on(device: torch.device) -> frozenset[str]:
     """Operations that are right on this GPU. What is not is said, and that PyTorch does it."""
     problem = triton_problem()
     if problem:
@@ -45,7 +45,7 @@ def proven_on(device: torch.device) -> frozenset[str]:
         logger.warning("kernels: PyTorch runs %s, because on this GPU our form of it is wrong: %s", operation, reason)
     for operation, reason in sorted(undecided.items()):
         logger.warning("kernels: PyTorch runs %s, because our form of it could not be tried: %s", operation, reason)
-    return findings.proven
+    return findings.verified
 
 
 def find_out(device: torch.device, *, again: bool = False) -> tuple[Findings, dict[str, str]]:
@@ -63,7 +63,7 @@ def find_out(device: torch.device, *, again: bool = False) -> tuple[Findings, di
         kept = f"once: what is found is kept in {path}" if path else "each time, as there is no cache directory"
         logger.warning("kernels: checking %d operations on %s, %s", len(missing), name, kept)
         found, undecided = trials.try_out(missing, device)
-        findings = Findings(known.proven | found.proven, {**known.refused, **found.refused})
+        findings = Findings(known.verified | found.verified, {**known.refused, **found.refused})
         if path:
             try:
                 record.write(path, findings)

@@ -1,4 +1,4 @@
-"""What has been proven on a kind of GPU, kept in a file, since it takes long to find out."""
+"""What has been verified on a kind of GPU, kept in a file, since it takes long to find out."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from nmt.files.new import replacing
 from nmt.ops.dispatch import triton_version
 from nmt.ops.native.cache import BuildError, is_ours, own_directory
 
-PACKAGE = Path(__file__).parents[2]
-_PARTS = ("ops", "cells", "models")
+PACKAGE = Path(__file__).parents[1]
+_PARTS = ("ops", "cells", "models", "kernel_check")
 """What the results depend on."""
 
 
 class Findings(NamedTuple):
     """What became of each operation."""
 
-    proven: frozenset[str]
+    verified: frozenset[str]
     refused: Mapping[str, str]
     """Operations that are wrong here, and how."""
 
     @property
     def known(self) -> frozenset[str]:
         """All operations that something has been found out about."""
-        return self.proven | self.refused.keys()
+        return self.verified | self.refused.keys()
 
 
 NOTHING = Findings(frozenset(), {})
@@ -56,14 +56,14 @@ def read(path: Path | None) -> Findings:
     """The findings in a file; none where there is no such file of ours or it is damaged."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8")) if path and is_ours(path) else {}
-        return Findings(frozenset(map(str, kept["proven"])), {str(k): str(v) for k, v in kept["refused"].items()})
+        return Findings(frozenset(map(str, kept["verified"])), {str(k): str(v) for k, v in kept["refused"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return NOTHING
 
 
 def write(path: Path, findings: Findings) -> None:
     """Keep findings; the file is complete or not there, whoever else writes it at the same time."""
-    text = json.dumps({"proven": sorted(findings.proven), "refused": dict(findings.refused)}, indent=1)
+    text = json.dumps({"verified": sorted(findings.verified), "refused": dict(findings.refused)}, indent=1)
     with replacing(path, mode=0o600) as stream:
         stream.write(text.encode() + b"\n")
 

@@ -35,7 +35,7 @@ def check(network: nn.Module, run: Run, *, exact: nn.Module, storage: torch.dtyp
         with autocast(right[0].device, storage):
             plain = run(network, torch.float32)
     for _ in range(TIMES):
-        with selected(by.choice, proven=by.proven), autocast(right[0].device, storage):
+        with selected(by.choice, verified=by.verified), autocast(right[0].device, storage):
             ours = run(network, torch.float32)
         compare(ours, right, plain=plain, share=SHARES[storage])
 

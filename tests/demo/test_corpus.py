@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.demo import DEV_PAIRS, TEST_PAIRS, TRAIN_PAIRS, Pair, generate, lexicon, write_corpus
-from nmt.data.demo.grammar import KINDS
+from nmt.demo import DEV_PAIRS, TEST_PAIRS, TRAIN_PAIRS, Pair, generate, lexicon, write_corpus
+from nmt.demo.grammar import KINDS
 from nmt.errors import ConfigError, DataError
 
 SIZES = {"train": TRAIN_PAIRS, "dev": DEV_PAIRS, "test": TEST_PAIRS}
@@ -157,7 +157,7 @@ def mentions(words: set[str], phrase: str) -> bool:
 
 def noun_forms() -> list[tuple[tuple[str, str], tuple[set[str], set[str]]]]:
     """One-word nouns: English forms and the sets of German forms."""
-    from nmt.data.demo.german_words import noun_form
+    from nmt.demo.german_words import noun_form
 
     cases = ("nominative", "accusative", "dative", "genitive")
     return [

@@ -8,11 +8,11 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from nmt.kernel_check.comparison import SHARES, DifferenceError, autocast
 from nmt.models.base import PAD
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
 from nmt.models.output import OutputWords
-from nmt.models.proof.comparison import SHARES, DifferenceError, autocast
 from nmt.ops.best import Best, Choice
 from nmt.ops.dispatch import Selection, selected
 
@@ -36,7 +36,7 @@ def check_steps(device: torch.device, *, words: int, hidden: int, storage: torch
     source = torch.randint(4, words, (SENTENCES, 9), generator=torch.Generator().manual_seed(1)).to(device)
     source[1, 5:] = PAD
     listed = torch.arange(0, words, 2, device=device)
-    with torch.inference_mode(), selected(by.choice, proven=by.proven), autocast(device, storage):
+    with torch.inference_mode(), selected(by.choice, verified=by.verified), autocast(device, storage):
         for ids in (None, listed):
             _follow(model, GraphedModel(model), source, ids, share=SHARES[storage])
 

@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nmt.data.demo import adverbials, english, german, lexicon
-from nmt.data.demo.dice import Dice
-from nmt.data.demo.german_words import Case
-from nmt.data.demo.lexicon import Adjective, Noun, Verb
-from nmt.data.demo.syntax import Determiner, NounPhrase, Phrase, Pronoun
+from nmt.demo import adverbials, english, german, lexicon
+from nmt.demo.dice import Dice
+from nmt.demo.german_words import Case
+from nmt.demo.lexicon import Adjective, Noun, Verb
+from nmt.demo.syntax import Determiner, NounPhrase, Phrase, Pronoun
 
 _POSSESSIVES: tuple[Determiner, ...] = ("my", "your", "his", "her", "our")
 _PERSONAL = (

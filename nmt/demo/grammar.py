@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nmt.data.demo.complex_sentences import because, condition, contrast, purpose, relative, reported
-from nmt.data.demo.questions import word_question, yes_no_question
-from nmt.data.demo.sampling import Sampler
-from nmt.data.demo.simple_sentences import (
+from nmt.demo.complex_sentences import because, condition, contrast, purpose, relative, reported
+from nmt.demo.questions import word_question, yes_no_question
+from nmt.demo.sampling import Sampler
+from nmt.demo.simple_sentences import (
     comparative,
     existence,
     location,
@@ -19,7 +19,7 @@ from nmt.data.demo.simple_sentences import (
     quality,
     statement,
 )
-from nmt.data.demo.syntax import Phrase
+from nmt.demo.syntax import Phrase
 
 
 class Kind(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.models.proof import comparison
-from nmt.models.proof.cases import CHECKS, SMALL
+from nmt.kernel_check import comparison
+from nmt.kernel_check.cases import CHECKS, SMALL
 from nmt.ops import dispatch
 from nmt.ops.dispatch import Selection
 
@@ -25,8 +25,8 @@ def test_kernels_pass_their_checks(operation: str, device: torch.device, monkeyp
     used = set()
 
     def choose(name: str, reference: Any, *, like: torch.Tensor) -> Any:
-        choice, proven = dispatch._selected
-        if choice == "reference" or name not in proven:
+        choice, verified = dispatch._selected
+        if choice == "reference" or name not in verified:
             return reference
         used.add(name)
         return dispatch.load_kernel(dispatch.TRITON_KERNELS[name])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from nmt.data.demo import german_words as words
-from nmt.data.demo.german_words import Case
-from nmt.data.demo.numbers import german_number
-from nmt.data.demo.syntax import LIKE, Clause, Nominal, NounPhrase, Pronoun
+from nmt.demo import german_words as words
+from nmt.demo.german_words import Case
+from nmt.demo.numbers import german_number
+from nmt.demo.syntax import LIKE, Clause, Nominal, NounPhrase, Pronoun
 
 
 def nominal(phrase: Nominal, case: Case) -> str:

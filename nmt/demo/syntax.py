@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from nmt.data.demo.lexicon import Adjective, Gender, Noun, Verb
+from nmt.demo.lexicon import Adjective, Gender, Noun, Verb
 
 Determiner = Literal["the", "a", "this", "every", "no", "my", "your", "his", "her", "our", "bare"]
 Tense = Literal["present", "past"]

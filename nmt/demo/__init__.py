@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from nmt.data.demo.corpus import DEV_PAIRS, TEST_PAIRS, TRAIN_PAIRS, Pair, check_languages, generate, write_corpus
+from nmt.demo.corpus import DEV_PAIRS, TEST_PAIRS, TRAIN_PAIRS, Pair, check_languages, generate, write_corpus
 
 __all__ = ["DEV_PAIRS", "TEST_PAIRS", "TRAIN_PAIRS", "Pair", "check_languages", "generate", "write_corpus"]

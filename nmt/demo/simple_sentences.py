@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nmt.data.demo import english, german
-from nmt.data.demo.clauses import action, comparison, description, statement_of
-from nmt.data.demo.lexicon import BE, COST
-from nmt.data.demo.numbers import english_number, german_number
-from nmt.data.demo.sampling import Sampler
-from nmt.data.demo.syntax import Clause, NounPhrase, Phrase
+from nmt.demo import english, german
+from nmt.demo.clauses import action, comparison, description, statement_of
+from nmt.demo.lexicon import BE, COST
+from nmt.demo.numbers import english_number, german_number
+from nmt.demo.sampling import Sampler
+from nmt.demo.syntax import Clause, NounPhrase, Phrase
 
 _FOUND_IN = {
     "town": ("animal", "building"),

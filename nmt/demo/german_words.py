@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from nmt.data.demo.lexicon import Adjective, Noun, Verb
-from nmt.data.demo.syntax import Determiner, Person, Pronoun
+from nmt.demo.lexicon import Adjective, Noun, Verb
+from nmt.demo.syntax import Determiner, Person, Pronoun
 
 Case = Literal["nominative", "accusative", "dative", "genitive"]
 Slot = Literal["m", "f", "n", "plural"]

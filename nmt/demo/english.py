@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nmt.data.demo.lexicon import BE, Verb
-from nmt.data.demo.numbers import english_number
-from nmt.data.demo.syntax import CAN, Clause, Nominal, NounPhrase, Pronoun
+from nmt.demo.lexicon import BE, Verb
+from nmt.demo.numbers import english_number
+from nmt.demo.syntax import CAN, Clause, Nominal, NounPhrase, Pronoun
 
 _PRONOUNS = {
     (1, False): ("I", "me"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nmt.data.demo import english, german
-from nmt.data.demo.clauses import action, description, predicate, property_of, statement_of, taken_up
-from nmt.data.demo.lexicon import BE, HOPE, KNOW, RAIN, SAY, SNOW, THINK, find_verb
-from nmt.data.demo.sampling import Sampler
-from nmt.data.demo.syntax import Clause, Nominal, Phrase, Pronoun
+from nmt.demo import english, german
+from nmt.demo.clauses import action, description, predicate, property_of, statement_of, taken_up
+from nmt.demo.lexicon import BE, HOPE, KNOW, RAIN, SAY, SNOW, THINK, find_verb
+from nmt.demo.sampling import Sampler
+from nmt.demo.syntax import Clause, Nominal, Phrase, Pronoun
 
 _IT = Pronoun(gender="n", thing=True)
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import torch
 
-from nmt.models.proof.record import PACKAGE, Findings
+from nmt.kernel_check.record import PACKAGE, Findings
 
 MOST_SECONDS: Final = 300
 """For one operation. Most of the time kernels are compiled, which are then in Triton's cache."""
@@ -40,8 +40,8 @@ class Trial(NamedTuple):
 
 
 def command(operation: str, device: torch.device) -> list[str]:
-    """What checks an operation: see `nmt.models.proof.__main__`."""
-    return [sys.executable, "-m", "nmt.models.proof", operation, str(device)]
+    """What checks an operation: see `nmt.kernel_check.__main__`."""
+    return [sys.executable, "-m", "nmt.kernel_check", operation, str(device)]
 
 
 def try_out(
@@ -49,8 +49,8 @@ def try_out(
 ) -> tuple[Findings, dict[str, str]]:
     """What is found of the operations, and why nothing could be of others."""
     waiting, running = list(operations), list[Trial]()
-    proven, refused, undecided = set[str](), dict[str, str](), dict[str, str]()
-    folder = tempfile.TemporaryDirectory(prefix="nmt-proof-")
+    verified, refused, undecided = set[str](), dict[str, str](), dict[str, str]()
+    folder = tempfile.TemporaryDirectory(prefix="nmt-kernel-check-")
     try:
         while waiting or running:
             while waiting and len(running) < min(MOST_PROCESSES, os.cpu_count() or 1):
@@ -62,7 +62,7 @@ def try_out(
                 running.remove(trial)
                 code, last = _outcome(trial)
                 if code == EQUAL:
-                    proven.add(trial.operation)
+                    verified.add(trial.operation)
                 elif code == UNDECIDED:
                     undecided[trial.operation] = last
                 else:
@@ -71,7 +71,7 @@ def try_out(
         for trial in running:
             _kill(trial)
         folder.cleanup()
-    return Findings(frozenset(proven), refused), undecided
+    return Findings(frozenset(verified), refused), undecided
 
 
 def _start(operation: str, words: Sequence[str], *, output: Path, seconds: float) -> Trial:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nmt.data.demo import english, german
-from nmt.data.demo.clauses import taken_up
-from nmt.data.demo.lexicon import BE, find_adjective, find_noun, find_verb
-from nmt.data.demo.syntax import CAN, LIKE, WANT, WILL, Clause, NounPhrase, Phrase, Pronoun
+from nmt.demo import english, german
+from nmt.demo.clauses import taken_up
+from nmt.demo.lexicon import BE, find_adjective, find_noun, find_verb
+from nmt.demo.syntax import CAN, LIKE, WANT, WILL, Clause, NounPhrase, Phrase, Pronoun
 
 TODAY = Phrase("today", "heute")
 HE, SHE, ME, YOU = Pronoun(gender="m"), Pronoun(gender="f"), Pronoun(person=1), Pronoun(person=2)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from nmt.data.demo import adverbials, english, german
-from nmt.data.demo.german_words import Case
-from nmt.data.demo.lexicon import BE, Adjective, Verb
-from nmt.data.demo.sampling import Sampler
-from nmt.data.demo.syntax import LIKE, Clause, Nominal, NounPhrase, Phrase, Pronoun
+from nmt.demo import adverbials, english, german
+from nmt.demo.german_words import Case
+from nmt.demo.lexicon import BE, Adjective, Verb
+from nmt.demo.sampling import Sampler
+from nmt.demo.syntax import LIKE, Clause, Nominal, NounPhrase, Phrase, Pronoun
 
 TRANSITIVE = ("acc", "acc", "acc", "dat")
 FRAMES = (*TRANSITIVE, "dat+acc", "none", "at", "to", "prepositional")

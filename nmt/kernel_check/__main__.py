@@ -1,4 +1,4 @@
-"""Check the GPU's operations now: `python -m nmt.models.proof` all of them, `... proof NAME [DEVICE]` that one alone.
+"""Check the GPU's operations now: `python -m nmt.kernel_check` all of them, `... NAME [DEVICE]` that one alone.
 
 The first form prints what became of each and exits 1 unless all are right. The second is what the first, and every
 command that finds a GPU of a kind it does not know, start for each operation; its exit codes are those of `trials`.
@@ -15,10 +15,10 @@ from typing import Final
 
 import torch
 
-from nmt.models.proof import find_out
-from nmt.models.proof.cases import CHECKS, FORMS
-from nmt.models.proof.comparison import DifferenceError
-from nmt.models.proof.trials import DIFFERENT, EQUAL, MOST_SECONDS, UNDECIDED
+from nmt.kernel_check import find_out
+from nmt.kernel_check.cases import CHECKS, FORMS
+from nmt.kernel_check.comparison import DifferenceError
+from nmt.kernel_check.trials import DIFFERENT, EQUAL, MOST_SECONDS, UNDECIDED
 from nmt.ops.dispatch import TRITON_KERNELS, Selection, triton_problem
 
 _PARENT_DEATH_SIGNAL: Final = 1
@@ -35,12 +35,12 @@ def try_one(operation: str, device: torch.device) -> int:
         return UNDECIDED
     # What is exact is not rounded to TF32 here; kernels do not either.
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    proven = {operation}
+    verified = {operation}
     if operation == "decoding_step" and triton_problem() is None:
-        proven |= TRITON_KERNELS.keys()
+        verified |= TRITON_KERNELS.keys()
     for sizes, storage in FORMS:
         try:
-            CHECKS[operation](device, sizes, storage, Selection("auto", frozenset(proven)))
+            CHECKS[operation](device, sizes, storage, Selection("auto", frozenset(verified)))
             torch.cuda.synchronize(device)
         except _NOT_ENOUGH as error:
             print(_first_line(error))
@@ -64,7 +64,7 @@ def _first_line(error: BaseException) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
-    parser = argparse.ArgumentParser(prog="nmt.models.proof", description="Check operations of nmt on a GPU.")
+    parser = argparse.ArgumentParser(prog="nmt.kernel_check", description="Check operations of nmt on a GPU.")
     parser.add_argument("operation", metavar="NAME", nargs="?", choices=sorted(CHECKS), help="default: all")
     parser.add_argument("device", metavar="DEVICE", nargs="?", type=torch.device, default="cuda", help="default: cuda")
     arguments = parser.parse_args(argv)
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         end_with_parent()
         return try_one(arguments.operation, arguments.device)
     if not torch.cuda.is_available():
-        print("nmt.models.proof: PyTorch finds no GPU here", file=sys.stderr)
+        print("nmt.kernel_check: PyTorch finds no GPU here", file=sys.stderr)
         return 1
     findings, undecided = find_out(torch.device("cuda"), again=True)
     for operation in sorted(findings.known | undecided.keys()):

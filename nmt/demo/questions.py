@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nmt.data.demo import english, german
-from nmt.data.demo.clauses import action, description
-from nmt.data.demo.lexicon import BE
-from nmt.data.demo.sampling import Sampler
-from nmt.data.demo.syntax import Clause, Phrase, Pronoun
+from nmt.demo import english, german
+from nmt.demo.clauses import action, description
+from nmt.demo.lexicon import BE
+from nmt.demo.sampling import Sampler
+from nmt.demo.syntax import Clause, Phrase, Pronoun
 
 _SOMEBODY = Pronoun(gender="m")
 

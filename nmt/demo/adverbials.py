@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nmt.data.demo.dice import Dice
-from nmt.data.demo.lexicon import Verb
-from nmt.data.demo.numbers import english_number, german_number
-from nmt.data.demo.syntax import CAN, MAY, MUST, SHOULD, WANT, WILL, Modal, Phrase, Tense
+from nmt.demo.dice import Dice
+from nmt.demo.lexicon import Verb
+from nmt.demo.numbers import english_number, german_number
+from nmt.demo.syntax import CAN, MAY, MUST, SHOULD, WANT, WILL, Modal, Phrase, Tense
 
 CITIES = (
     Phrase("Berlin", "Berlin"),

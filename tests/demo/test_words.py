@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data.demo import german_words as words
-from nmt.data.demo import lexicon
-from nmt.data.demo.english import third_person
-from nmt.data.demo.german_words import Case
-from nmt.data.demo.lexicon import find_noun, find_verb
-from nmt.data.demo.numbers import english_number, german_number
-from nmt.data.demo.syntax import Pronoun
+from nmt.demo import german_words as words
+from nmt.demo import lexicon
+from nmt.demo.english import third_person
+from nmt.demo.german_words import Case
+from nmt.demo.lexicon import find_noun, find_verb
+from nmt.demo.numbers import english_number, german_number
+from nmt.demo.syntax import Pronoun
 
 NOUN_FORMS = [
     # English, plural, nominative, accusative, dative, genitive

@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from nmt.kernel_check import decoding
+from nmt.kernel_check.comparison import DifferenceError, check, random, with_gradients
 from nmt.models.attention import AdditiveAttention, AttentionMemory
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.encoder import Bidirectional
 from nmt.models.initialize import initialize
 from nmt.models.linear import Linear
-from nmt.models.proof import decoding
-from nmt.models.proof.comparison import DifferenceError, check, random, with_gradients
 from nmt.ops.dispatch import Selection, selected
 from nmt.ops.dropout import Masks, dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
@@ -224,7 +224,7 @@ def masked(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selecti
         draw = Masks(2**62 + 12345, first=5).draw(x, layer=2**31 + 3)
         found = []
         for selection in (Selection("reference"), by):
-            with selected(selection.choice, proven=selection.proven):
+            with selected(selection.choice, verified=selection.verified):
                 found.append(with_gradients([dropout(x, 0.3, draw=draw)], [x]))
         for index, (right, ours) in enumerate(zip(*found, strict=True)):
             if not torch.equal(ours, right):

@@ -65,7 +65,7 @@ class Verb:
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
-    text = resources.files("nmt.data.demo").joinpath(name).read_text(encoding="utf-8")
+    text = resources.files("nmt.demo").joinpath(name).read_text(encoding="utf-8")
     header, *lines = (line.split("\t") for line in text.splitlines())
     for line in lines:
         yield dict(zip(header, line, strict=True))

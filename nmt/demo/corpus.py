@@ -7,8 +7,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.data.demo.grammar import KINDS
-from nmt.data.demo.sampling import Sampler
+from nmt.demo.grammar import KINDS
+from nmt.demo.sampling import Sampler
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import reason
 

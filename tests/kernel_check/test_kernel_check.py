@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 import torch
 
+from nmt import kernel_check
 from nmt.errors import ConfigError
-from nmt.models import proof
+from nmt.kernel_check import __main__ as program
+from nmt.kernel_check import record, trials
+from nmt.kernel_check.cases import CHECKS, SMALL
+from nmt.kernel_check.comparison import DifferenceError
+from nmt.kernel_check.record import Findings
 from nmt.models.graphed import GraphedModel
-from nmt.models.proof import __main__ as program
-from nmt.models.proof import record, trials
-from nmt.models.proof.cases import CHECKS, SMALL
-from nmt.models.proof.comparison import DifferenceError
-from nmt.models.proof.record import Findings
 from nmt.ops import dispatch
 from nmt.ops.dispatch import Selection
 
@@ -39,7 +39,7 @@ def scripts(**programs: str) -> trials.Command:
 
 
 def test_every_operation_that_auto_may_run_is_checked() -> None:
-    assert CHECKS.keys() == proof.OPERATIONS == dispatch.TRITON_KERNELS.keys() | {"decoding_step", "lstm_layer"}
+    assert CHECKS.keys() == kernel_check.OPERATIONS == dispatch.TRITON_KERNELS.keys() | {"decoding_step", "lstm_layer"}
 
 
 @pytest.mark.parametrize("operation", sorted(CHECKS))
@@ -76,7 +76,7 @@ def with_gradient(factor: float, value: torch.Tensor) -> torch.Tensor:
 
 def test_a_wrong_gradient_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Off by 1 in 100, where the values are right; of the loss its weighted sum alone is differentiated."""
-    lrn, cases = sys.modules["nmt.ops.lrn"], sys.modules["nmt.models.proof.cases"]
+    lrn, cases = sys.modules["nmt.ops.lrn"], sys.modules["nmt.kernel_check.cases"]
     choose, loss = lrn.choose, cases.linear_cross_entropy
 
     def wrong_sequence(operation: str, reference: Any, *, like: torch.Tensor) -> Any:
@@ -98,7 +98,7 @@ def test_a_wrong_gradient_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_words_of_a_decoding_step_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoding = sys.modules["nmt.models.proof.decoding"]
+    decoding = sys.modules["nmt.kernel_check.decoding"]
 
     class OtherWords(GraphedModel):
         def best(self, *arguments: Any) -> Any:
@@ -136,7 +136,7 @@ def test_a_trial_that_crashes_or_hangs_harms_only_its_operation(tmp_path: Path) 
     )
     operations = ["hangs", "right", "wrong", "full", "crashes", "fails"]
     findings, undecided = trials.try_out(operations, GPU, command=command, seconds=3)
-    assert findings.proven == {"right"}
+    assert findings.verified == {"right"}
     assert findings.refused == {
         "wrong": "float32: result 1 differs",
         "crashes": f"ended by signal {int(signal.SIGABRT)}",
@@ -170,7 +170,7 @@ def test_a_trial_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> Non
     """It would go on using the GPU."""
     ready = tmp_path / "ready"
     trial = (
-        "import os, time; from nmt.models.proof.__main__ import end_with_parent; end_with_parent(); "
+        "import os, time; from nmt.kernel_check.__main__ import end_with_parent; end_with_parent(); "
         f"open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     )
     start = (
@@ -197,9 +197,9 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: properties.name)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(proof, "triton_problem", lambda: None)
+    monkeypatch.setattr(kernel_check, "triton_problem", lambda: None)
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
-    proof.proven_on.cache_clear()
+    kernel_check.verified_on.cache_clear()
 
 
 class Tried:
@@ -222,34 +222,35 @@ def test_what_was_found_is_kept_and_what_is_refused_said(
 ) -> None:
     tried = Tried({"atr": "float32: result 0 differs"}, {"sru": "CUDA out of memory"})
     monkeypatch.setattr(trials, "try_out", tried)
-    expected = proof.OPERATIONS - {"atr", "sru"}
+    expected = kernel_check.OPERATIONS - {"atr", "sru"}
     with caplog.at_level(logging.WARNING):
-        assert proof.proven_on(GPU) == expected
+        assert kernel_check.verified_on(GPU) == expected
     (path,) = Path(os.environ["NMT_CACHE"]).glob("gpu-*.json")
+    count = len(kernel_check.OPERATIONS)
     assert caplog.messages == [
-        f"kernels: checking {len(proof.OPERATIONS)} operations on GPU of 2026, once: what is found is kept in {path}",
+        f"kernels: checking {count} operations on GPU of 2026, once: what is found is kept in {path}",
         "kernels: PyTorch runs atr, because on this GPU our form of it is wrong: float32: result 0 differs",
         "kernels: PyTorch runs sru, because our form of it could not be tried: CUDA out of memory",
     ]
-    proof.proven_on.cache_clear()
+    kernel_check.verified_on.cache_clear()
     tried.undecided = {}
-    assert proof.proven_on(GPU) == expected | {"sru"}
-    assert tried.asked == [sorted(proof.OPERATIONS), ["sru"]]  # only what could not be tried before
-    proof.find_out(GPU, again=True)
-    assert tried.asked[2:] == [sorted(proof.OPERATIONS)]
+    assert kernel_check.verified_on(GPU) == expected | {"sru"}
+    assert tried.asked == [sorted(kernel_check.OPERATIONS), ["sru"]]  # only what could not be tried before
+    kernel_check.find_out(GPU, again=True)
+    assert tried.asked[2:] == [sorted(kernel_check.OPERATIONS)]
 
 
 @pytest.mark.usefixtures("_a_gpu")
-@pytest.mark.parametrize("damage", ["", "[]", '{"proven": 3, "refused": {}}', '{"proven": []}', "\0\0"])
+@pytest.mark.parametrize("damage", ["", "[]", '{"verified": 3, "refused": {}}', '{"verified": []}', "\0\0"])
 def test_a_damaged_record_is_made_again(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = Tried({}, {})
     monkeypatch.setattr(trials, "try_out", tried)
     path = record.record_file(GPU)
     assert path is not None
     path.write_text(damage)
-    proof.find_out(GPU)
-    assert tried.asked == [sorted(proof.OPERATIONS)]
-    assert json.loads(path.read_text()) == {"proven": sorted(proof.OPERATIONS), "refused": {}}
+    kernel_check.find_out(GPU)
+    assert tried.asked == [sorted(kernel_check.OPERATIONS)]
+    assert json.loads(path.read_text()) == {"verified": sorted(kernel_check.OPERATIONS), "refused": {}}
 
 
 @pytest.mark.usefixtures("_a_gpu")
@@ -259,7 +260,7 @@ def test_a_cache_that_cannot_be_written_to_is_no_error(
     monkeypatch.setattr(trials, "try_out", Tried({}, {}))
     (tmp_path / "file").touch()
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file" / "cache"))
-    assert proof.proven_on(GPU) == proof.OPERATIONS
+    assert kernel_check.verified_on(GPU) == kernel_check.OPERATIONS
     assert "each time, as there is no cache directory" in caplog.messages[-1]
 
 
@@ -270,7 +271,7 @@ def test_a_full_disk_is_no_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest
 
     monkeypatch.setattr(trials, "try_out", Tried({}, {}))
     monkeypatch.setattr(os, "fsync", full)
-    assert proof.proven_on(GPU) == proof.OPERATIONS
+    assert kernel_check.verified_on(GPU) == kernel_check.OPERATIONS
     assert "could not be kept" in caplog.messages[-1] and "No space left" in caplog.messages[-1]
     assert [path.suffix for path in Path(os.environ["NMT_CACHE"]).iterdir()] == [".lock"]
 
@@ -281,13 +282,13 @@ def test_a_record_that_others_can_have_written_is_not_believed(
 ) -> None:
     tried = Tried({}, {})
     monkeypatch.setattr(trials, "try_out", tried)
-    proof.find_out(GPU)
-    proof.find_out(GPU)
+    kernel_check.find_out(GPU)
+    kernel_check.find_out(GPU)
     assert len(tried.asked) == 1
     path = record.record_file(GPU)
     assert path is not None
     path.chmod(0o666)
-    proof.find_out(GPU)
+    kernel_check.find_out(GPU)
     assert len(tried.asked) == 2
     path.parent.chmod(0o777)
     other = record.record_file(GPU)
@@ -301,9 +302,9 @@ def test_without_triton_the_rest_is_checked_and_that_is_said_once(
 ) -> None:
     tried = Tried({}, {})
     monkeypatch.setattr(trials, "try_out", tried)
-    monkeypatch.setattr(proof, "triton_problem", lambda: "Triton is not installed (pip install triton)")
+    monkeypatch.setattr(kernel_check, "triton_problem", lambda: "Triton is not installed (pip install triton)")
     for _ in range(2):
-        assert proof.proven_on(GPU) == {"decoding_step", "lstm_layer"}
+        assert kernel_check.verified_on(GPU) == {"decoding_step", "lstm_layer"}
     said = [message for message in caplog.messages if "Triton" in message]
     assert said == [
         "kernels: slower PyTorch code runs on this GPU, because Triton is not installed (pip install triton)"
@@ -318,18 +319,18 @@ def test_other_versions_have_a_record_of_their_own(monkeypatch: pytest.MonkeyPat
 
 
 def test_only_auto_on_a_gpu_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "proven_on", lambda device: frozenset({"lrn"}))
+    monkeypatch.setattr(kernel_check, "verified_on", lambda device: frozenset({"lrn"}))
     with dispatch.selected("auto"):
-        proof.choose_kernels("auto", device=CPU)
+        kernel_check.choose_kernels("auto", device=CPU)
         assert dispatch._selected == Selection("auto")
-        proof.choose_kernels("reference", device=GPU)
+        kernel_check.choose_kernels("reference", device=GPU)
         assert dispatch._selected == Selection("reference")
-        proof.choose_kernels("auto", device=GPU)
+        kernel_check.choose_kernels("auto", device=GPU)
         assert dispatch._selected == Selection("auto", frozenset({"lrn"}))
         with pytest.raises(ConfigError, match="not a known choice"):
-            proof.choose_kernels("trition", device=GPU)
+            kernel_check.choose_kernels("trition", device=GPU)
         with pytest.raises(ConfigError, match="'triton' was asked for, but the device is the CPU, .* Use auto.$"):
-            proof.choose_kernels("triton", device=CPU)
+            kernel_check.choose_kernels("triton", device=CPU)
 
 
 @pytest.mark.parametrize(
@@ -364,10 +365,10 @@ def test_a_trial_without_a_gpu_is_undecided_and_the_command_says_so(capsys: pyte
     assert findings == record.NOTHING
     assert list(undecided) == ["lrn"]
     assert program.main([]) == 1
-    assert capsys.readouterr().err == "nmt.models.proof: PyTorch finds no GPU here\n"
+    assert capsys.readouterr().err == "nmt.kernel_check: PyTorch finds no GPU here\n"
 
 
 @pytest.mark.gpu
 def test_on_this_gpu_all_is_right() -> None:
-    findings, undecided = proof.find_out(torch.device("cuda"), again=True)
+    findings, undecided = kernel_check.find_out(torch.device("cuda"), again=True)
     assert (findings.refused, undecided) == ({}, {})
