@@ -19,6 +19,9 @@ HOPPER_SHARED: Final = 227 * 1024
 EXCHANGE: Final = (r"\b(ld|atom)\S*\.acquire", r"\b(atom|red)\S*\.release", r"\bld\S*\.cg\b")
 """How programs that run together exchange states; Triton 3.6 drops an acquire whose value nobody uses."""
 
+VECTORS: Final = (r"\bld\.global\S*\.v4\.b32|\bcp\.async\S* .*, 0x10", r"\bst\.global\S*\.v4\.b32")
+"""Loads and stores of 16 bytes by one thread."""
+
 
 class Case(NamedTuple):
     """A kernel as one launch compiles it."""
@@ -39,6 +42,8 @@ class Case(NamedTuple):
     """How many programs must run on a multiprocessor at the same time."""
     instructions: tuple[str, ...] = ()
     """Patterns of what must be in its code."""
+    odd: tuple[str, ...] = ()
+    """Sizes and steps that are multiples of 16 by their names, but not here."""
 
 
 def elementwise_cases() -> Iterator[Case]:
@@ -176,14 +181,15 @@ def step_cases() -> Iterator[Case]:
 
 
 def loss_cases() -> Iterator[Case]:
-    """The loss: rows of a large and of a small vocabulary."""
+    """The loss: rows of a large and of a small vocabulary, whose sizes are multiples of nothing."""
     from nmt.ops.linear_cross_entropy.triton import LONGEST_BLOCK, WARPS, loss_gradient_kernel
 
     types = {"p_target": "*i64", "confidence": "fp32", "rest": "fp32", "constant": "fp32"}
-    for storage, block in itertools.product(STORAGES, (LONGEST_BLOCK, 1024)):
+    for storage, block in itertools.product(STORAGES, (LONGEST_BLOCK, 512)):
         constants = {"GRADIENT": True, "BLOCK": block}
         stored = types | {"p_logits": f"*{storage}"}
-        yield Case("loss", loss_gradient_kernel, storage, f"block {block}", constants, stored, WARPS)
+        case = Case("loss", loss_gradient_kernel, storage, f"block {block}", constants, stored, WARPS, odd=("V",))
+        yield case._replace(instructions=VECTORS) if block == LONGEST_BLOCK else case
 
 
 def dropout_cases() -> Iterator[Case]:

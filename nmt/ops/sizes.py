@@ -1,6 +1,13 @@
-"""Few sizes in place of many: what has been prepared for one of them is there for the next batch."""
+"""Few sizes in place of many, so that what has been prepared for one serves the next batch; rows that are aligned."""
 
 from __future__ import annotations
+
+from typing import Final
+
+from torch import Tensor
+
+ALIGNED: Final = 64
+"""Values: 128 bytes in bf16, what a GPU reads at once."""
 
 
 def next_size(count: int, *, an_octave: int) -> int:
@@ -8,3 +15,11 @@ def next_size(count: int, *, an_octave: int) -> int:
     of two, from each power of two to the next."""
     unit = 1 << max(0, count.bit_length() - an_octave.bit_length())
     return -(-count // unit) * unit
+
+
+def aligned_rows(rows: int, width: int, *, like: Tensor) -> Tensor:
+    """Room [rows, width] for values such as those of `like`, whose rows begin at multiples of ALIGNED values.
+
+    Kernels and matrix products then read and write several values by one instruction, whatever the width.
+    """
+    return like.new_empty(rows, -(-width // ALIGNED) * ALIGNED)[:, :width]

@@ -138,6 +138,24 @@ def test_fewer_words_than_wanted(dtype: torch.dtype) -> None:
     assert sorted(found.words[0, :3].tolist()) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(("words", "k"), [(3, 20), (63, 8), (64, 8), (301, 8), (301, 1)])
+def test_of_a_product_whose_rows_are_aligned(words: int, k: int, normalize: bool) -> None:
+    """As where no C kernel runs: what fills the rows up is never found, not even where all words are banned."""
+    torch.manual_seed(words)
+    features, table = torch.randn(6, 5).double(), torch.randn(words, 5).double().requires_grad_()
+    before = None if k == 1 else torch.randn(3, 2).double()
+    if before is not None:
+        before[1] = -math.inf
+    choice = Choice(k, before=before, normalize=normalize, banned=words - 1, penalised=2, penalty=1e8)
+    found, wanted = best_of_product(features, table, choice), best_words(F.linear(features, table.detach()), choice)
+    torch.testing.assert_close(found.values, wanted.values)
+    there = wanted.values > -math.inf
+    assert torch.equal(found.words[there], wanted.words[there])
+    assert torch.equal(found.hypotheses[there], wanted.hypotheses[there])
+    assert int(found.words.max()) < words
+
+
 @pytest.mark.parametrize(("make", "values"), [(quantize, torch.int8), (to_bf16, torch.bfloat16)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("groups", "parts"), [(1, 1), (1, 5), (3, 5), (40, 1), (300, 5), (400, 1), (50, 13)])

@@ -17,6 +17,7 @@ from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy
 from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
 from nmt.ops.linear_cross_entropy.step import Loss, Step
+from nmt.ops.sizes import aligned_rows
 
 E = 6
 
@@ -172,18 +173,19 @@ def test_without_a_gradient_to_come_none_is_made(monkeypatch: pytest.MonkeyPatch
 
 def test_logits_of_one_chunk_exist_at_a_time(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     monkeypatch.setattr(chunks, "CPU_ROWS", 4)
-    seen: list[tuple[int, tuple[int, ...]]] = []
+    seen: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
     step = chunks.choose_step(torch.zeros(1))
 
     def watched(logits: Tensor, targets: Tensor, **rest: Any) -> None:
-        seen.append((logits.data_ptr(), tuple(logits.shape)))
+        seen.append((logits.data_ptr(), tuple(logits.shape), logits.stride()))
         step(logits, targets, **rest)
 
     monkeypatch.setattr(chunks, "choose_step", lambda _: watched)
     features, table, targets, weights = problem(10, 50, torch.float32)
     linear_cross_entropy(features, table, targets=targets, weights=weights)[0].backward()
-    assert [shape for _, shape in seen] == [(4, 50), (4, 50), (2, 50)]
-    assert len({address for address, _ in seen}) == 1
+    assert [shape for _, shape, _ in seen] == [(4, 50), (4, 50), (2, 50)]
+    assert {step for _, _, step in seen} == {(64, 1)}  # so each row is aligned
+    assert len({address for address, _, _ in seen}) == 1
 
 
 def test_a_perfect_fit_costs_nothing_and_a_uniform_one_its_divergence(kernels: str) -> None:
@@ -226,7 +228,9 @@ def test_a_target_outside_the_table_is_refused(target: int) -> None:
 
 
 def run_step(step: Step, logits: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    logits, losses = logits.clone(), torch.full((len(logits),), math.nan)
+    if logits.is_contiguous():
+        logits = logits.clone()
+    losses = torch.full((len(logits),), math.nan)
     step(logits, targets, weights=weights, loss=Loss(*smoothing_terms(logits.size(1), 0.1)), losses=losses)
     return logits, losses
 
@@ -252,6 +256,11 @@ def test_the_c_kernel_equals_the_reference_whatever_the_threads(words: int, dtyp
     close = {torch.float32: 1e-6, torch.bfloat16: 2**-7}[dtype]
     torch.testing.assert_close(alone[0], wanted[0], rtol=close, atol=1e-6)
     assert torch.equal(run_step(linear_cross_entropy_native, logits, targets, None)[1], alone[1])
+    apart = aligned_rows(23, words, like=logits).copy_(logits)
+    assert all(
+        torch.equal(*pair)
+        for pair in zip(run_step(linear_cross_entropy_native, apart, targets, weights), alone, strict=True)
+    )
 
 
 @pytest.mark.skipif(native.problem() is not None, reason="there are no native kernels here")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -15,6 +17,8 @@ from nmt.ops.best.reference import best_reference, log_probabilities
 from nmt.ops.dispatch import use_native
 from nmt.ops.narrow import NarrowMatrix
 from nmt.ops.narrow.native import packs
+from nmt.ops.recurrence import product_type
+from nmt.ops.sizes import ALIGNED
 
 __all__ = ["Best", "Choice", "best_of_product", "best_words", "log_probabilities"]
 
@@ -64,13 +68,34 @@ def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> Best:
     """`best_words` by the product of features [B * P, E] with a table [V, E]; by one kernel where that is packed."""
     if isinstance(table, NarrowMatrix) and use_native(features) and packs(table.values.dtype):
         return _best(partial(best_packed, table=table), features, choice, words=len(table))
-    return best_words(F.linear(features, table), choice)
+    if isinstance(table, NarrowMatrix) or use_native(features):
+        return best_words(F.linear(features, table), choice)
+    logits = _aligned_logits(features, table)
+    return _best(best_reference, logits, choice, words=len(table), width=logits.shape[1])
 
 
-def _best(implementation: Callable[..., tuple[Tensor, Tensor]], rows: Tensor, choice: Choice, *, words: int) -> Best:
-    k = min(choice.k, choice.hypotheses * words)
+def _aligned_logits(features: Tensor, table: Tensor) -> Tensor:
+    """Features [N, E] times a table [V, E], and behind them -infinity up to a multiple of ALIGNED."""
+    dtype, words = product_type(features), len(table)
+    logits = features.new_empty(len(features), words + -words % ALIGNED, dtype=dtype)
+    torch.mm(features.detach().to(dtype), table.detach().to(dtype).t(), out=logits[:, :words])
+    logits[:, words:] = -math.inf
+    return logits
+
+
+def _best(
+    implementation: Callable[..., tuple[Tensor, Tensor]],
+    rows: Tensor,
+    choice: Choice,
+    *,
+    words: int,
+    width: int | None = None,
+) -> Best:
+    """With `width` rows have so many places, of which the first are `words`; what is behind them is -infinity."""
+    k, width = min(choice.k, choice.hypotheses * words), width or words
     values, places = implementation(rows, **choice._replace(k=k)._asdict())
     if k < choice.k:
         values = F.pad(values, (0, choice.k - k), value=float("-inf"))
         places = F.pad(places, (0, choice.k - k))
-    return Best(values, places // words, places % words)
+    found = places % width
+    return Best(values, places // width, found if width == words else found.clamp_(max=words - 1))

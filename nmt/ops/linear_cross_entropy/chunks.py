@@ -12,6 +12,7 @@ from nmt.ops.dispatch import choose
 from nmt.ops.linear.matrix import matrix_of
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
 from nmt.ops.linear_cross_entropy.step import Loss, Step
+from nmt.ops.sizes import aligned_rows
 
 CPU_ROWS = 1024
 """Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
@@ -53,7 +54,7 @@ def chunked(
         losses = x.new_empty(len(x), dtype=wide)
         dx = torch.empty_like(x) if needed[0] else None
         dw: Tensor | None = None
-        buffer = x.new_empty(rows, len(table))
+        buffer = aligned_rows(rows, len(table), like=x)
         step = choose_step(buffer)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)

@@ -15,7 +15,8 @@ from nmt.ops.triton_tools import LOG2_E
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
 
-LONGEST_BLOCK: Final = 2048
+LONGEST_BLOCK: Final = 1024
+"""With twice as many values at a time a thread needs twice the registers, and half as many rows are read at once."""
 WARPS: Final = 4
 
 LOWEST: Final = tl.constexpr(-3e38)
@@ -44,7 +45,8 @@ def loss_gradient_kernel(
 
     The loss of a target that is no id is NaN: looking for it on the host would stall the GPU.
     Running maximum and sums are kept for each place of the block and joined at the end of the row. Only the last
-    block asks which of its places are in the row.
+    block asks which of its places are in the row; it reads and writes up to where the next row begins, so that where
+    rows are aligned its values, too, are moved several at a time.
     """
     i_n = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
@@ -60,8 +62,8 @@ def loss_gradient_kernel(
         x = tl.load(p_row + v0 + o).to(tl.float32)
         highest, exponentials = _joined(highest, exponentials, x)
         total += x
-    x = tl.load(p_row + last + o, mask=last + o < V, other=float("-inf")).to(tl.float32)
-    highest, exponentials = _joined(highest, exponentials, x)
+    x = tl.load(p_row + last + o, mask=last + o < s_row, other=0.0).to(tl.float32)
+    highest, exponentials = _joined(highest, exponentials, tl.where(last + o < V, x, float("-inf")))
     total += tl.where(last + o < V, x, 0.0)
     top = tl.max(highest, 0)
     exponentials = tl.sum(exponentials * tl.exp2((highest - top) * LOG2_E), 0)
@@ -73,40 +75,23 @@ def loss_gradient_kernel(
             x = tl.load(p_row + v0 + o).to(tl.float32)
             gradient = _gradient(x, v0 + o, target, lse, confidence, rest, weight)
             tl.store(p_row + v0 + o, gradient.to(p_logits.dtype.element_ty))
-        x = tl.load(p_row + last + o, mask=last + o < V, other=0.0).to(tl.float32)
+        x = tl.load(p_row + last + o, mask=last + o < s_row, other=0.0).to(tl.float32)
         gradient = _gradient(x, last + o, target, lse, confidence, rest, weight)
-        tl.store(p_row + last + o, gradient.to(p_logits.dtype.element_ty), mask=last + o < V)
-
-
-@torch.library.custom_op(
-    "nmt::loss_gradient",
-    mutates_args=("logits", "losses"),
-    schema="(Tensor(a!) logits, Tensor targets, Tensor? weights, Tensor(b!) losses, float confidence, float rest,"
-    " float constant) -> ()",
-)
-def loss_gradient_op(
-    logits: Tensor,
-    targets: Tensor,
-    weights: Tensor | None,
-    losses: Tensor,
-    confidence: float,
-    rest: float,
-    constant: float,
-) -> None:
-    """See `linear_cross_entropy_triton`."""
-    rows, words = logits.shape
-    if rows == 0:
-        return
-    with torch.cuda.device_of(logits):
-        loss_gradient_kernel[(rows,)](
-            logits, targets.contiguous(), None if weights is None else weights.contiguous(), losses,
-            logits.stride(0), words, confidence, rest, constant,
-            GRADIENT=weights is not None, BLOCK=min(LONGEST_BLOCK, triton.next_power_of_2(words)), num_warps=WARPS,
-        )  # fmt: skip
+        gradient = tl.where(last + o < V, gradient, 0.0)
+        tl.store(p_row + last + o, gradient.to(p_logits.dtype.element_ty), mask=last + o < s_row)
 
 
 def linear_cross_entropy_triton(
     logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
 ) -> None:
-    """See `nmt.ops.linear_cross_entropy.chunks.Step`; the rows of the logits are contiguous."""
-    loss_gradient_op(logits, targets, weights, losses, loss.confidence, loss.rest, loss.constant)
+    """See `nmt.ops.linear_cross_entropy.chunks.Step`."""
+    rows, words = logits.shape
+    if rows == 0:
+        return
+    step = logits.stride(0)
+    whole = logits.as_strided((rows, step), (step, 1))  # with what lies between rows
+    with torch.cuda.device_of(logits):
+        loss_gradient_kernel[(rows,)](
+            whole, targets.contiguous(), None if weights is None else weights.contiguous(), losses, step, words, *loss,
+            GRADIENT=weights is not None, BLOCK=min(LONGEST_BLOCK, triton.next_power_of_2(words)), num_warps=WARPS,
+        )  # fmt: skip

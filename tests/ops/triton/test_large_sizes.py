@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.ops.linear_cross_entropy.step import Loss
+
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
 attention_steps = pytest.importorskip("nmt.ops.attention.steps", reason="Triton is not installed")
@@ -118,7 +120,8 @@ def test_steps(unit: str, rows: list[int], hidden: int = 2**11) -> None:
 
 def test_losses(words: int = 50_000) -> None:
     losses, targets = room(BATCH).float(), room(BATCH, dtype=torch.int64)
-    loss.loss_gradient_op._init_fn(room(BATCH, words), targets, losses, losses, 0.9, 0.1 / words, 0.0)
+    terms = Loss(confidence=0.9, rest=0.1 / words, constant=0.0)
+    loss.linear_cross_entropy_triton(room(BATCH, words), targets, weights=losses, loss=terms, losses=losses)
 
 
 def test_dropout(width: int = 2**16 + 3) -> None:

@@ -34,6 +34,31 @@ def test_every_kernel_compiles_without_spilling(arch: str) -> None:
     assert all(row[7] == "0 |" for row in rows)
 
 
+VECTORS_OF_THE_LOSS = """
+import sys
+from importlib.machinery import SourceFileLoader
+import torch
+sys.path.insert(0, "scripts")
+script = SourceFileLoader("compile_kernels", "scripts/compile_kernels").load_module()
+from kernel_cases import VECTORS, loss_cases
+from nmt.ops.sizes import aligned_rows
+case = next(loss_cases())
+for words in (27850, 5000):
+    for step in (aligned_rows(2, words, like=torch.empty(0)).stride(0), words):
+        odd = tuple(name for name, value in (("V", words), ("s_row", step)) if value % 16)
+        missing = script.compile_case(case._replace(odd=odd), 80)[1]
+        assert missing == (() if step > words else VECTORS), (words, step, missing)
+"""
+
+
+def test_logits_are_read_and_written_as_vectors_where_their_rows_are_aligned() -> None:
+    """And one by one where rows are as long as a vocabulary of 27,850 or 5,000 words."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", "-c", VECTORS_OF_THE_LOSS]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=SCRIPT.parents[1], check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_products_and_sums_are_one_instruction_if_nobody_objects() -> None:
     """Whatever the version of Triton takes for the usual thing."""
     program = "import os, nmt.ops.triton_tools; print(os.environ['TRITON_DEFAULT_FP_FUSION'])"
