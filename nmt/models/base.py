@@ -20,6 +20,7 @@ from nmt.models.readout import InitialStates, Readout
 from nmt.ops.best import Best, Choice, best_of_product
 from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
+from nmt.ops.tracing import traced
 
 PAD = 0
 
@@ -73,7 +74,12 @@ class DecodingState(NamedTuple):
 
 
 def drop_padding_columns(ids: Tensor) -> Tensor:
-    """ids [B, T] without the columns that are padding in all rows; the first column always stays."""
+    """ids [B, T] without the columns that are padding in all rows; the first column always stays.
+
+    A graph has its sizes from elsewhere than values, so all columns stay in it.
+    """
+    if traced():
+        return ids
     used = (ids != PAD).any(0)
     used[0] = True
     return ids if bool(used.all()) else ids[:, used]

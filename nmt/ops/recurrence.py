@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.layer_norm import layer_norm_parts
+from nmt.ops.tracing import traced
 
 
 class Recurrent(NamedTuple):
@@ -70,7 +71,7 @@ def live_rows(mask: Tensor | None, *, length: int) -> Sequence[Tensor | None]:
         return [None] * length
     mask = mask.bool()
     columns = mask.unsqueeze(-1).unbind(1)
-    if mask.is_cuda:
+    if mask.is_cuda or traced():
         return columns
     return [None if full else column for full, column in zip(mask.all(0).tolist(), columns, strict=True)]
 

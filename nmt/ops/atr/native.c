@@ -4,6 +4,8 @@
    One time step: rows of x (p) stand xb apart, those of u [B, H], the product of h' with the recurrent matrix, next to
    each other; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
 
+#include "simd.h"
+
 #define ATR_STATE 1     /* tanh on the new state */
 #define ATR_CANDIDATE 2 /* tanh on the p that i gates */
 
@@ -40,7 +42,7 @@ INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float 
 API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                            const float *before, float *after, T *out, i64 sb, i64 B, i64 H, i64 activation, i64 gates,
                            i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const float *h = before + b * sb;
         float *new = after + b * sb;
@@ -78,7 +80,7 @@ INLINE void NAME(atr_gradient_row)(const T *restrict x, const T *restrict u, con
 API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                             const float *before, const float *after, i64 sb, const T *dout, i64 ob, float *dh, T *dx,
                             i64 db, T *du, i64 B, i64 H, i64 activation, i64 gates, i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         float *restrict d = dh + b * H;
         if (dout) {

@@ -52,7 +52,7 @@ class ATRKernel(ProductKernel):
     ) -> None:
         (products,) = self.kept
         self._product.forward(before.narrow[0], out=products[start])
-        run = kernel("atr_forward", "pi pp pi ppp i ii ii", self.dtype)
+        run = kernel("atr_forward", self.dtype)
         run(
             *(x, x.stride(0), products[start], self._product.bias, *mask_arguments(mask)[:2]),
             *(before.parts[0], after.parts[0], after.narrow, after.strides[0]),
@@ -73,7 +73,7 @@ class ATRKernel(ProductKernel):
         dx: Tensor,
     ) -> None:
         (products,) = self.kept
-        run = kernel("atr_backward", "pi pp pi pp i pi p pi p ii ii", self.dtype)
+        run = kernel("atr_backward", self.dtype)
         run(
             *(x, x.stride(0), products[start], self._product.bias, *mask_arguments(mask)[:2]),
             *(before.parts[0], after.parts[0], after.strides[0], *output_arguments(outputs)[:2]),

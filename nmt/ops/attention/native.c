@@ -9,6 +9,8 @@
    +-LIMIT the power of a query is a number; where that of a key ends in 0 or infinity, the sum is more than 17 from 0,
    and the sigmoid 0 or 1 to the last digit of a float either way. Larger queries take the exponentials of the sums. */
 
+#include "simd.h"
+
 #define LIMIT 70.0f
 
 /* Positions at padding, which the softmax would make exactly zero, are not computed. */
@@ -16,7 +18,7 @@
 
 /* powers[i] = e^-(scale x[i]) */
 API void NAME(attention_powers)(const T *x, float scale, float *powers, i64 n, i64 threads) {
-    SHARE(n)
+    PARALLEL_FOR(n)
     for (i64 start = 0; start < n; start += PARALLEL_FROM) {
         i64 end = n - start < PARALLEL_FROM ? n : start + PARALLEL_FROM;
 #pragma omp simd
@@ -39,7 +41,7 @@ INLINE int NAME(query_powers)(const T *restrict q, float *restrict powers, i64 D
 API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const float *powers, const T *values, const float *penalty,
                                  const float *w, float *weights, i64 wn, T *context, i64 cn, i64 N, i64 Q, i64 G, i64 S,
                                  i64 D, i64 threads) {
-    SHARE(N * G * S * D)
+    PARALLEL_FOR(N * G * S * D)
     for (i64 n = 0; n < N; n++)
         for (i64 g = 0; g < G; g++) {
             i64 b = n / Q;
@@ -89,7 +91,7 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const fl
 API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const float *powers, const T *values,
                                const float *w, const float *weights, i64 wn, const T *dcontext, i64 cn, float *dscores,
                                T *dquery, i64 dn, i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
-    SHARE(N * G * S * D)
+    PARALLEL_FOR(N * G * S * D)
     for (i64 n = 0; n < N; n++)
         for (i64 g = 0; g < G; g++) {
             i64 b = n / Q;
@@ -141,7 +143,7 @@ API void NAME(attention_memory)(const T *query, const float *qpowers, i64 qb, i6
                                 const float *powers, i64 small, const float *w, const float *weights,
                                 const float *dscores, i64 wb, i64 wt, const T *dcontext, i64 cb, i64 ct, T *dkeys,
                                 T *dvalues, float *dw, i64 B, i64 steps, i64 G, i64 S, i64 D, i64 threads) {
-    SHARE(B * steps * G * S * D)
+    PARALLEL_FOR(B * steps * G * S * D)
     for (i64 b = 0; b < B; b++) {
         float *restrict total = dw + b * D;
         for (i64 j = 0; j < D; j++) total[j] = 0.0f;

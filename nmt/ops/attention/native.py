@@ -15,7 +15,7 @@ def powers_of(x: Tensor, *, scale: float = 1.0) -> Tensor:
     """e^-(scale x) in fp32, contiguous; of the keys they make the sigmoids of all queries cheap, see native.c."""
     x = x.detach().contiguous()
     powers = torch.empty(x.shape, dtype=torch.float32)
-    kernel("attention_powers", "pfpi", x.dtype)(x, scale, powers, x.numel())
+    kernel("attention_powers", x.dtype)(x, scale, powers, x.numel())
     return powers
 
 
@@ -52,7 +52,7 @@ class AttentionKernel:
 
     def forward(self, query: Tensor, *, weights: Tensor, context: Tensor) -> None:
         """Write the weights and the context of `query`."""
-        run = kernel("attention_forward", "pi ppppp pi pi iiiii", self.dtype)
+        run = kernel("attention_forward", self.dtype)
         run(
             *(query, query.stride(0), self.keys, self.powers, self.values, self.penalty, self.weight),
             *(weights, weights.stride(0), context, context.stride(0), *self._sizes(query)),
@@ -62,7 +62,7 @@ class AttentionKernel:
         self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor
     ) -> None:
         """From d_context write d_query, and d_scores as `memory_gradients` wants them (strides of `weights`)."""
-        run = kernel("attention_query", "pi pppp pi pi p pi iiiii", self.dtype)
+        run = kernel("attention_query", self.dtype)
         run(
             *(query, query.stride(0), self.keys, self.powers, self.values),
             *(self.weight, weights, weights.stride(0)),
@@ -80,7 +80,7 @@ class AttentionKernel:
         d_weight = torch.empty(self.sentences, self.width, dtype=torch.float32)
         queries = queries.contiguous()
         small = all(abs(float(end)) <= LARGEST / 2 for end in torch.aminmax(queries)) if queries.numel() else True
-        run = kernel("attention_memory", "ppii ppip pp ii pii ppp iiiii", self.dtype)
+        run = kernel("attention_memory", self.dtype)
         run(
             *(queries, powers_of(queries, scale=2.0), queries.stride(1), queries.stride(0)),
             *(self.keys, self.powers, small, self.weight),

@@ -5,6 +5,8 @@
    logits [B, P, V], before [B, P] or none, values and places (p V + j) [B, k]. `banned` is an id that counts as
    -infinity, but in the normalisation, `penalised` one from whose value `penalty` is taken; -1 for none. */
 
+#include "simd.h"
+
 #define BEST_BLOCK 128
 
 INLINE float NAME(best_maximum)(const T *restrict x, i64 n) {
@@ -76,7 +78,7 @@ static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64
 
 API void NAME(best)(const T *logits, const float *before, i64 B, i64 P, i64 V, i64 k, i64 normalize, i64 banned,
                     i64 penalised, float penalty, float *values, i64 *places, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (B * P * V >= PARALLEL_FROM)
+    PARALLEL_FOR(B * P * V)
     for (i64 b = 0; b < B; b++)
         NAME(best_of_group)(logits + b * P * V, before ? before + b * P : 0, P, V, k, normalize, banned, penalised,
                             penalty, values + b * k, places + b * k);

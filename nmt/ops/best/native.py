@@ -25,7 +25,7 @@ def best_native(
     before = None if before is None else before.float().contiguous()
     values = torch.empty(rows, k, dtype=torch.float32)
     places = torch.empty(rows, k, dtype=torch.int64)
-    run = kernel("best", "pp iii ii ii f pp", logits.dtype)
+    run = kernel("best", logits.dtype)
     ids = (-1 if word is None else word for word in (banned, penalised))
     run(logits, before, rows, parts, words, k, normalize, *ids, penalty, values, places)
     return values, places

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.narrow import NarrowMatrix
-from nmt.ops.narrow.native import ROWS, SIGNATURE, arguments
+from nmt.ops.narrow.native import KINDS, ROWS, arguments
 from nmt.ops.native import kernel
 
 
@@ -26,15 +26,15 @@ def best_packed(
     groups, words = len(features) // parts, len(table)
     before = None if before is None else before.float().contiguous()
     rows = table.operand(features)
-    together = max(1, ROWS // parts)
+    at_once = max(1, ROWS // parts)
     threads = torch.get_num_threads()
-    shared = groups < 8 * together * threads
-    room = torch.empty(groups if shared else threads * together, parts * words, dtype=torch.float32)
+    shared = groups < 8 * at_once * threads
+    room = torch.empty(groups if shared else threads * at_once, parts * words, dtype=torch.float32)
     values, places = torch.empty(groups, k, dtype=torch.float32), torch.empty(groups, k, dtype=torch.int64)
-    run = kernel("narrow_best", f"{SIGNATURE} pii p iii ii f pp", rows.values.dtype)
+    run = kernel(f"{KINDS[rows.values.dtype]}_best", torch.float32)
     run(
         *arguments(rows, table.packed(), table.scales, None, outputs=words),
-        *(room, shared, together, before, parts, k, normalize),
+        *(room, shared, at_once, before, parts, k, normalize),
         *(-1 if word is None else word for word in (banned, penalised)),
         *(penalty, values, places),
     )

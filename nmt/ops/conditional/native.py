@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from nmt.ops.attention.native import AttentionKernel, powers_of
 from nmt.ops.conditional import Attended, Attention, Level
 from nmt.ops.linear.matrix import matrix_of
-from nmt.ops.native import column_sums, together
+from nmt.ops.native import column_sums, in_one_team
 from nmt.ops.native.unit import Kernel, States, kernel_class, make_kernel, supported
 from nmt.ops.unit import Projection, Unit
 
@@ -95,7 +95,7 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, mask: Tensor | None, *tensors: Tensor) -> Any:
         run = _Run(plan, mask, tensors)
-        with together(possible=run.kernels_alone):
+        with in_one_team(possible=run.kernels_alone):
             for t, step in enumerate(run.steps()):
                 run.forward(t, step)
         ctx.run = run
@@ -281,7 +281,7 @@ class _Run:
         written = zip(*(level.start_backward(d_own) for level, d_own in each), strict=True)
         pieces = list(zip(self.steps(), d_outputs.split(1, 1), dx.split(1, 1), written, strict=True))
         downward = list(reversed(range(len(self.levels))))
-        with together(possible=self.kernels_alone):
+        with in_one_team(possible=self.kernels_alone):
             for t in reversed(range(self.length)):
                 step, outputs, d_x, of_levels = pieces[t]
                 for i in downward:

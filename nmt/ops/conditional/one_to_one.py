@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.conditional import Aligned
-from nmt.ops.native import together
+from nmt.ops.native import in_one_team
 from nmt.ops.native.unit import States, kernel_class, make_pair, supported
 from nmt.ops.unit import Unit
 
@@ -76,7 +76,7 @@ class _Run:
 
     def forward(self) -> None:
         """All time steps."""
-        with together(possible=self.kernels_alone):
+        with in_one_team(possible=self.kernels_alone):
             for t in self.order:
                 before, between, after = (states.at(t, t + 1) for states in (self.before, self.between, self.after))
                 live = None if self.mask is None else self.mask[:, t : t + 1]
@@ -89,7 +89,7 @@ class _Run:
         d_inputs, d_context = (
             torch.empty_like(x, memory_format=torch.contiguous_format) for x in (self.inputs, self.context)
         )
-        with together(possible=self.kernels_alone):
+        with in_one_team(possible=self.kernels_alone):
             for t in reversed(self.order):
                 before, between, after = (states.at(t, t + 1) for states in (self.before, self.between, self.after))
                 live = None if self.mask is None else self.mask[:, t : t + 1]

@@ -4,6 +4,8 @@
    words. The counters of row n are (i, low word of its place, high word of its place, layer), i = 0, 1, ...; channel
    64 b + 16 w + k has word w of the counter i = 16 b + k. `places` NULL: the place of row n is n. */
 
+#include "simd.h"
+
 INLINE void NAME(philox)(uint32_t *restrict numbers, uint64_t seed, uint32_t first, uint64_t place, uint32_t layer) {
 #pragma omp simd
     for (uint32_t k = 0; k < 16; k++) {
@@ -22,7 +24,7 @@ INLINE void NAME(philox)(uint32_t *restrict numbers, uint64_t seed, uint32_t fir
 API void NAME(dropout)(const T *restrict x, T *restrict out, const i64 *restrict places, i64 N, i64 W, i64 key,
                        i64 layer, i64 threshold, float scale, i64 threads) {
     uint32_t limit = (uint32_t)threshold;
-    SHARE(N * W)
+    PARALLEL_FOR(N * W)
     for (i64 n = 0; n < N; n++) {
         uint64_t place = places ? (uint64_t)places[n] : (uint64_t)n;
         const T *restrict from = x + n * W;

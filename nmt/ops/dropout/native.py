@@ -35,6 +35,6 @@ def _masked(x: Tensor, p: float, draw: Draw) -> Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     places = None if draw.places is None else draw.places.contiguous()
-    run = kernel("dropout", "ppp ii ii if", x.dtype)
+    run = kernel("dropout", x.dtype)
     run(x, out, places, *x.shape, draw.key, draw.layer, threshold(p), 1 / (1 - p))
     return out

@@ -3,10 +3,12 @@
    One time step: rows of x (x_z, x_r, x_h) stand xb apart; u [B, 2H] and v [B, H] are the products of h' and of r h'
    with the recurrent matrices; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
 
+#include "simd.h"
+
 /* r h', what the matrix of the candidate is multiplied with; 0 in rows whose mask is 0. */
 API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                          const float *before, i64 sb, T *reset, i64 B, i64 H, i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xr = x + b * xb + H, *restrict ur = u + b * 2 * H + H;
         const float *restrict br = bias + H, *restrict h = before + b * sb;
@@ -23,7 +25,7 @@ API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, cons
 API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, const T *v, const float *candidate_bias,
                            const uint8_t *mask, i64 mb, const float *before, float *after, T *out, i64 sb, i64 B, i64 H,
                            i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xz = x + b * xb, *restrict xh = xz + 2 * H, *restrict uz = u + b * 2 * H;
         const T *restrict vh = v + b * H;
@@ -49,7 +51,7 @@ API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, co
 API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, const T *v, const float *candidate_bias,
                             const uint8_t *mask, i64 mb, const float *before, i64 sb, const T *dout, i64 ob, float *dh,
                             T *dx, i64 db, T *du, T *dv, i64 B, i64 H, i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xz = x + b * xb, *restrict xh = xz + 2 * H, *restrict uz = u + b * 2 * H;
         const T *restrict vh = v + b * H;
@@ -82,7 +84,7 @@ API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, c
 API void NAME(gru_backward_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                                   const float *before, i64 sb, const T *dreset, float *dh, T *dx, i64 db, T *du, i64 B,
                                   i64 H, i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xr = x + b * xb + H, *restrict ur = u + b * 2 * H + H, *restrict drh = dreset + b * H;
         const float *restrict br = bias + H, *restrict h = before + b * sb;

@@ -51,10 +51,10 @@ class GRUKernel(Kernel):
         inputs = x, x.stride(0), gates, self._gates.bias
         masked, stride, sizes = mask_arguments(mask)[:2], after.strides[0], (self.batch, self.hidden)
         self._gates.forward(before.narrow[0], out=gates)
-        run = kernel("gru_reset", "pi pp pi pi p ii", self.dtype)
+        run = kernel("gru_reset", self.dtype)
         run(*inputs, *masked, before.parts[0], stride, resets, *sizes)
         self._candidate.forward(resets, out=candidates)
-        run = kernel("gru_forward", "pi pp pp pi ppp i ii", self.dtype)
+        run = kernel("gru_forward", self.dtype)
         states = before.parts[0], after.parts[0], after.narrow, stride
         run(*inputs, candidates, self._candidate.bias, *masked, *states, *sizes)
 
@@ -76,14 +76,14 @@ class GRUKernel(Kernel):
         masked, sizes = mask_arguments(mask)[:2], (self.batch, self.hidden)
         state = before.parts[0], before.strides[0]
         d_gates, d_candidates = self._gates.gradients[start], self._candidate.gradients[start]
-        run = kernel("gru_backward", "pi pp pp pi pi pi p pi pp ii", self.dtype)
+        run = kernel("gru_backward", self.dtype)
         run(
             *(*inputs, candidates, self._candidate.bias, *masked, *state, *output_arguments(outputs)[:2]),
             *(gradient, dx, dx.stride(0), d_gates, d_candidates, *sizes),
         )
         d_resets = torch.empty(sizes, dtype=self.dtype)
         self._candidate.backward(start, out=d_resets)
-        run = kernel("gru_backward_reset", "pi pp pi pi p p pi p ii", self.dtype)
+        run = kernel("gru_backward_reset", self.dtype)
         run(*inputs, *masked, *state, d_resets, gradient, dx, dx.stride(0), d_gates, *sizes)
         self._gates.add_backward(start, to=gradient[0])
 

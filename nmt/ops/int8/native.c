@@ -1,10 +1,12 @@
 /* What surrounds the integer product of an int8 matrix: rows to int8 with a scale each, and sums back to numbers. */
 
+#include "simd.h"
+
 /* q[n, j] = round(x[n, j] / s_n), s_n = max_j |x[n, j]| / 127, at least `least`; ties to even. Rows of q are qn wide,
    filled up with zeros. excess_n = 128 sum_j q[n, j], see narrow/native.c. With a NaN in a row s_n is NaN. */
 API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K, float least,
                          i64 threads) {
-#pragma omp parallel for num_threads(threads) if (N * K >= PARALLEL_FROM)
+    PARALLEL_FOR(N * K)
     for (i64 n = 0; n < N; n++) {
         const T *restrict from = x + n * xn;
         int8_t *restrict to = q + n * qn;
@@ -41,7 +43,7 @@ API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, i
 /* y[n, j] = sums[n, j] t_j s_n + bias_j, for the first M of the sums' columns, which are `wide` apart. */
 API void NAME(int8_scale)(const int32_t *sums, i64 wide, const float *scales, const float *columns, const float *bias,
                           T *y, i64 N, i64 M, i64 threads) {
-#pragma omp parallel for num_threads(threads) if (N * M >= PARALLEL_FROM)
+    PARALLEL_FOR(N * M)
     for (i64 n = 0; n < N; n++) {
         const int32_t *restrict from = sums + n * wide;
         T *restrict to = y + n * M;

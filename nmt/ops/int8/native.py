@@ -21,7 +21,7 @@ def quantized(x: Tensor, width: int) -> Rows:
     rows = len(x)
     values = torch.empty(rows, width, dtype=torch.int8)
     scales, excess = torch.empty(rows, dtype=torch.float32), torch.empty(rows, dtype=torch.int32)
-    run = kernel("int8_rows", "pi pi pp ii f", x.dtype)
+    run = kernel("int8_rows", x.dtype)
     run(x, x.stride(0), values, width, scales, excess, rows, x.shape[1], SMALLEST_SCALE)
     return Rows(values, scales, excess)
 
@@ -30,7 +30,7 @@ def linear_native(x: Tensor, values: Tensor, scales: Tensor, bias: Tensor | None
     """fp32 [N, M] of x [N, K] fp32 or bf16, values [M', K'], scales [M]; the integer product itself is torch's."""
     rows, outputs = quantized(x, values.shape[1]), len(scales)
     result = torch.empty(len(x), outputs, dtype=torch.float32)
-    run = kernel("int8_scale", "pi ppp p ii", result.dtype)
+    run = kernel("int8_scale", result.dtype)
     sums = int8_product(rows.values, values)
     bias = None if bias is None else bias.detach().float().contiguous()
     run(sums, sums.stride(0), rows.scales, scales.contiguous(), bias, result, len(x), outputs)

@@ -26,7 +26,7 @@ class Matrix(Protocol):
     """Products of rows with a matrix W [M, K], in one type; rows may stand apart, values in a row may not."""
 
     packed: ClassVar[bool]
-    """Whether its products are C kernels, see `nmt.ops.native.together`."""
+    """Whether its products are C kernels, see `nmt.ops.native.in_one_team`."""
 
     def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
         """out [N, M] = x [N, K] W' + bias [M]"""
@@ -84,7 +84,7 @@ class PackedMatrix:
     def _transposed(self) -> Tensor:
         outputs, inputs = self.weight.shape
         packed = torch.empty(-(-outputs // STRIP) * inputs * STRIP, dtype=torch.bfloat16)
-        run = kernel("linear_pack_transposed", "pip ii", self.weight.dtype)
+        run = kernel("linear_pack_transposed", self.weight.dtype)
         run(self.weight, self.weight.stride(0), packed, outputs, inputs)
         return packed
 
@@ -100,7 +100,7 @@ class PackedMatrix:
 
     def weight_gradient(self, d_out: Tensor, x: Tensor, *, to: Tensor | None = None) -> Tensor:
         add, to = to is not None, torch.empty(self.weight.shape, dtype=torch.float32) if to is None else to
-        run = kernel("linear_gradient", "pi pp iii i", d_out.dtype)
+        run = kernel("linear_gradient", d_out.dtype)
         run(d_out, d_out.stride(0), _pack(x), to, *d_out.shape, x.size(1), add)
         return to
 
@@ -109,10 +109,10 @@ def _pack(x: Tensor) -> Tensor:
     """x [N, K] in strips."""
     rows, width = x.shape
     packed = torch.empty((rows + rows % 2) * -(-width // STRIP) * STRIP, dtype=torch.bfloat16)
-    kernel("linear_pack", "pip ii", x.dtype)(x, x.stride(0), packed, rows, width)
+    kernel("linear_pack", x.dtype)(x, x.stride(0), packed, rows, width)
     return packed
 
 
 def _product(x: Tensor, packed: Tensor, *, added: Tensor | None, step: int, out: Tensor) -> None:
-    run = kernel("linear_product", "pip pi pi i iii", torch.bfloat16)
+    run = kernel("linear_product", torch.bfloat16)
     run(x, x.stride(0), packed, added, step, out, out.stride(0), out.dtype == torch.float32, *x.shape, out.size(1))

@@ -7,6 +7,8 @@
 
    CPUs without the instruction have no such products, and those with AMX are better served by torch. */
 
+#include "simd.h"
+
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && !defined(__AMX_BF16__)
 
 #ifndef NMT_LINEAR_ONCE
@@ -96,7 +98,7 @@ API void NAME(linear_product)(const bf16 *x, i64 xn, const char *packed, const c
                               i64 wide, i64 N, i64 K, i64 M, i64 threads) {
     i64 strips = (M + STRIP - 1) / STRIP, size = wide ? sizeof(float) : sizeof(bf16);
     i64 blocks = N < BLOCKS_FROM ? 1 : (N + BLOCK - 1) / BLOCK, block = (N + blocks - 1) / blocks; /* of equal size */
-    SHARE(N * M)
+    PARALLEL_FOR(N * M)
     for (i64 i = 0; i < blocks * strips; i++) {
         i64 start = i / strips * block, end = least(start + block, N), j = i % strips * STRIP;
         for (i64 n = start; n < end; n += TILE)
@@ -108,7 +110,7 @@ API void NAME(linear_product)(const bf16 *x, i64 xn, const char *packed, const c
 
 /* The strips of w' [K, M]: to multiply with the transposed matrix. w [M, K], K is even. */
 API void NAME(linear_pack_transposed)(const T *w, i64 wm, bf16 *packed, i64 M, i64 K, i64 threads) {
-    SHARE(M * K)
+    PARALLEL_FOR(M * K)
     for (i64 m = 0; m < M; m += STRIP)
         for (i64 start = 0; start < K; start += STRIP) {
             bf16 square[STRIP][STRIP] = {0};
@@ -142,7 +144,7 @@ INLINE void NAME(pack_strip)(const T *x, i64 xn, bf16 *to, i64 rows, i64 width) 
 
 /* The strips of x [N, K] itself. */
 API void NAME(linear_pack)(const T *x, i64 xn, bf16 *packed, i64 N, i64 K, i64 threads) {
-    SHARE(N * K)
+    PARALLEL_FOR(N * K)
     for (i64 j = 0; j < K; j += STRIP) NAME(pack_strip)(x + j, xn, packed + j * (N + N % 2), N, K - j);
 }
 
@@ -150,7 +152,7 @@ API void NAME(linear_pack)(const T *x, i64 xn, bf16 *packed, i64 N, i64 K, i64 t
 API void NAME(linear_gradient)(const T *y, i64 yn, const char *packed, float *out, i64 N, i64 M, i64 K, i64 add,
                                i64 threads) {
     i64 pairs = (N + 1) / 2;
-    SHARE(M * K)
+    PARALLEL_FOR(M * K)
     for (i64 m = 0; m < M; m += STRIP)
         for (i64 start = 0; start < N; start += DEPTH) {
             bf16 strip[DEPTH * STRIP];

@@ -6,9 +6,11 @@
    weight confidence at the target. Because confidence + V rest = 1 all x can be taken relative to the largest.
    Each thread has V floats on its stack, see native.py. */
 
+#include "simd.h"
+
 API void NAME(cross_entropy_step)(T *logits, i64 xn, const i64 *targets, const float *weights, float *losses, i64 N,
                                   i64 V, float confidence, float rest, float constant, i64 threads) {
-    SHARE(N * V)
+    PARALLEL_FOR(N * V)
     for (i64 n = 0; n < N; n++) {
         T *restrict x = logits + n * xn;
         float top = -INFINITY, total = 0.0f, sum = 0.0f, powers[V];

@@ -25,5 +25,5 @@ def linear_cross_entropy_native(
     if words > MOST_WORDS:
         linear_cross_entropy_reference(logits, targets, weights=weights, loss=loss, losses=losses)
         return
-    run = kernel("cross_entropy_step", "pippp iifff", logits.dtype)
+    run = kernel("cross_entropy_step", logits.dtype)
     run(logits, logits.stride(0), targets, weights, losses, rows, words, loss.confidence, loss.rest, loss.constant)

@@ -3,10 +3,12 @@
    x [B, T, 3H] has p, q, r at x + b xb + t xt; states are fp32. Row b of `before` and `after` stands at b sb + t st:
    the state that step t starts from, and the one it ends with. Rows whose mask is 0 keep their state. */
 
+#include "simd.h"
+
 API void NAME(lrn_forward)(const T *x, i64 xb, i64 xt, const uint8_t *mask, i64 mb, i64 mt, const float *before,
                            float *after, T *out, i64 sb, i64 st, i64 B, i64 steps, i64 H, i64 reverse, i64 squash,
                            i64 threads) {
-    SHARE(B * steps * H)
+    PARALLEL_FOR(B * steps * H)
     for (i64 b = 0; b < B; b++)
         for (i64 k = 0; k < steps; k++) {
             i64 t = reverse ? steps - 1 - k : k, at = b * sb + t * st;
@@ -38,7 +40,7 @@ API void NAME(lrn_forward)(const T *x, i64 xb, i64 xt, const uint8_t *mask, i64 
 API void NAME(lrn_backward)(const T *x, i64 xb, i64 xt, const uint8_t *mask, i64 mb, i64 mt, const float *before,
                             const float *after, i64 sb, i64 st, const T *dout, i64 ob, i64 ot, float *dh, T *dx, i64 db,
                             i64 dt, i64 B, i64 steps, i64 H, i64 reverse, i64 squash, i64 threads) {
-    SHARE(B * steps * H)
+    PARALLEL_FOR(B * steps * H)
     for (i64 b = 0; b < B; b++)
         for (i64 k = 0; k < steps; k++) {
             i64 t = reverse ? k : steps - 1 - k, at = b * sb + t * st;

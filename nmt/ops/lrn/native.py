@@ -28,7 +28,7 @@ class LRNKernel(Kernel):
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:
-        run = kernel(f"{self.unit.name}_forward", "pii pii ppp ii iii ii", self.dtype)
+        run = kernel(f"{self.unit.name}_forward", self.dtype)
         run(
             *(x, *x.stride()[:2], *mask_arguments(mask)),
             *(before.parts[0], after.parts[0], after.narrow, *after.strides),
@@ -48,7 +48,7 @@ class LRNKernel(Kernel):
         outputs: Tensor | None,
         dx: Tensor,
     ) -> None:
-        run = kernel(f"{self.unit.name}_backward", "pii pii pp ii pii p pii iii ii", self.dtype)
+        run = kernel(f"{self.unit.name}_backward", self.dtype)
         run(
             *(x, *x.stride()[:2], *mask_arguments(mask)),
             *(before.parts[0], after.parts[0], *after.strides, *output_arguments(outputs)),

@@ -3,10 +3,12 @@
    One time step: rows of x (i, f, o, g) stand xb apart, those of u [B, 4H], the product of h' with the recurrent
    matrix, next to each other; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
 
+#include "simd.h"
+
 API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                             const float *h_before, const float *c_before, float *h_after, float *c_after, T *out,
                             i64 sb, i64 B, i64 H, i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xi = x + b * xb, *restrict xf = xi + H, *restrict xo = xf + H, *restrict xg = xo + H;
         const T *restrict ui = u + b * 4 * H, *restrict uf = ui + H, *restrict uo = uf + H, *restrict ug = uo + H;
@@ -33,7 +35,7 @@ API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, c
 API void NAME(lstm_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
                              const float *c_before, const float *c_after, i64 sb, const T *dout, i64 ob, float *dh,
                              float *dc, T *dx, i64 db, T *du, i64 B, i64 H, i64 threads) {
-    SHARE(B * H)
+    PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xi = x + b * xb, *restrict xf = xi + H, *restrict xo = xf + H, *restrict xg = xo + H;
         const T *restrict ui = u + b * 4 * H, *restrict uf = ui + H, *restrict uo = uf + H, *restrict ug = uo + H;

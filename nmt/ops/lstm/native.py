@@ -37,7 +37,7 @@ class LSTMKernel(ProductKernel):
     ) -> None:
         (products,) = self.kept
         self._product.forward(before.narrow[0], out=products[start])
-        run = kernel("lstm_forward", "pi pp pi pp pp p i ii", self.dtype)
+        run = kernel("lstm_forward", self.dtype)
         run(
             *(x, x.stride(0), products[start], self._product.bias, *mask_arguments(mask)[:2]),
             *(*before.parts, *after.parts, after.narrow, after.strides[0], self.batch, self.hidden),
@@ -57,7 +57,7 @@ class LSTMKernel(ProductKernel):
         dx: Tensor,
     ) -> None:
         (products,) = self.kept
-        run = kernel("lstm_backward", "pi pp pi pp i pi pp pi p ii", self.dtype)
+        run = kernel("lstm_backward", self.dtype)
         run(
             *(x, x.stride(0), products[start], self._product.bias, *mask_arguments(mask)[:2]),
             *(before.parts[1], after.parts[1], after.strides[0], *output_arguments(outputs)[:2]),

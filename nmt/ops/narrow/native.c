@@ -5,14 +5,16 @@
    A matrix [M, K] is packed in strips of 32 outputs, [M / 32][groups][32][group]. A tile of 12 rows and one strip stays in
    registers over all groups, and no row hangs on the others. */
 
-#pragma push_macro("API")
+#include "simd.h"
+
+#ifdef FIRST_VERSION
 #undef API
 #define API static
 #include "../best/native.c"
 #include "../linear/native.c"
-#pragma pop_macro("API")
+#undef API
+#define API __attribute__((visibility("default")))
 
-#ifndef NARROW_ROWS
 #define NARROW_ROWS 12
 #define NARROW_COLUMNS 32
 
@@ -106,11 +108,11 @@ static void bf16_block(const Narrow *p, float *y, i64 yn, i64 start, i64 end, i6
 INLINE void narrow_all(BlockFunction block, const Narrow *p, float *y, i64 threads) {
     i64 strips = (p->M + NARROW_COLUMNS - 1) / NARROW_COLUMNS, blocks = (p->N + NARROW_ROWS - 1) / NARROW_ROWS;
     if (blocks < 8 * threads) {
-#pragma omp parallel for num_threads(threads) if (p->N * p->M * p->wide >= 1024 * PARALLEL_FROM)
+        PARALLEL_FOR(p->N * p->M * p->wide / 1024)
         for (i64 s = 0; s < strips; s++) block(p, y, p->M, 0, p->N, s);
         return;
     }
-#pragma omp parallel for num_threads(threads)
+    PARALLEL_FOR(PARALLEL_FROM)
     for (i64 b = 0; b < blocks; b++) {
         i64 start = b * NARROW_ROWS, end = start + NARROW_ROWS < p->N ? start + NARROW_ROWS : p->N;
         for (i64 s = 0; s < strips; s++) block(p, y + start * p->M, p->M, start, end, s);
@@ -128,7 +130,7 @@ INLINE void narrow_best(BlockFunction block, const Narrow *p, float *room, i64 s
         best_f32(room, before, B, P, V, k, normalize, banned, penalised, penalty, values, places, threads);
         return;
     }
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    PARALLEL_FOR(PARALLEL_FROM)
     for (i64 thread = 0; thread < threads; thread++) {
         float *y = room + thread * together * P * V;
         for (i64 first = thread * together; first < B; first += threads * together) {
@@ -141,28 +143,37 @@ INLINE void narrow_best(BlockFunction block, const Narrow *p, float *room, i64 s
     }
 }
 
-#define NARROW_ARGUMENTS                                                                                               \
-    const char *x, i64 wide, const int32_t *excess, const float *scales, const char *matrix, const float *columns,     \
-        const float *bias, i64 N, i64 M
-
-/* The two kernels of a format. */
-#define NARROW_KERNELS(block, suffix)                                                                                  \
-    API void narrow_product_##suffix(NARROW_ARGUMENTS, float *y, i64 threads) {                                        \
-        Narrow p = {x, wide, excess, scales, matrix, columns, bias, N, M};                                             \
-        narrow_all(block, &p, y, threads);                                                                             \
-    }                                                                                                                  \
-    API void narrow_best_##suffix(NARROW_ARGUMENTS, float *room, i64 shared, i64 together, const float *before, i64 P, \
-                                  i64 k, i64 normalize, i64 banned, i64 penalised, float penalty, float *values,       \
-                                  i64 *places, i64 threads) {                                                          \
-        Narrow p = {x, wide, excess, scales, matrix, columns, bias, N, M};                                             \
-        narrow_best(block, &p, room, shared, together, before, P, k, normalize, banned, penalised, penalty, values,    \
-                    places, threads);                                                                                  \
-    }
-
 #ifdef NARROW_INT8
-NARROW_KERNELS(int8_block, i8)
+API void NAME(int8_product)(const char *x, i64 wide, const int32_t *excess, const float *scales, const char *matrix,
+                               const float *columns, const float *bias, i64 N, i64 M, float *y, i64 threads) {
+    Narrow p = {x, wide, excess, scales, matrix, columns, bias, N, M};
+    narrow_all(int8_block, &p, y, threads);
+}
+
+API void NAME(int8_best)(const char *x, i64 wide, const int32_t *excess, const float *scales, const char *matrix,
+                            const float *columns, const float *bias, i64 N, i64 M, float *room, i64 shared,
+                            i64 together, const float *before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised,
+                            float penalty, float *values, i64 *places, i64 threads) {
+    Narrow p = {x, wide, excess, scales, matrix, columns, bias, N, M};
+    narrow_best(int8_block, &p, room, shared, together, before, P, k, normalize, banned, penalised, penalty, values,
+                places, threads);
+}
 #endif
+
 #ifdef NMT_LINEAR_ONCE
-NARROW_KERNELS(bf16_block, bf16)
+API void NAME(bf16_product)(const char *x, i64 wide, const int32_t *excess, const float *scales, const char *matrix,
+                               const float *columns, const float *bias, i64 N, i64 M, float *y, i64 threads) {
+    Narrow p = {x, wide, excess, scales, matrix, columns, bias, N, M};
+    narrow_all(bf16_block, &p, y, threads);
+}
+
+API void NAME(bf16_best)(const char *x, i64 wide, const int32_t *excess, const float *scales, const char *matrix,
+                            const float *columns, const float *bias, i64 N, i64 M, float *room, i64 shared,
+                            i64 together, const float *before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised,
+                            float penalty, float *values, i64 *places, i64 threads) {
+    Narrow p = {x, wide, excess, scales, matrix, columns, bias, N, M};
+    narrow_best(bf16_block, &p, room, shared, together, before, P, k, normalize, banned, penalised, penalty, values,
+                places, threads);
+}
 #endif
 #endif

@@ -14,8 +14,8 @@ STRIP: Final = 32
 """Outputs side by side in a packed matrix."""
 ROWS: Final = 12
 """Rows that the kernel multiplies at a time."""
-SIGNATURE: Final = "pi pp ppp ii"
-"""Of `arguments`."""
+KINDS: Final = {torch.int8: "int8", torch.bfloat16: "bf16"}
+"""What the names of the kernels begin with."""
 _GROUP: Final = {torch.int8: 4, torch.bfloat16: 2}
 """Values of four bytes."""
 
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 def packs(dtype: torch.dtype) -> bool:
     """Whether this CPU has a kernel for packed matrices of such values, int8 or bf16."""
-    return has("narrow_product", dtype)
+    return has(f"{KINDS[dtype]}_product", torch.float32)
 
 
 def pack(values: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def pack(values: Tensor) -> Tensor:
 def product_native(rows: Rows, packed: Tensor, scales: Tensor | None, bias: Tensor | None, *, outputs: int) -> Tensor:
     """The products [N, M] in fp32 of rows with a `pack`ed matrix of M `outputs`, times `scales` [M], plus bias [M]."""
     result = torch.empty(len(rows.values), outputs, dtype=torch.float32)
-    run = kernel("narrow_product", f"{SIGNATURE} p", rows.values.dtype)
+    run = kernel(f"{KINDS[rows.values.dtype]}_product", torch.float32)
     run(*arguments(rows, packed, scales, bias, outputs=outputs), result)
     return result
 

@@ -8,8 +8,8 @@ import functools
 import logging
 import os
 import re
-from array import array
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
@@ -17,26 +17,36 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from nmt.ops.native.build import library
+from nmt.errors import shown
+from nmt.ops.native import build
 from nmt.ops.native.cache import BuildError
+from nmt.ops.native.signatures import Parameter, read_signatures
+from nmt.ops.tracing import traced
 
 logger = logging.getLogger(__name__)
 
 TYPES: Final = {torch.float32: "f32", torch.bfloat16: "bf16"}
 """The types of sequences that the kernels take, and the last part of the kernels' names."""
 
-_SUFFIXES: Final = {**TYPES, torch.int8: "i8"}
-
-_C = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
-
 Kernel = Callable[..., None]
+
+_SLOTS: Final = {"p": "Q", "i": "q", "f": "f4x"}
+"""An argument in the eight bytes of a slot, see call.h."""
+
+_PLAIN: Final = (Tensor, torch.nn.Parameter)
+"""Tensors that are what their class says; FakeTensor and other subclasses may have no memory."""
+
+_ANY: Final = frozenset(value for value in vars(torch).values() if isinstance(value, torch.dtype))
 
 
 @functools.cache
-def problem() -> str | None:
-    """Why there are no native kernels here, None where there are; compiles them if need be."""
+def problem(source: Path | None = None) -> str | None:
+    """Why there are no native kernels here, None where there are; compiles them if need be.
+
+    `source` is a C file of one's own, see `kernel`.
+    """
     try:
-        _library()
+        _library(source)
     except (BuildError, OSError) as error:
         return str(error)
     return None
@@ -44,12 +54,15 @@ def problem() -> str | None:
 
 def identity() -> str:
     """The digest of all that the library was made from: sources, compiler, its flags, CPU. Only where there is one."""
-    return Path(_library()._name).stem.partition("-")[0]
+    return Path(_library().code._name).stem.partition("-")[0]
 
 
 def usable(like: Tensor) -> bool:
-    """Whether native kernels can compute on tensors such as `like`; says once why not on a CPU."""
-    if like.device.type != "cpu" or like.dtype not in TYPES:
+    """Whether native kernels can compute on tensors such as `like`; says once why not on a CPU.
+
+    While a graph is traced they do not: it would not see them.
+    """
+    if type(like) not in _PLAIN or not like.is_cpu or like.dtype not in TYPES or traced():
         return False
     if problem() is None:
         return True
@@ -63,87 +76,177 @@ def _say_once(message: str) -> None:
 
 
 @functools.cache
-def has(name: str, dtype: torch.dtype) -> bool:
-    """Whether there is such a function; some are only compiled for CPUs that have the instructions for them."""
-    return problem() is None and hasattr(_library(), f"{name}_{_SUFFIXES[dtype]}")
+def has(name: str, dtype: torch.dtype, *, source: Path | None = None) -> bool:
+    """Whether there is such a kernel; some are only compiled for CPUs that have the instructions for them."""
+    return problem(source) is None and _library(source).address(name, TYPES[dtype]) is not None
 
 
 @functools.cache
-def kernel(name: str, signature: str, dtype: torch.dtype) -> Kernel:
-    """The C function `name` for sequences, or a packed matrix, of `dtype`; within `together` it runs later.
+def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kernel:
+    """The C function `name` for sequences of `dtype`; within `in_one_team` it runs later.
 
-    `signature` has a letter for each argument: p a tensor or None, i an integer, f a number; spaces are ignored. The
-    number of threads is added as the last argument.
+    It takes what its C source says but for the number of threads: for a pointer a tensor on the CPU of the type that
+    it points to, or None; for an i64 an integer or a boolean; for a float a number. All else is a TypeError.
+
+    `source` is a C file of one's own: its functions are declared `API void NAME(name)(..., i64 threads)`, it includes
+    "simd.h", which says what they can use, and it is compiled to a library of its own.
+
+    Raises:
+        BuildError: there is no such function, or no library.
     """
-    function = getattr(_library(), f"{name}_{_SUFFIXES[dtype]}")
-    letters = signature.replace(" ", "")
-    function.argtypes = [*(_C[letter] for letter in letters), ctypes.c_int64]
-    function.restype = None
-    in_team = None if "f" in letters else getattr(_library(), f"{name}_{_SUFFIXES[dtype]}_team", None)
-    address = 0 if in_team is None else ctypes.cast(in_team, ctypes.c_void_p).value
+    library, version = _library(source), TYPES[dtype]
+    address = library.address(name, version)
+    if address is None:
+        raise BuildError(f"there is no kernel {name} for {_short(dtype)} in {source or 'this library'}")
+    parameters = library.signatures[name]
+    letters = [parameter.letter for parameter in parameters]
+    pack = struct.Struct("=QQq" + "".join(_SLOTS[letter] for letter in letters) + "q").pack
+    head = library.caller(parameters), address, len(letters) + 1
+    in_team = (head[0], library.address(name, f"{version}_team"), head[2])
+    pointers = [(i, p.dtypes(dtype) or _ANY) for i, p in enumerate(parameters) if p.letter == "p"]
+    run, threads = _library().run_calls, torch.get_num_threads
 
     def call(*arguments: Any) -> None:
-        values = [value.data_ptr() if isinstance(value, Tensor) else value for value in arguments]
-        calls = _put_off.get()
-        if calls is None or not address:
-            function(*values, torch.get_num_threads())
+        calls = _deferred.get() if in_team[1] else None
+        values = [*arguments]
+        try:
+            for place, dtypes in pointers:
+                value = values[place]
+                if value is None:
+                    values[place] = 0
+                elif type(value) in _PLAIN and value.dtype in dtypes and value.is_cpu:
+                    values[place] = value.data_ptr()
+                else:
+                    raise TypeError
+            packed = pack(*(head if calls is None else in_team), *values, threads())
+        except (TypeError, IndexError, RuntimeError, OverflowError, struct.error):
+            raise TypeError(_mistake(name, parameters, dtype, arguments)) from None
+        if calls is None:
+            run(packed, 1)
         else:
-            calls.append(([address, *values], arguments))
+            calls.append((packed, arguments))
 
     return call
 
 
-_ARGUMENTS: Final = 25
-"""As many as native.c passes to a kernel of a team."""
+def _mistake(name: str, parameters: tuple[Parameter, ...], dtype: torch.dtype, arguments: tuple[Any, ...]) -> str:
+    """What is wrong with the arguments of a call."""
+    if len(arguments) != len(parameters):
+        return f"{name} takes {len(parameters)} arguments, not {len(arguments)}"
+    for number, (parameter, value) in enumerate(zip(parameters, arguments, strict=True), 1):
+        kinds = parameter.dtypes(dtype)
+        if parameter.letter != "p":
+            right = isinstance(value, int if parameter.letter == "i" else (int, float))
+            wanted = "an integer of 64 bits" if parameter.letter == "i" else "a number"
+        else:
+            right = type(value) in _PLAIN and value.is_cpu and (not kinds or value.dtype in kinds)
+            wanted = f"None or a tensor{''.join(f' {_short(kind)}' for kind in kinds)} in the memory of the CPU"
+        if not right and not (value is None and parameter.letter == "p"):
+            return f"{name}: argument {number} ({parameter.text}) must be {wanted}, not {_described(value)}"
+    return f"{name}: a number is too large, or a tensor has no memory"
 
-_put_off: ContextVar[list[tuple[list[Any], Any]] | None] = ContextVar("put_off", default=None)
-"""Kernels with their arguments, of which the tensors must live until they run."""
+
+def _described(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return shown(value)
+    kind = "tensor" if type(value) in _PLAIN else type(value).__name__
+    return f"a {_short(value.dtype)} {kind} on {value.device}"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+_deferred: ContextVar[list[tuple[bytes, Any]] | None] = ContextVar("deferred", default=None)
+"""Calls as C reads them, with their arguments, of which the tensors must live until they run."""
 
 
 @contextlib.contextmanager
-def together(*, possible: bool) -> Iterator[None]:
+def in_one_team(*, possible: bool) -> Iterator[None]:
     """Put off the kernels that are called in the block to its end, where one team of threads runs them in this order.
 
     Threads that part between kernels fall asleep, and waking them takes longer than many a kernel. Only kernels for
-    bf16 are put off, whose arguments are tensors and integers; `possible` says that what they write is read by them
-    alone before the block ends. Where it is not, all runs at once.
+    bf16 are put off; `possible` says that what they write is read by them alone before the block ends. Where it is
+    not, all runs at once.
     """
     if not possible:
         yield
         return
-    calls: list[tuple[list[Any], Any]] = []
-    token = _put_off.set(calls)
+    calls: list[tuple[bytes, Any]] = []
+    token = _deferred.set(calls)
     try:
         yield
     finally:
-        _put_off.reset(token)
-    numbers = array("q")
-    for values, _ in calls:
-        numbers.extend(int(value or 0) for value in values)
-        numbers.extend([0] * (1 + _ARGUMENTS - len(values)))
+        _deferred.reset(token)
     if calls:
-        run = _library().run_team
-        run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
-        run.restype = None
-        run(numbers.buffer_info()[0], len(calls), torch.get_num_threads())
+        _library().run_team(b"".join(packed for packed, _ in calls), len(calls), torch.get_num_threads())
 
 
 def column_sums(x: Tensor) -> Tensor:
     """x [N, W] summed over its rows: [W] fp32."""
     total = torch.empty(x.size(1), dtype=torch.float32)
-    kernel("sum_columns", "pp ii", x.dtype)(x.contiguous(), total, *x.shape)
+    kernel("sum_columns", x.dtype)(x.contiguous(), total, *x.shape)
     return total
 
 
+class _Library:
+    """The kernels of some C files."""
+
+    def __init__(self, sources: Sequence[Path], *, openmp: bool) -> None:
+        self.signatures = {name: found for path in sources for name, found in read_signatures(path).items()}
+        shapes = {_shape(parameters) for parameters in self.signatures.values()}
+        callers = "\n".join(['#include "call.h"', *map(_caller, sorted(shapes))]) + "\n"
+        self.code = ctypes.CDLL(str(build.library(sources, callers, openmp=openmp)))
+
+    def address(self, name: str, version: str) -> int | None:
+        """Of a kernel, if there is such a one."""
+        return self._address(f"{name}_{version}") if name in self.signatures else None
+
+    def caller(self, parameters: tuple[Parameter, ...]) -> int | None:
+        """The address of the function that calls kernels with such parameters."""
+        return self._address(f"call_{_shape(parameters)}")
+
+    def _address(self, name: str) -> int | None:
+        function = getattr(self.code, name, None)
+        return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+    @functools.cached_property
+    def run_calls(self) -> Callable[[bytes, int], None]:
+        """Run packed calls, so many."""
+        return self._function("run_calls", ctypes.c_char_p, ctypes.c_int64)
+
+    @functools.cached_property
+    def run_team(self) -> Callable[[bytes, int, int], None]:
+        """The same by a team of so many threads."""
+        return self._function("run_team", ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
+
+    def _function(self, name: str, *parameters: Any) -> Any:
+        function = getattr(self.code, name)
+        function.argtypes, function.restype = parameters, None
+        return function
+
+
+def _shape(parameters: tuple[Parameter, ...]) -> str:
+    return "".join(parameter.letter for parameter in parameters) + "i"
+
+
+def _caller(shape: str) -> str:
+    """A C function that calls kernels of a shape."""
+    types = ", ".join({"p": "void *", "i": "i64", "f": "float"}[letter] for letter in shape)
+    values = ", ".join(f"a[{place}].{letter}" for place, letter in enumerate(shape))
+    return f"API void call_{shape}(kernel_function f, const slot *a) {{ ((void (*)({types}))f)({values}); }}"
+
+
 @functools.cache
-def _library() -> ctypes.CDLL:
+def _library(source: Path | None = None) -> _Library:
+    sources = build.sources() if source is None else [source]
     runtime = _openmp_runtime()
     if runtime is not None:
         ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)  # where the kernels find the functions of their threads
         # A compiler may have no OpenMP, or want another runtime than torch's: one thread is better than none.
         with contextlib.suppress(BuildError, OSError):
-            return ctypes.CDLL(str(library(openmp=True)))
-    return ctypes.CDLL(str(library(openmp=False)))
+            return _Library(sources, openmp=True)
+    return _Library(sources, openmp=False)
 
 
 def _openmp_runtime() -> Path | None:

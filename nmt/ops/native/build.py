@@ -1,8 +1,10 @@
 """Compiles the C kernels of this package with the machine's own compiler, once, and keeps the library.
 
-The library depends on nothing but the C library: tensors are passed as addresses, and the threads are those of the
-OpenMP runtime that torch has loaded. Compiling takes seconds; the result is kept in a directory that only this user can
-write to, under a name made of the digest of everything it depends on and that of its content.
+Each source is compiled once for each version of its kernels, see simd.h; with them go the functions that call kernels,
+one for each list of kinds of parameters. The library depends on nothing but the C library: tensors are passed as
+addresses, and the threads are those of the OpenMP runtime that torch has loaded. Compiling takes seconds; the result is
+kept in a directory that only this user can write to, under a name made of the digest of everything it depends on and
+that of its content.
 """
 
 from __future__ import annotations
@@ -14,34 +16,33 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nmt.ops.native.cache import BuildError, is_ours, own_directory
 
 OPS = Path(__file__).parents[1]
-HEADER = Path(__file__).with_name("simd.h")
 
-_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-w")
+_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math")
 _NATIVE = {"x86_64": "-march=native", "AMD64": "-march=native"}
 _TIMEOUT = 120  # seconds
 
-_VERSIONS = (
-    ("f32", "float", "f32", "SHARE_AMONG_NEW_TEAM"),
-    ("bf16", "bf16", "bf16", "SHARE_AMONG_NEW_TEAM"),
-    ("bf16", "bf16", "bf16_team", "SHARE_IN_TEAM"),
-)
-"""Each kernel exists in these: type of the sequences, the same in C, suffix of its name, how it shares its loops among
-threads (see simd.h)."""
+VERSIONS = {
+    "f32": ("-DTYPE=f32", "-DFIRST_VERSION"),
+    "bf16": ("-DTYPE=bf16",),
+    "bf16_team": ("-DTYPE=bf16", "-DIN_TEAM"),
+}
+"""Each kernel exists in these, by what ends their names; see simd.h."""
 
 
 def sources() -> list[Path]:
-    """The C files, one beside each operation that has a kernel."""
-    return sorted(OPS.glob("*/native.c"))
+    """The C files, beside the operations that have kernels."""
+    return sorted(OPS.glob("*/*.c"))
 
 
-def library(openmp: bool) -> Path:
-    """Path of the compiled library, which is made now if there is none.
+def library(kernels: Sequence[Path], callers: str, *, openmp: bool) -> Path:
+    """Path of the compiled library of C files and the text of one more, which is made now if there is none.
 
     Raises:
         BuildError: no compiler, or it does not compile this.
@@ -49,15 +50,17 @@ def library(openmp: bool) -> Path:
     compiler = find_compiler()
     target = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else _NATIVE.get(platform.machine(), "")
     command = [*compiler, *_FLAGS, *([target] if target else []), *(["-fopenmp"] if openmp else [])]
+    headers = sorted({path for source in (*kernels, Path(__file__)) for path in source.parent.glob("*.h")})
     digest = hashlib.sha256()
-    texts = [path.read_text(encoding="utf-8") for path in (HEADER, *sources())]
-    for part in (*texts, repr(_VERSIONS), " ".join(command), _version(compiler), _processor()):
-        digest.update(part.encode() + b"\0")
+    texts = [path.read_bytes() for path in (*headers, *kernels)]
+    other = [callers, repr(VERSIONS), " ".join(command), _version(compiler), _processor()]
+    for part in (*texts, *(text.encode() for text in other)):
+        digest.update(part + b"\0")
     directory, name = own_directory(), digest.hexdigest()[:32]
     for path in sorted(directory.glob(f"{name}-*.so")):
         if _intact(path):
             return path
-    return _compile(command, directory=directory, name=name)
+    return _compile(command, kernels, callers, directory=directory, name=name)
 
 
 def find_compiler() -> list[str]:
@@ -72,21 +75,6 @@ def find_compiler() -> list[str]:
     raise BuildError("there is no C compiler (cc, gcc, clang, or CC in the environment)")
 
 
-def _translation_unit(source: Path) -> str:
-    """A C text that includes a source once for each version."""
-    lines = [f'#include "{HEADER}"']
-    for dtype, ctype, suffix, share in _VERSIONS:
-        lines += [
-            f"#define T {ctype}",
-            f"#define LOAD(x) load_{dtype}(x)",
-            f"#define STORE(x) store_{dtype}(x)",
-            f"#define NAME(name) name##_{suffix}",
-            f"#define SHARE(work) {share}(work)",
-        ]
-        lines += [f'#include "{source}"', "#undef T", "#undef LOAD", "#undef STORE", "#undef NAME", "#undef SHARE"]
-    return "\n".join(lines) + "\n"
-
-
 def _content_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
@@ -99,23 +87,31 @@ def _intact(path: Path) -> bool:
         return False
 
 
-def _compile(command: list[str], *, directory: Path, name: str) -> Path:
+def compilations(kernels: Sequence[Path]) -> list[list[str]]:
+    """What a compiler is told besides its flags and where to write to, for each object."""
+    include = f"-I{Path(__file__).parent}"
+    return [
+        [include, *macros, f"-DVERSION={version}", "-c", str(source)]
+        for source in kernels
+        for version, macros in VERSIONS.items()
+    ]
+
+
+def _compile(command: list[str], kernels: Sequence[Path], callers: str, *, directory: Path, name: str) -> Path:
     """Two steps, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded.
 
     The first is some 12 seconds of work, which the cores share.
     """
     try:
         with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
-            linked = Path(scratch) / "kernels.so"
-            units = [(source, Path(scratch) / f"{source.parent.name}.c") for source in sources()]
-            for source, unit in units:
-                unit.write_text(_translation_unit(source), encoding="utf-8")
-            compiled = [unit.with_suffix(".o") for _, unit in units]
-            jobs = [[*command, "-c", str(unit), "-o", str(out)] for (_, unit), out in zip(units, compiled, strict=True)]
+            linked, text = Path(scratch) / "kernels.so", Path(scratch) / "callers.c"
+            text.write_text(callers, encoding="utf-8")
+            jobs = [*compilations(kernels), compilations([text])[0]]
+            objects = [f"{scratch}/{number}.o" for number in range(len(jobs))]
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                list(pool.map(_run, jobs))
+                list(pool.map(_run, ([*command, *job, "-o", out] for job, out in zip(jobs, objects, strict=True))))
             plain = [part for part in command if part != "-fopenmp"]
-            _run([*plain, "-shared", *map(str, compiled), "-o", str(linked), "-lm"])
+            _run([*plain, "-shared", *objects, "-o", str(linked), "-lm"])
             path = directory / f"{name}-{_content_digest(linked)}.so"
             linked.chmod(0o700)  # whatever the umask leaves to others
             os.replace(linked, path)  # complete or not at all, whoever else builds it at the same time

@@ -1,27 +1,24 @@
-/* How a team of threads runs kernels one after the other, and sums that the kernels share. */
+/* How kernels are called, and sums that they share. */
 
-#ifndef NMT_TEAM_ONCE
-#define NMT_TEAM_ONCE
-#define MOST 25
+#include "call.h"
 
-typedef void (*team_kernel)(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64,
-                            i64, i64, i64, i64, i64, i64, i64);
+#ifdef FIRST_VERSION
+/* `count` calls one after the other: caller, kernel, number of arguments, arguments. */
+API void run_calls(const slot *calls, i64 count) {
+    for (i64 i = 0; i < count; i++, calls += 3 + calls[2].i) calls[0].caller(calls[1].kernel, calls + 3);
+}
 
-/* Each call is the address of a kernel and MOST arguments, all integers or addresses; a kernel leaves alone what it has
-   no arguments for, as the calling conventions of 64-bit processors allow. */
-API void run_team(const i64 *calls, i64 count, i64 threads) {
+/* The same by a team of threads, each of which calls every kernel; of its work each does a part. */
+API void run_team(const slot *calls, i64 count, i64 threads) {
+    (void)threads;
 #pragma omp parallel num_threads(threads)
-    for (i64 i = 0; i < count; i++) {
-        const i64 *a = calls + i * (MOST + 1) + 1;
-        ((team_kernel)a[-1])(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13],
-                             a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24]);
-    }
+    run_calls(calls, count);
 }
 #endif
 
 /* sum[r, j] += x[r, j]; rows of x stand xr apart, those of `sum` next to each other. */
 API void NAME(add_rows)(const T *x, i64 xr, float *sum, i64 rows, i64 width, i64 threads) {
-    SHARE(rows * width)
+    PARALLEL_FOR(rows * width)
     for (i64 r = 0; r < rows; r++) {
         const T *restrict from = x + r * xr;
         float *restrict to = sum + r * width;
@@ -37,7 +34,7 @@ API void NAME(add_rows)(const T *x, i64 xr, float *sum, i64 rows, i64 width, i64
 
 /* sum[j] = the sum over r of x[r, j]; rows of x stand next to each other. */
 API void NAME(sum_columns)(const T *x, float *sum, i64 rows, i64 width, i64 threads) {
-    SHARE(rows * width)
+    PARALLEL_FOR(rows * width)
     for (i64 start = 0; start < width; start += SUM_COLUMNS) {
         i64 n = width - start < SUM_COLUMNS ? width - start : SUM_COLUMNS;
         float *restrict whole = sum + start;

@@ -72,7 +72,7 @@ class Product:
             return
         gradient = torch.empty(to.shape, dtype=self._dtype)
         self.backward(t, out=gradient)
-        kernel("add_rows", "pi pii", gradient.dtype)(gradient, gradient.stride(0), to, *to.shape)
+        kernel("add_rows", gradient.dtype)(gradient, gradient.stride(0), to, *to.shape)
 
     def weight_gradients(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of weight and bias (fp32), from the inputs of all time steps [T, B, H]."""

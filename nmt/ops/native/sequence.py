@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.native import together
+from nmt.ops.native import in_one_team
 from nmt.ops.native.unit import Kernel, States, kernel_class, make_kernel
 from nmt.ops.unit import Unit
 
@@ -38,7 +38,7 @@ class _Sequence(torch.autograd.Function):
         first, last = (length, 0) if reverse else (0, length)
         zeros = projected.new_zeros(batch, hidden, dtype=torch.float32)
         states.put(first, tuple(zeros if part is None else part for part in state))
-        with together(possible=kernel.kernels_alone):
+        with in_one_team(possible=kernel.kernels_alone):
             for start, x, live, before, after in _pieces(kernel, projected, mask, states, reverse=reverse):
                 kernel.forward(x, before, after, live, start=start, reverse=reverse)
         ctx.save_for_backward(projected, mask, *states, *kernel.kept)
@@ -63,7 +63,7 @@ class _Sequence(torch.autograd.Function):
         kernel.kept = tuple(kept)
         pieces = _pieces(kernel, projected, mask, states, reverse=reverse)
         added, written = _split(outputs, kernel, reverse=reverse), _split(dx, kernel, reverse=reverse)
-        with together(possible=kernel.kernels_alone):
+        with in_one_team(possible=kernel.kernels_alone):
             for index in range(len(pieces) - 1, -1, -1):
                 start, x, live, before, after = pieces[index]
                 kernel.backward(

@@ -8,6 +8,7 @@
 #include <string.h>
 
 typedef int64_t i64;
+typedef float f32;
 typedef uint16_t bf16;
 
 #define API __attribute__((visibility("default")))
@@ -16,12 +17,25 @@ typedef uint16_t bf16;
 /* Work of at least so many elements is shared among the threads; waking them costs more for less. */
 #define PARALLEL_FROM 8192
 
-/* SHARE(elements) before a loop shares it among the threads: it makes a team of them or, in a kernel's second version,
-   whose name ends in _team, the loop belongs to the team that calls the kernel and waits until all is done. */
+/* Each source is compiled for three versions of its kernels (see build.py): TYPE is f32 or bf16, VERSION is what ends
+   their names, IN_TEAM is defined in bf16_team. FIRST_VERSION is for what there is only once. */
+#define JOINED(a, b) a##_##b
+#define JOIN(a, b) JOINED(a, b)
+#define T TYPE
+#define LOAD(x) JOIN(load, TYPE)(x)
+#define STORE(x) JOIN(store, TYPE)(x)
+#define NAME(name) JOIN(name, VERSION)
+
+/* PARALLEL_FOR(elements) before a loop shares it among the threads: it makes a team of them or, in a kernel's second
+   version for bf16, the loop belongs to the team that calls the kernel and waits until all is done. Kernels have no
+   other parallel regions. */
 #define PRAGMA(...) _Pragma(#__VA_ARGS__)
-#define SHARE_AMONG_NEW_TEAM(work) \
-    PRAGMA(omp parallel for schedule(static) num_threads(threads) if ((work) >= PARALLEL_FROM))
-#define SHARE_IN_TEAM(work) PRAGMA(omp for schedule(static))
+#ifdef IN_TEAM
+#define PARALLEL_FOR(work) (void)(work), (void)threads; PRAGMA(omp for schedule(static))
+#else
+#define PARALLEL_FOR(work) \
+    (void)threads; PRAGMA(omp parallel for schedule(static) num_threads(threads) if ((work) >= PARALLEL_FROM))
+#endif
 
 INLINE float float_of_bits(uint32_t bits) {
     union { uint32_t u; float f; } v = {.u = bits};

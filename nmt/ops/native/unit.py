@@ -88,7 +88,7 @@ class Kernel:
 
     @property
     def kernels_alone(self) -> bool:
-        """Whether `forward` and `backward` are kernels for bf16 and nothing else, see `nmt.ops.native.together`."""
+        """Whether `forward` and `backward` are kernels for bf16 and nothing else, see `nmt.ops.native.in_one_team`."""
         return self.dtype == torch.bfloat16
 
     def forward(

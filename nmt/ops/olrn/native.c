@@ -3,6 +3,8 @@
    x [B, T, 4H] has p, q, r, s at x + b xb + t xt; states are fp32. Row b of `before` and `after` stands at b sb + t st:
    the state that step t starts from, and the one it ends with. Rows whose mask is 0 keep their state. */
 
+#include "simd.h"
+
 INLINE void NAME(olrn_row)(const T *restrict p, const float *h, float *new, T *narrow, i64 H, int squash) {
     const T *restrict q = p + H, *restrict r = q + H, *restrict s = r + H;
 #pragma omp simd
@@ -17,7 +19,7 @@ INLINE void NAME(olrn_row)(const T *restrict p, const float *h, float *new, T *n
 API void NAME(olrn_forward)(const T *x, i64 xb, i64 xt, const uint8_t *mask, i64 mb, i64 mt, const float *before,
                             float *after, T *out, i64 sb, i64 st, i64 B, i64 steps, i64 H, i64 reverse, i64 squash,
                             i64 threads) {
-    SHARE(B * steps * H)
+    PARALLEL_FOR(B * steps * H)
     for (i64 b = 0; b < B; b++)
         for (i64 k = 0; k < steps; k++) {
             i64 t = reverse ? steps - 1 - k : k, at = b * sb + t * st;
@@ -56,7 +58,8 @@ INLINE void NAME(olrn_gradient_row)(const T *restrict p, const float *restrict h
 API void NAME(olrn_backward)(const T *x, i64 xb, i64 xt, const uint8_t *mask, i64 mb, i64 mt, const float *before,
                              const float *after, i64 sb, i64 st, const T *dout, i64 ob, i64 ot, float *dh, T *dx,
                              i64 db, i64 dt, i64 B, i64 steps, i64 H, i64 reverse, i64 squash, i64 threads) {
-    SHARE(B * steps * H)
+    (void)after;
+    PARALLEL_FOR(B * steps * H)
     for (i64 b = 0; b < B; b++)
         for (i64 k = 0; k < steps; k++) {
             i64 t = reverse ? k : steps - 1 - k;

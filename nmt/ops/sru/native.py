@@ -43,7 +43,7 @@ class SRUKernel(Kernel):
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:
-        run = kernel("sru_forward", "pii pp pii pp pp p ii iii i", self.dtype)
+        run = kernel("sru_forward", self.dtype)
         run(
             *(x, *x.stride()[:2], *self._peepholes, *mask_arguments(mask)),
             *(*before.parts, *after.parts, after.narrow, *after.strides),
@@ -65,7 +65,7 @@ class SRUKernel(Kernel):
     ) -> None:
         if self._gradients is None:
             self._gradients = torch.zeros(self.batch, 2 * self.hidden)
-        run = kernel("sru_backward", "pii pp pii pp ii pii pp pii p iii i", self.dtype)
+        run = kernel("sru_backward", self.dtype)
         run(
             *(x, *x.stride()[:2], *self._peepholes, *mask_arguments(mask)),
             *(before.parts[1], after.parts[1], *after.strides, *output_arguments(outputs)),
@@ -77,5 +77,5 @@ class SRUKernel(Kernel):
             return tuple(torch.zeros_like(weight) for weight in self._peepholes)
         rows, self._gradients = self._gradients, None
         total = torch.empty(rows.size(1))
-        kernel("sum_columns", "pp ii", torch.float32)(rows, total, *rows.shape)
+        kernel("sum_columns", torch.float32)(rows, total, *rows.shape)
         return total.chunk(2)

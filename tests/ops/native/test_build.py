@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,7 +63,7 @@ def compiler(path: Path, text: str) -> str:
 def sums() -> list[float]:
     """What a kernel computes, if there is one."""
     total = torch.empty(2)
-    native.kernel("sum_columns", "pp ii", torch.float32)(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), total, 2, 2)
+    native.kernel("sum_columns", torch.float32)(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), total, 2, 2)
     return total.tolist()
 
 
@@ -199,14 +202,14 @@ def test_a_compiler_without_openmp_builds_kernels_of_one_thread(
 
 @needs_native
 def test_a_library_is_built_once_and_again_when_it_is_damaged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = build.library(openmp=False)
+    path = build.library([SUMS], "", openmp=False)
     content, kept = path.read_bytes(), path.stat().st_mtime_ns
-    assert build.library(openmp=False) == path and path.stat().st_mtime_ns == kept
+    assert build.library([SUMS], "", openmp=False) == path and path.stat().st_mtime_ns == kept
     path.write_bytes(content[:-1])
-    again = build.library(openmp=False)
+    again = build.library([SUMS], "", openmp=False)
     assert again.stem.endswith(f"-{build._content_digest(again)}") and ctypes.CDLL(str(again))
     monkeypatch.setattr(build, "_processor", lambda: "another machine that shares the home directory")
-    other = build.library(openmp=False)
+    other = build.library([SUMS], "", openmp=False)
     assert other != again and again.exists()
     assert sorted(cache.glob("*")) == sorted({path, again, other})
 
@@ -216,23 +219,19 @@ import importlib.util, pathlib, sys
 spec = importlib.util.spec_from_file_location("build", sys.argv[1])
 build = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(build)
-build.sources = lambda: [pathlib.Path(sys.argv[2])]
 print("ready", flush=True)
 sys.stdin.readline()
-print(build.library(openmp=False))
+print(build.library([pathlib.Path(sys.argv[2])], "", openmp=False))
 """
 
 
 @needs_native
-def test_a_library_is_built_anew_when_a_source_has_changed(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_is_built_anew_when_a_source_has_changed(cache: Path, tmp_path: Path) -> None:
     source = tmp_path / "native.c"
-    monkeypatch.setattr(build, "sources", lambda: [source])
     source.write_text(SUMS.read_text(encoding="utf-8"), encoding="utf-8")
-    first = build.library(openmp=False)
+    first = build.library([source], "", openmp=False)
     source.write_text(SUMS.read_text(encoding="utf-8") + "/* changed */\n", encoding="utf-8")
-    assert build.library(openmp=False) != first
+    assert build.library([source], "", openmp=False) != first
     assert len(list(cache.glob("*.so"))) == 2
 
 
@@ -292,14 +291,14 @@ def test_kernels_that_somebody_else_can_have_put_there_are_not_loaded(
     (tmp_path / "tmp").mkdir()
     cache = tmp_path / "shared" / "cache"
     monkeypatch.setenv("NMT_CACHE", str(cache))
-    theirs = build.library(openmp=False)
+    theirs = build.library([SUMS], "", openmp=False)
     assert theirs.parent == cache and cache.stat().st_mode & 0o777 == 0o700
     plant(cache)
-    ours = build.library(openmp=False)
+    ours = build.library([SUMS], "", openmp=False)
     assert ours.parent == tmp_path / "tmp" / f"nmt-{os.geteuid()}" and ours.name == theirs.name
     assert ours.parent.stat().st_mode & 0o777 == 0o700
     assert len(caplog.messages) == 1 and caplog.messages[0].startswith(f"kernels: {cache} ")
-    assert build.library(openmp=False) == ours and len(caplog.messages) == 1
+    assert build.library([SUMS], "", openmp=False) == ours and len(caplog.messages) == 1
 
 
 def test_where_all_places_are_planted_kernels_are_made_for_one_process(
@@ -310,7 +309,7 @@ def test_where_all_places_are_planted_kernels_are_made_for_one_process(
     cache.mkdir(mode=0o700)
     cache.chmod(0o777)
     (tmp_path / f"nmt-{os.geteuid()}").symlink_to(cache)
-    ours = build.library(openmp=False)
+    ours = build.library([SUMS], "", openmp=False)
     assert ours.parent.parent == tmp_path and ours.parent.name.startswith("nmt-kernels-")
     assert list(cache.iterdir()) == []
 
@@ -320,14 +319,14 @@ def test_a_library_that_others_can_write_to_is_made_again(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
     monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
-    path = build.library(openmp=False)
+    path = build.library([SUMS], "", openmp=False)
     path.chmod(mode)
-    assert build.library(openmp=False) == path
+    assert build.library([SUMS], "", openmp=False) == path
     assert path.stat().st_mode & 0o777 == 0o700
     kept = path.with_name("kept.so")
     path.rename(kept)
     path.symlink_to(kept)
-    assert build.library(openmp=False) == path and not path.is_symlink()
+    assert build.library([SUMS], "", openmp=False) == path and not path.is_symlink()
 
 
 def test_a_cache_of_ours_behind_a_link_of_ours_is_used(
@@ -336,5 +335,24 @@ def test_a_cache_of_ours_behind_a_link_of_ours_is_used(
     monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
     (tmp_path / "large").mkdir(mode=0o755)
     cache.symlink_to(tmp_path / "large")
-    path = build.library(openmp=False)
+    path = build.library([SUMS], "", openmp=False)
     assert path.parent == cache and list((tmp_path / "large").iterdir())
+
+
+COMPILERS = [name for name in ("gcc", "clang", "aarch64-linux-gnu-gcc") if shutil.which(name)]
+TARGETS = ["-fopenmp", "-Wno-unknown-pragmas"]
+if platform.machine() == "x86_64":
+    processors = ["x86-64", "cascadelake", "sapphirerapids -mno-amx-int8 -mno-amx-bf16"]
+    TARGETS = ["-Wno-unknown-pragmas", *(f"-fopenmp -march={name}" for name in processors)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_no_compiler_has_a_warning_for_any_processor(compiler: str, target: str) -> None:
+    if "aarch64" in compiler and "-march" in target:
+        pytest.skip("not for its processors")
+    strict = [compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *target.split()]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = ([*strict, *job] for job in build.compilations(build.sources()))
+        done = pool.map(lambda job: subprocess.run(job, capture_output=True, text=True, check=False), jobs)
+        assert [result.stderr for result in done if result.returncode] == []

@@ -96,7 +96,7 @@ def test_sums_of_columns(rows: int, width: int, dtype: torch.dtype) -> None:
     for threads in (1, 2):
         torch.set_num_threads(threads)
         sums.append(torch.empty(width))
-        kernel("sum_columns", "pp ii", dtype)(x, sums[-1], rows, width)
+        kernel("sum_columns", dtype)(x, sums[-1], rows, width)
     assert torch.equal(*sums)
     torch.testing.assert_close(sums[0].double(), x.double().sum(0), rtol=1e-6, atol=1e-6 * max(rows, 1))
 

@@ -1,0 +1,20 @@
+/* A call of a kernel as Python writes it down: three slots that say what is called, then its arguments. */
+
+#ifndef NMT_CALL_H
+#define NMT_CALL_H
+
+#include "simd.h"
+
+typedef union slot slot;
+typedef void (*kernel_function)(void); /* of whichever type; only its caller knows */
+typedef void (*caller_function)(kernel_function, const slot *arguments);
+
+union slot {
+    void *p;
+    i64 i;
+    float f;
+    kernel_function kernel;
+    caller_function caller;
+};
+
+#endif

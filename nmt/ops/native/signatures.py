@@ -1,0 +1,72 @@
+"""What the C kernels take, read from their sources: `API void NAME(name)(parameters, i64 threads)`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import torch
+
+from nmt.ops.native.cache import BuildError
+
+_COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_KERNEL: Final = re.compile(r"\bAPI\s+void\s+NAME\((\w+)\)\s*\(([^)]*)\)\s*\{")
+
+_DTYPES: Final = {
+    "float": (torch.float32,),
+    "bf16": (torch.bfloat16,),
+    "uint8_t": (torch.bool, torch.uint8),
+    "int8_t": (torch.int8,),
+    "int32_t": (torch.int32,),
+    "i64": (torch.int64,),
+}
+
+
+class Parameter(NamedTuple):
+    """One parameter of a kernel, which is a pointer, an i64 or a float."""
+
+    text: str
+    """as the source has it"""
+    letter: str
+    """p, i or f"""
+    target: str
+    """what it is or points to, such as `float`"""
+
+    def dtypes(self, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
+        """Of the tensors that a pointer takes in the version of the kernel for `dtype`; none for any."""
+        return (dtype,) if self.target == "T" else _DTYPES.get(self.target, ())
+
+
+Signatures = dict[str, tuple[Parameter, ...]]
+"""By the name of the kernel; the last parameter, the number of threads, is left out."""
+
+
+def read_signatures(source: Path) -> Signatures:
+    """Those of all kernels of a C file.
+
+    Raises:
+        BuildError: it cannot be read, or has a kernel that cannot be called.
+    """
+    try:
+        text = _COMMENT.sub("", source.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise BuildError(f"{source}: {error.strerror}") from None
+    return {name: _parameters(f"{source}: {name}", listed) for name, listed in _KERNEL.findall(text)}
+
+
+def _parameters(place: str, listed: str) -> tuple[Parameter, ...]:
+    parameters = [_parameter(place, " ".join(text.split())) for text in listed.split(",")]
+    if parameters[-1].text != "i64 threads":
+        raise BuildError(f"{place}: the last parameter must be 'i64 threads'")
+    return tuple(parameters[:-1])
+
+
+def _parameter(place: str, text: str) -> Parameter:
+    found = re.fullmatch(r"(?:const )?(\w+) ?(\*?) ?(?:restrict )?\w+", text)
+    target, pointer = found.groups() if found else ("", "")
+    if target in ("T", "char", *_DTYPES) and pointer:
+        return Parameter(text, "p", target)
+    if target in ("i64", "float"):
+        return Parameter(text, target[0], target)
+    raise BuildError(f"{place}: '{text}' is no pointer to T, char, {', '.join(_DTYPES)}, and no i64 or float")
