@@ -20,15 +20,27 @@ T = TypeVar("T")
 class Batch(NamedTuple):
     """Padded sentence pairs; every row ends with EOS, then PAD."""
 
-    source: Tensor  # [B, S] int64
-    target: Tensor  # [B, T] int64
+    source: Tensor  # [B, S] int64, no column of padding alone
+    target: Tensor  # [B, T] int64, the same
+    words: Tensor  # [N] int64, the places of the words in target, counted row by row
     rows: Rows  # [B] which pairs of the corpus these are
+
+    def pinned(self) -> Batch:
+        """The same in memory from which a GPU can copy by itself."""
+        source, target, words = (part.pin_memory() for part in self[:3])
+        return Batch(source, target, words, self.rows)
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device; nobody waits for what is copied from pinned memory."""
+        source, target, words = (part.to(device, non_blocking=True) for part in self[:3])
+        return Batch(source, target, words, self.rows)
 
 
 def collate(corpus: Corpus, rows: Rows | Sequence[int]) -> Batch:
     """The pairs `rows` of a corpus as padded tensors."""
     rows = np.asarray(rows, np.int64)
-    return Batch(torch.from_numpy(corpus.padded_source(rows)), torch.from_numpy(corpus.padded_target(rows)), rows)
+    source, target = (torch.from_numpy(ids) for ids in (corpus.padded_source(rows), corpus.padded_target(rows)))
+    return Batch(source, target, (target != PAD).flatten().nonzero().squeeze(1), rows)
 
 
 def pad(sentences: Sequence[Sequence[int] | NDArray[Any]]) -> Tensor:

@@ -139,9 +139,12 @@ class Seq2Seq(nn.Module):
     def target_vocab_size(self) -> int:
         return self.embeddings.target_vocab_size
 
-    def encode(self, source: Tensor) -> Encoded:
-        """Encode source [B, S]; columns of padding alone are dropped, which leaves S'."""
-        source = drop_padding_columns(source)
+    def encode(self, source: Tensor, *, tight: bool = False) -> Encoded:
+        """Encode source [B, S]; columns of padding alone are dropped, which leaves S'.
+
+        `tight` says that there are none. Else a GPU is asked, and waited for.
+        """
+        source = source if tight else drop_padding_columns(source)
         mask = source != PAD
         memory, last = self.encoder(self.source_dropout(self.embeddings.embed_source(source)), mask)
         return Encoded(memory, mask, self.decoder.unpack_states(self.initial_states(last)))
@@ -151,22 +154,40 @@ class Seq2Seq(nn.Module):
         return self.embeddings.logits(self.readout(*self._decode(source, drop_padding_columns(target))))
 
     @torch.no_grad()
-    def token_losses(self, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-        """Losses [B, T'] of the target words in nats, 0 at padding, without a gradient; see `nmt.ops.cross_entropy`."""
+    def token_losses(
+        self, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0, words: Tensor | None = None
+    ) -> Tensor:
+        """Losses [B, T'] of the target words in nats, 0 at padding, without a gradient; see `nmt.ops.cross_entropy`.
+
+        `words`: see `weighted_loss`.
+        """
         weights = torch.ones(target.shape, device=target.device)
-        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing)[1]
+        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing, words=words)[1]
 
     def weighted_loss(
-        self, source: Tensor, target: Tensor, *, weights: Tensor, label_smoothing: float = 0.0
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        weights: Tensor,
+        label_smoothing: float = 0.0,
+        words: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The sum of the losses of the target words times `weights` [B, T], a scalar to differentiate; `token_losses`.
 
         Readout and softmax, the largest part of the work, run on the words only, and the logits are never all there.
+        `words` [N] are the places of the words in `target`, counted row by row, of ids without a column of padding
+        alone, as batches of a corpus have them. Without them a GPU is asked where the words are, and waited for.
         """
-        weights = weights[target != PAD]  # [N]
-        target = drop_padding_columns(target)
-        words = (target != PAD).flatten().nonzero().squeeze(1)  # [N]
-        pieces = [piece.flatten(0, 1).index_select(0, words) for piece in self._decode(source, target)]
+        tight = words is not None
+        if words is None:
+            weights = weights[target != PAD]  # [N]
+            target = drop_padding_columns(target)
+            words = (target != PAD).flatten().nonzero().squeeze(1)  # [N]
+        else:
+            weights = weights.flatten().index_select(0, words)
+        decoded = self._decode(source, target, tight=tight)
+        pieces = [piece.flatten(0, 1).index_select(0, words) for piece in decoded]
         with among(words, length=target.size(1)):
             features = self.readout(*pieces)
         total, losses = linear_cross_entropy(
@@ -234,9 +255,9 @@ class Seq2Seq(nn.Module):
         """Of `features` [N, E], [N, V], or [N, U] of words."""
         return self.embeddings.logits(features) if words is None else words.logits(features)
 
-    def _decode(self, source: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    def _decode(self, source: Tensor, target: Tensor, *, tight: bool = False) -> tuple[Tensor, ...]:
         """What the readout takes [B, T, ...], for each target word given those before it."""
-        memory, mask, initial = self.encode(source)
+        memory, mask, initial = self.encode(source, tight=tight)
         x = F.pad(self.embeddings.embed_target(target[:, :-1]), (0, 0, 1, 0))  # the first input is zero
         memories = self.decoder.prepare(memory, mask)
         return self.decoder.sequence(self.target_dropout(x), memories, initial, target != PAD)

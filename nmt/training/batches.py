@@ -75,10 +75,12 @@ class BatchStream:
         ahead: int = 8,
         share: Share | None = None,
         seed: int = 1,
+        pinned: bool = False,
     ) -> None:
         """`ahead`: updates whose batches are made in advance. `share`: what is ours of each, by default all.
 
-        `seed`: what the masks of dropout depend on, and other random numbers where processes share.
+        `seed`: what the masks of dropout depend on, and other random numbers where processes share. `pinned`: whether
+        batches are to lie where a GPU can copy them from while others compute.
         """
         self._corpus = corpus
         self._sampler = sampler
@@ -86,6 +88,7 @@ class BatchStream:
         self._ahead = ahead
         self._share = Share() if share is None else share
         self._seed = seed
+        self._pinned = pinned
 
     def updates_per_epoch(self) -> int:
         """Updates in the first epoch, estimated where it has many pools; later epochs differ a little."""
@@ -121,8 +124,9 @@ class BatchStream:
         parts = self._share.parts([source + target for source, target in lengths])
         target_tokens = sum(int(target.sum()) for _, target in lengths)
         keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(batches))]
+        made = (collate(self._corpus, batches[part.batch][part.first : part.end]) for part in parts)
         return Group(
-            batches=tuple(collate(self._corpus, batches[part.batch][part.first : part.end]) for part in parts),
+            batches=tuple(batch.pinned() if self._pinned else batch for batch in made),
             sentences=tuple(len(batches[part.batch]) for part in parts),
             masks=tuple(Masks(keys[part.batch], part.first) for part in parts),
             whole_batches=len(batches),

@@ -150,7 +150,14 @@ def build_batches(config: Config, corpus: Corpus, *, world: World | None = None)
     """The training batches, or this process's part of them."""
     share = None if world is None else Share(world.rank, world.size)
     accumulate = config.training.accumulate
-    return BatchStream(corpus, build_sampler(config, corpus), accumulate=accumulate, share=share, seed=config.seed)
+    return BatchStream(
+        corpus,
+        build_sampler(config, corpus),
+        accumulate=accumulate,
+        share=share,
+        seed=config.seed,
+        pinned=world is not None and world.device.type == "cuda",
+    )
 
 
 def build_validator(

@@ -111,13 +111,16 @@ class Updater:
         total = torch.zeros((), device=device, dtype=torch.float64)
         self.scaler.scale(total)  # the first call makes the scale, and this process may have no batch
         for batch, sentences, masks in zip(group.batches, group.sentences, group.masks, strict=True):
-            source = batch.source.to(device, non_blocking=True)
-            target = batch.target.to(device, non_blocking=True)
+            source, target, words, _ = batch.to(device)
             weights = self.scaler.scale(share.weights(target, sentences=sentences))
             with masked_by(masks):
                 with self.precision.autocast():
                     loss, losses = self.model.weighted_loss(
-                        source, target, weights=weights, label_smoothing=self.objective.label_smoothing
+                        source,
+                        target,
+                        weights=weights,
+                        label_smoothing=self.objective.label_smoothing,
+                        words=words,
                     )
                 total += losses.sum()
                 loss.backward()

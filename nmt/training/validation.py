@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from nmt.data import PAD, Corpus, collate
+from nmt.data import Corpus, collate
 from nmt.data.sampling import Rows
 from nmt.evaluation import Metric
 from nmt.files.noted import NotedLines
@@ -173,8 +173,9 @@ def batch_losses(
     for rows in batches:
         check()
         batch = collate(corpus, rows)
-        losses = model.token_losses(batch.source.to(device), batch.target.to(device), label_smoothing=0.0)
-        found.append((float(losses.double().sum()), int((batch.target != PAD).sum())))
+        source, target, words, _ = batch.to(device)
+        losses = model.token_losses(source, target, words=words)
+        found.append((float(losses.double().sum()), len(words)))
     return found
 
 

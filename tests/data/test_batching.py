@@ -24,7 +24,9 @@ def test_collate_pads_on_the_right(tmp_path: Path) -> None:
     assert batch.source.tolist() == [[7, EOS, PAD], [5, 6, EOS]]
     assert batch.target.tolist() == [[3, 4, 5, EOS], [8, EOS, PAD, PAD]]
     assert batch.source.dtype == batch.target.dtype == torch.int64
+    assert batch.words.tolist() == [0, 1, 2, 3, 4, 5]
     assert batch.rows.tolist() == [1, 0]
+    assert all(torch.equal(one, same) for one, same in zip(batch.to(torch.device("cpu"))[:3], batch[:3], strict=True))
 
 
 def test_pad_takes_lists_and_nothing() -> None:

@@ -104,6 +104,9 @@ def test_weighted_loss_and_its_gradient_are_those_of_the_definition() -> None:
     wanted = reference_cross_entropy(model(SOURCE, TARGET)[words], TARGET[words], label_smoothing=0.1)
     close(losses[words], wanted.detach())
     assert not losses.requires_grad
+    places, known = words.flatten().nonzero().squeeze(1), weights[:, :4]
+    told = model.weighted_loss(SOURCE, TARGET, weights=known, label_smoothing=0.1, words=places)
+    assert all(torch.equal(*pair) for pair in zip(told, (loss, losses), strict=True))
     token_losses = model.token_losses(SOURCE, TARGET, label_smoothing=0.1)
     close(losses, token_losses)  # torch multiplies in other shapes where a gradient is wanted
     with torch.no_grad():
