@@ -57,26 +57,32 @@ def make_model(unit: str, size: Size, device: torch.device) -> Seq2Seq:
         return build_model(config, size.words, size.words)
 
 
-def training_step(unit: str, size: Size, bench: Bench, choice: str) -> float:
-    """Microseconds of forward and backward pass and update, in bf16 with fp32 weights."""
+def training_step(unit: str, size: Size, bench: Bench) -> Callable[[], None]:
+    """Forward and backward pass and update of a new model, in bf16 with fp32 weights."""
     model = make_model(unit, size, bench.device).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
     ids = torch.randint(4, size.words, (size.sentences, size.length), device=bench.device)
+    weights, words = torch.full(ids.shape, 1 / ids.numel(), device=bench.device), torch.arange(ids.numel()).to(ids)
 
     def step() -> None:
         with torch.autocast(bench.device.type, torch.bfloat16):
-            loss = model.loss(ids, ids, label_smoothing=0.1)
+            loss, _ = model.weighted_loss(ids, ids, weights=weights, label_smoothing=0.1, words=words)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
+    return step
+
+
+def training_time(unit: str, size: Size, bench: Bench, choice: str) -> float:
+    """Microseconds of such a step."""
     with selected(choice):
-        return bench.time(step)
+        return bench.time(training_step(unit, size, bench))
 
 
 def training(unit: str, bench: Bench, size: Size, *, gru: Callable[[str], float]) -> Iterator[Row]:
     """A unit with its kernels against GRU as a loop, and against GRU with its kernels."""
-    time = training_step(unit, size, bench, bench.fast)
+    time = training_time(unit, size, bench, bench.fast)
     if unit == "lrn":
         yield Row(
             "training, lrn", size.sentences * size.length / (time * 1e-6), "target tokens/s", details={"us": time}
@@ -86,7 +92,7 @@ def training(unit: str, bench: Bench, size: Size, *, gru: Callable[[str], float]
     yield Row(f"training step, {unit} of gru as a loop", time / loop, "", TRAINING[unit], most=True, details=details)
     yield Row(f"training step, {unit} of our best gru", time / best, "", details=details)
     if unit == "lrn":
-        plain = training_step(unit, size, bench, bench.plain)
+        plain = training_time(unit, size, bench, bench.plain)
         yield Row("training step, lrn against its eager form", plain / time, "x", 3, details={"eager": plain})
 
 
@@ -118,7 +124,7 @@ def decoding(unit: str, bench: Bench, size: Size, *, gru: Callable[[], float]) -
 
 def groups(bench: Bench, size: Size) -> dict[str, Group]:
     """All measurements, first what is asked first."""
-    gru = cache(partial(training_step, "gru", size, bench))
+    gru = cache(partial(training_time, "gru", size, bench))
     gru_step = cache(partial(decoding_step, "gru", bench, size))
     found: dict[str, Group] = {"training lrn": partial(training, "lrn", bench, size, gru=gru)}
     found["decoding gru"] = lambda: [Row("decoding, gru", gru_step(), "us a step")]

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
-from gpu_timing import Bench, Group, Row, copy_bandwidth, parse, run_groups, time_on_gpu
+from gpu_timing import Bench, Group, Row, copy_bandwidth, parse, replayed, run_groups, time_on_gpu
 from torch import Tensor, nn
 
 from nmt.ops.dispatch import selected
@@ -59,17 +59,21 @@ def sequence(unit: str, bench: Bench, shape: tuple[int, int, int]) -> tuple[Call
     return run, [x, *parameters]
 
 
-def both_ways(bench: Bench, run: Callable[[], Tensor], leaves: list[Tensor]) -> tuple[float, float]:
-    """Microseconds of the forward pass, and of both."""
+def both_ways(
+    bench: Bench, run: Callable[[], Tensor], leaves: list[Tensor], *, replay: bool = False
+) -> tuple[float, float]:
+    """Microseconds of the forward pass, and of both; with `replay` each as one CUDA graph."""
     gradient = torch.ones_like(run())
 
-    def step() -> None:
-        torch.autograd.grad(run(), leaves, gradient)
+    def step() -> object:
+        return torch.autograd.grad(run(), leaves, gradient)
 
-    def forward() -> None:
+    def forward() -> object:
         with torch.no_grad():
-            run()
+            return run()
 
+    if replay:
+        return bench.time(replayed(forward, bench)), bench.time(replayed(step, bench))
     return bench.time(forward), bench.time(step)
 
 
@@ -97,20 +101,28 @@ def peer_type(bench: Bench) -> torch.dtype:
 
 
 def torch_layers(bench: Bench, shapes: Shapes) -> dict[str, tuple[float, float]]:
-    """Microseconds of the layers of torch, forward and both ways; on a GPU by cuDNN."""
+    """Microseconds of the layers of torch, forward and both ways; on a GPU by cuDNN.
+
+    In fp16 PyTorch asks for cuDNN's persistent LSTM where the widths are multiples of 128, and the sentences 8 to 128
+    in multiples of 8.
+    """
     _, _, hidden = shapes.recurrent
     dtype, times = peer_type(bench), {}
-    x = bench.randn(*shapes.recurrent, dtype=dtype, grad=True)
-    for name, kind in (("GRU", nn.GRU), ("LSTM", nn.LSTM)):
-        peer = kind(hidden, hidden, batch_first=True).to(bench.device, dtype)
-        times[name] = both_ways(bench, lambda peer=peer: peer(x)[0], [x, *peer.parameters()])
+    for name, kind, storage in (
+        ("GRU", nn.GRU, dtype),
+        ("LSTM", nn.LSTM, dtype),
+        ("LSTM in fp16", nn.LSTM, torch.float16),
+    ):
+        x = bench.randn(*shapes.recurrent, dtype=storage, grad=True)
+        peer = kind(hidden, hidden, batch_first=True).to(bench.device, storage)
+        times[name] = both_ways(bench, lambda peer=peer, x=x: peer(x)[0], [x, *peer.parameters()])
     return times
 
 
 def layer_rows(bench: Bench, layers: Mapping[str, tuple[float, float]]) -> Iterator[Row]:
     """What others are compared with."""
     for name, times in layers.items():
-        details = {"us": times, "type": str(peer_type(bench))}
+        details = {"us": times, "type": "fp16" if "fp16" in name else str(peer_type(bench)).removeprefix("torch.")}
         yield Row(f"torch {name} layer, forward and backward", times[1], "us", details=details)
 
 
@@ -122,7 +134,7 @@ def recurrent(
     x = bench.randn(*shapes.recurrent, grad=True)
     run, leaves = sequence(unit, bench, shapes.recurrent)
     with selected(bench.fast):
-        forward, both = both_ways(bench, run, leaves)
+        forward, both = both_ways(bench, run, leaves, replay=unit == "atr")  # the others are CUDA graphs by themselves
     details: dict[str, Any] = {"us": (forward, both), "both ways a step": both / length}
     target = 3.0 if unit == "atr" else None
     yield Row(f"{unit} forward", forward / length, "us a step", target, most=True, details=details)
@@ -143,24 +155,26 @@ def recurrent(
         details = {"forward": times[0] / forward, "us": (forward, both)}
         yield Row(f"{unit} layer against torch {name}", times[1] / both, "x", limit, details=details)
     if unit == "lstm":
-        yield cudnn_layer(bench, x, both)
+        yield cudnn_layer(bench, x)
 
 
-def cudnn_layer(bench: Bench, x: Tensor, ours: float) -> Row:
-    """An LSTM layer over padded sentences by cuDNN, against the microseconds of ours without padding."""
+def cudnn_layer(bench: Bench, x: Tensor) -> Row:
+    """An LSTM layer over padded sentences in fp16 by cuDNN, against our kernels."""
     cell = CELLS.get("lstm")(x.size(-1), x.size(-1)).to(bench.device)
-    mask = torch.ones(x.shape[:2], dtype=torch.bool, device=bench.device)
-    dtype = peer_type(bench)
+    mask = torch.arange(x.size(1), device=bench.device) < torch.arange(1, len(x) + 1, device=bench.device)[:, None]
+    ways = {"cuDNN": lambda: cell.layer(x, mask=mask), "ours": lambda: cell.sequence(cell.project(x), None, mask)}
+    times = {}
+    for name, way in ways.items():
 
-    def layer() -> Tensor:
-        with torch.autocast(bench.device.type, dtype):
-            outputs: Tensor = cell.layer(x, mask=mask)[0]
-        return outputs
+        def layer(way: Callable[[], Any] = way) -> Tensor:
+            with torch.autocast(bench.device.type, torch.float16):
+                outputs: Tensor = way()[0]
+            return outputs
 
-    with selected(bench.fast):
-        forward, both = both_ways(bench, layer, [x, *cell.parameters()])
-    details = {"us": (forward, both), "type": str(dtype)}
-    return Row("lstm layer by cuDNN against our kernels", ours / both, "x", details=details)
+        with selected(bench.fast):
+            times[name] = both_ways(bench, layer, [x, *cell.parameters()])
+    ratio = times["ours"][1] / times["cuDNN"][1]
+    return Row("lstm layer by cuDNN against our kernels, in fp16 with masks", ratio, "x", 1, details={"us": times})
 
 
 def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:

@@ -96,6 +96,25 @@ def time_on_gpu(function: Callable[[], object], *, prepare: Callable[[], object]
     return statistics.median(times)
 
 
+def replayed(function: Callable[[], object], bench: Bench) -> Callable[[], object]:
+    """The function as a CUDA graph, so that the GPU waits for no launch by the host; itself without a GPU.
+
+    It must always read and write the same memory.
+    """
+    if bench.device.type != "cuda":
+        return function
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # kernels are compiled, and what libraries allocate at first is there
+            function()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = function()  # its memory is the graph's as long as this is there
+    return lambda: (graph.replay(), kept)
+
+
 def copy_bandwidth(bench: Bench, *, size: int = 2**30) -> float:
     """Bytes read and written in a second by a copy of `size` bytes."""
     source = torch.empty(size, dtype=torch.uint8, device=bench.device)
@@ -114,15 +133,20 @@ def environment() -> dict[str, Any]:
     }
 
 
+HEAD: Final = "| what | value | target | met |\n|-|-|-|-|"
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row, as JSON has it, of a Markdown table."""
+    sign = "≤" if row["most"] else "≥"
+    target = "" if row["target"] is None else f"{sign} {row['target']:g} {row['unit']}".rstrip()
+    met = {True: "yes", False: "no", None: ""}[row["met"]]
+    return f"| {row['what']} | {row['value']:.3g} {row['unit']}".rstrip() + f" | {target} | {met} |"
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """A Markdown table of rows as JSON has them."""
-    lines = ["| what | value | target | met |", "|-|-|-|-|"]
-    for row in rows:
-        sign = "≤" if row["most"] else "≥"
-        target = "" if row["target"] is None else f"{sign} {row['target']:g} {row['unit']}".rstrip()
-        met = {True: "yes", False: "no", None: ""}[row["met"]]
-        lines.append(f"| {row['what']} | {row['value']:.3g} {row['unit']}".rstrip() + f" | {target} | {met} |")
-    return "\n".join(lines)
+    return "\n".join([HEAD, *map(line, rows)])
 
 
 def write(output: Path | None, rows: Sequence[dict[str, Any]], failed: dict[str, str]) -> None:
@@ -136,7 +160,7 @@ def write(output: Path | None, rows: Sequence[dict[str, Any]], failed: dict[str,
 
 
 def run_groups(program: str, groups: Mapping[str, Group], output: Path | None, *, after: str | None = None) -> int:
-    """Measure all groups and print the table; the exit code. What is measured is in `output` at once.
+    """Measure all groups and print each result as it comes; the exit code. It is in `output` at once, too.
 
     Where a group fails that is said, with the reason, and the others still run: in a process of their own where the
     failure has made the GPU useless for this one. `after`: go on behind this group with what `output` has.
@@ -146,11 +170,14 @@ def run_groups(program: str, groups: Mapping[str, Group], output: Path | None, *
         print(f"{program}: {problem}.", file=sys.stderr)
         return 1
     rows, failed = _earlier(output) if after else ([], {})
+    if not after:
+        print(HEAD, flush=True)
     names = list(groups)
     for name in names[names.index(after) + 1 if after else 0 :]:
         try:
             for row in groups[name]():
                 rows.append(row.as_json())
+                print(line(rows[-1]), flush=True)
                 write(output, rows, failed)
         except Exception as error:
             traceback.print_exc()
@@ -161,7 +188,6 @@ def run_groups(program: str, groups: Mapping[str, Group], output: Path | None, *
         gc.collect()
         torch.cuda.empty_cache()
     write(output, rows, failed)
-    print(table(rows))
     for name, reason in failed.items():
         print(f"{program}: {name}: {reason}", file=sys.stderr)
     return 1 if failed else 0

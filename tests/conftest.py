@@ -29,6 +29,7 @@ Golden = tuple[dict[str, Any], "np.lib.npyio.NpzFile"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", metavar="I/N", help="every N-th test, from the I-th, 0 first (scripts/gpu_check)")
+    parser.addoption("--behind", metavar="TEST", action="append", help="of these only the tests behind this one")
 
 
 @pytest.hookimpl(trylast=True)
@@ -36,6 +37,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--share"):
         first, step = (int(number) for number in config.getoption("--share").split("/"))
         items[:] = items[first::step]
+    for name in config.getoption("--behind") or ():
+        names = [item.nodeid for item in items]
+        items[:] = items[names.index(name) + 1 :]
 
 
 @functools.cache

@@ -57,7 +57,7 @@ def test_all_operations_are_measured(script: Callable[[str], ModuleType]) -> Non
         elementwise=(2, 3, 4), recurrent=(2, 3, 4), attention=(2, 3, 3, 4), loss=(3, 9, 4), dropped=(2, 3, 4), copied=8
     )
     rows = rows_of(ops.groups(on_cpu(timing), shapes))
-    assert len(rows) == 1 + 3 * 3 + 2 + 3 * 4 + 1 + 3 + 1 + 1 + 1
+    assert len(rows) == 1 + 3 * 3 + 3 + 3 * 5 + 1 + 3 + 1 + 1 + 1
     assert rows["copy bandwidth"].value == pytest.approx(2 * 8 / 2e-6 / 1e9)
     share = rows["sru backward, share of copy bandwidth"]  # ten tensors of 2 x 3 x 4 values of two bytes
     assert share.value == pytest.approx(10 * 2 * 24 / (2 * 8))
@@ -73,6 +73,33 @@ def test_models_are_measured(script: Callable[[str], ModuleType]) -> None:
     assert len(rows) == 2 * 4 + 2 + 1 + 3
     assert rows["training step, lrn of gru as a loop"].met is False
     assert rows["training, lrn"].value == pytest.approx(6 / 2e-6)
+
+
+def test_training_steps_are_profiled(script: Callable[[str], ModuleType]) -> None:
+    timing, profiles = script("gpu_timing.py"), script("profile_steps.py")
+    size = script("bench_models.py").Size(width=4, layers=1, words=9, sentences=2, length=3, beam=2)
+    rows = rows_of(profiles.groups(on_cpu(timing), size))
+    for unit in profiles.UNITS:
+        assert rows[f"step of {unit}"].value > 0
+        assert 0 < rows[f"step of {unit}, host busy"].value <= 1
+        assert rows[f"step of {unit}, kernels"].value == 0  # on a CPU
+
+
+def test_a_profile_counts_what_a_gpu_does(script: Callable[[str], ModuleType]) -> None:
+    profiles = script("profile_steps.py")
+    seen = [
+        ("aten::mm", False, 0, 9), ("cudaLaunchKernel", False, 0, 2), ("cuLaunchKernelEx", False, 2, 3),
+        ("cudaGraphLaunch", False, 3, 4), ("cudaMemcpyAsync", False, 4, 5), ("cudaStreamSynchronize", False, 5, 9),
+        ("cudaMalloc", False, 0, 1), ("short", True, 1, 2), ("long", True, 4, 7), ("Memcpy HtoD", True, 6, 8),
+        ("short", True, 20, 21),
+    ]  # fmt: skip
+    rows = {row.what: row for row in profiles.rows("x", [profiles.Event(*event) for event in seen], wall=20, host=10)}
+    values = {what.removeprefix("step of x"): row.value for what, row in rows.items()}
+    assert values == {
+        "": 0.02, ", host busy": 0.5, ", GPU busy": 0.3, ", launches by the host": 4, ", waits for the GPU": 1,
+        ", allocations": 1, ", kernels": 3, ": 1 x long": 0.003, ": 2 x short": 0.002, ": 1 x Memcpy HtoD": 0.002,
+    }  # fmt: skip
+    assert rows["step of x, kernels"].details == {"copies": 1}
 
 
 def test_a_table_says_what_was_met(script: Callable[[str], ModuleType]) -> None:
@@ -158,7 +185,7 @@ def test_another_process_goes_on_where_a_gpu_is_lost_to_one(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("name", ["bench_ops.py", "bench_models.py", "gpu_check"])
+@pytest.mark.parametrize("name", ["bench_ops.py", "bench_models.py", "profile_steps.py", "gpu_check"])
 def test_without_a_gpu_one_line_says_so(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / name)], capture_output=True, text=True, check=False, cwd=tmp_path
@@ -185,13 +212,16 @@ def test_the_processes_of_the_check_share_all_tests(script: Callable[[str], Modu
 
 
 def test_a_share_is_every_nth_test() -> None:
-    def share(given: str | None) -> list[Any]:
-        items: list[Any] = list(range(7))
-        pytest_collection_modifyitems(cast("Any", SimpleNamespace(getoption=lambda name: given)), items)
-        return items
+    def share(given: str | None, behind: list[str] | None = None) -> list[int]:
+        items: list[Any] = [SimpleNamespace(nodeid=str(i)) for i in range(7)]
+        options = {"--share": given, "--behind": behind}
+        pytest_collection_modifyitems(cast("Any", SimpleNamespace(getoption=options.get)), items)
+        return [int(item.nodeid) for item in items]
 
     assert [share(f"{i}/3") for i in range(3)] == [[0, 3, 6], [1, 4], [2, 5]]
     assert share(None) == list(range(7))
+    assert share(None, ["2"]) == [3, 4, 5, 6]
+    assert share("0/2", ["2", "4"]) == [6]
 
 
 def test_test_files_run_together_and_all_else_alone(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
@@ -226,6 +256,65 @@ def test_a_part_that_fails_or_takes_too_long_does_not_stop_the_others(
     done = check.check(todo, tmp_path)["parts"]
     assert [(part["exit"], part["last"]) for part in done.values()] == [(None, ""), (3, "why"), (0, "ok")]
     assert (tmp_path / "bad.log").read_text(encoding="utf-8") == "why\n"
+
+
+def test_each_result_is_printed_when_it_is_there(
+    gpu: ModuleType, script: Callable[[str], ModuleType], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    check, file, seen = script("gpu_check"), tmp_path / "bench_ops.json", list[str]()
+    rows = [gpu.Row("a", 1.0, "us", 2.0, most=True).as_json(), gpu.Row("b", 3.0, "x").as_json()]
+
+    def run(todo: Any, folder: Path, *, save: Any, look: Any, **_: Any) -> dict[str, Any]:
+        parts: dict[str, Any] = {}
+        for count in (1, 2):
+            file.write_text(json.dumps({"rows": rows[:count]}), encoding="utf-8")
+            look()
+            seen.append(capsys.readouterr().out)
+        parts["bench_ops"] = {"exit": 0, "seconds": 5.0, "last": "", "stopped_at": None, "failed": []}
+        save({"parts": parts, "seconds": 5})
+        seen.append(capsys.readouterr().out)
+        return {"parts": parts, "seconds": 5}
+
+    monkeypatch.setattr(check, "check", run)
+    assert check.main(["-o", str(tmp_path)]) == 0
+    assert seen == [f"{gpu.HEAD}\n| a | 1 us | ≤ 2 us | yes |\n", "| b | 3 x |  |  |\n", seen[2]]
+    assert seen[2] == f"bench_ops: done (5 s; {tmp_path.name}/bench_ops.log)\n"
+    assert capsys.readouterr().out == f"\nTargets\n\n{gpu.HEAD}\n| a | 1 us | ≤ 2 us | yes |\n"
+    assert json.loads((tmp_path / "gpu_check.json").read_text(encoding="utf-8"))["rows"] == rows
+
+
+LIKE_PYTEST = """
+import sys, time
+tests = [f"tests/test_it.py::test_{name}" for name in ("first", "stuck[a b]", "last")]
+for test in tests[tests.index(sys.argv[-1]) + 1 if "--behind" in sys.argv else 0 :]:
+    print(test, end=" ", flush=True)
+    time.sleep(60 if "stuck" in test else 0)
+    print("PASSED  [ 50%]")
+"""
+
+
+def test_a_test_that_hangs_is_named_and_those_behind_it_run(
+    script: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    check = script("gpu_check")
+    part = check.Part("tests 0", [sys.executable, "-c", LIKE_PYTEST], 60, silent=2)
+    first, second = check.check([part], tmp_path)["parts"].items()
+    assert check.outcome(*first, tmp_path).startswith(
+        "tests 0: not in time, hangs at tests/test_it.py::test_stuck[a b] ("
+    )
+    assert second[0] == "tests 0 behind tests/test_it.py::test_stuck[a b]"
+    assert (second[1]["exit"], second[1]["last"]) == (0, "tests/test_it.py::test_last PASSED  [ 50%]")
+
+
+def test_what_fails_is_named(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    check = script("gpu_check")
+    program = "print('FAILED tests/a.py::test_b - why'); print('== 1 failed in 2 s =='); exit(1)"
+    (done,) = check.check([check.Part("tests 0", [sys.executable, "-c", program], 60)], tmp_path)["parts"].values()
+    assert check.outcome("tests 0", done, tmp_path).splitlines() == [
+        f"tests 0: failed: 1 failed in 2 s ({done['seconds']:.0f} s; {tmp_path.name}/tests.log)",
+        "  FAILED tests/a.py::test_b - why",
+    ]
 
 
 def race_check(check: ModuleType, folder: Path) -> str:
