@@ -133,7 +133,11 @@ def score(arguments: argparse.Namespace) -> int:
         # Unequal files are an error before the first number; pipes can be read only once.
         count_pairs([files], decodable=False)
     models = load_models(
-        arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
+        arguments.model,
+        plugins=arguments.plugins,
+        device=arguments.device,
+        checkpoint=arguments.checkpoint,
+        purpose="scoring",
     )
     loaded, *others = models
     undecodable = (Undecodable(arguments.errors), Undecodable(arguments.errors))

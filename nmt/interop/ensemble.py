@@ -9,7 +9,9 @@ import torch
 
 from nmt.data import Tokenizer
 from nmt.errors import CheckpointError
-from nmt.interop.model_dir import LoadedModel, choose_kernels_of, find_model, load_model
+from nmt.interop.device import choose_device
+from nmt.interop.model_dir import LoadedModel, choose_kernels_of, find_model, read_model
+from nmt.kernel_check import Purpose
 
 
 def load_models(
@@ -18,6 +20,7 @@ def load_models(
     plugins: Sequence[str] = (),
     device: str | torch.device = "cpu",
     checkpoint: str | int = "best",
+    purpose: Purpose = "search",
 ) -> list[LoadedModel]:
     """Load the model in each of `paths`, one at least; the same one may come more than once.
 
@@ -30,13 +33,12 @@ def load_models(
     """
     for path in paths:  # before the first is loaded, which takes time
         find_model(path, checkpoint=checkpoint)
-    models: list[LoadedModel] = []
+    place, models = choose_device(device), list[LoadedModel]()
     for path in paths:
-        models.append(load_model(path, plugins=plugins, device=device, checkpoint=checkpoint))
+        models.append(read_model(path, plugins=plugins, device=place, checkpoint=checkpoint))
         if difference := tokenizer_difference(models[0].tokenizer, models[-1].tokenizer):
             raise CheckpointError(f"{models[0].path} and {models[-1].path} cannot be one ensemble: {difference}")
-    if len(models) > 1:
-        choose_kernels_of(models[0].config, device=device)
+    choose_kernels_of(models, device=place, purpose=purpose)
     return models
 
 

@@ -14,10 +14,11 @@ from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable, shown
 from nmt.files.whole import is_file, is_folder, is_there
 from nmt.interop import run_layout
+from nmt.interop.device import choose_device
 from nmt.interop.facts import LongestSource, longest_source
 from nmt.interop.finite import check_finite
 from nmt.interop.weights_file import read_shapes, read_weights
-from nmt.kernel_check import choose_kernels
+from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 
@@ -46,8 +47,9 @@ def load_model(
     plugins: Sequence[str] = (),
     device: str | torch.device = "cpu",
     checkpoint: str | int = "best",
+    purpose: Purpose = "search",
 ) -> LoadedModel:
-    """Load the model in `path`.
+    """Load the model in `path`, and choose the kernels for it.
 
     Args:
         path: run directory, checkpoint directory (RUN/checkpoints/step-N) or output of nmt-average.
@@ -55,16 +57,25 @@ def load_model(
             imported unless they are named here: they may be somebody else's.
         device: `cpu`, `cuda` or `auto`, or a torch device.
         checkpoint: of a run directory `best` (by validation, else the newest), `last`, or a step.
+        purpose: what it is loaded for, which says what of it has to be right on a GPU.
 
     Raises:
         CheckpointError: what is missing, damaged or does not fit, in one line that names the file.
         ConfigError: the saved configuration cannot be used, say for want of a plugin.
     """
     place = choose_device(device)
+    loaded = read_model(path, plugins=plugins, device=place, checkpoint=checkpoint)
+    choose_kernels_of([loaded], device=place, purpose=purpose)
+    return loaded
+
+
+def read_model(
+    path: str | Path, *, plugins: Sequence[str], device: torch.device, checkpoint: str | int = "best"
+) -> LoadedModel:
+    """`load_model` without a choice of kernels."""
     directory = find_model(path, checkpoint=checkpoint)
     config = load_saved(config_file(directory), plugins)
     tokenizer = load_tokenizer(directory, config)
-    choose_kernels_of(config, device=place)
     file = directory / run_layout.WEIGHTS
     # Compared before anything is allocated: a configuration, or a header, can ask for any amount of memory.
     shapes = read_shapes(file)
@@ -75,26 +86,15 @@ def load_model(
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
     model.load_state_dict(weights)
     check_finite(model.state_dict(), file=file)
-    return LoadedModel(model.to(place).eval(), tokenizer, config, directory, longest_source(directory, config))
+    return LoadedModel(model.to(device).eval(), tokenizer, config, directory, longest_source(directory, config))
 
 
-def choose_device(name: str | torch.device) -> torch.device:
-    """The device called `name`; `auto` is a GPU if there is one. ConfigError for a GPU that is not there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        built = torch.version.cuda or torch.version.hip
-        problem = "PyTorch finds no GPU here" if built else f"PyTorch {torch.__version__} is a build for CPUs alone"
-        raise ConfigError(f"device: 'cuda' was asked for, but {problem}. Allowed: auto, cpu.")
-    return device
-
-
-def choose_kernels_of(config: Config, *, device: str | torch.device) -> None:
-    """Compute from now on by the kernels that a model's configuration asks for."""
-    place = choose_device(device)
+def choose_kernels_of(models: Sequence[LoadedModel], *, device: torch.device, purpose: Purpose) -> None:
+    """Compute from now on by the kernels that the configuration of the first model asks for."""
+    kernels = models[0].config.kernels
     # Weights trained by kernels of a GPU are good on any device.
-    choose_kernels("auto" if config.kernels == "triton" and place.type == "cpu" else config.kernels, device=place)
+    choose_kernels("auto" if kernels == "triton" and device.type == "cpu" else kernels, device=device)
+    use_verified_kernels([loaded.model for loaded in models], device=device, purpose=purpose)
 
 
 def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:

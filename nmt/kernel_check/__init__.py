@@ -1,72 +1,78 @@
-"""Which operations run on this machine's GPU with `kernels: auto`: those that compute there what PyTorch does.
+"""Which kernels run on this machine's GPU with `kernels: auto`: those that compute there what PyTorch does.
 
 The kernels are the same everywhere, compilers, drivers and GPUs are not. So the first command on a kind of GPU and
-with a version of PyTorch, Triton and this package checks each operation against the reference, values and gradients,
-and keeps what it finds in the cache directory, where the C kernels are too.
+with a version of the driver, PyTorch, Triton and this package checks what its model runs against the reference, and
+keeps what it finds in the cache directory, where the C kernels are too. Only results that differ are held against a
+kernel for good. What could not be tried, say because another process had the GPU's memory, is tried again.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Sequence
+from typing import Final
 
 import torch
+from torch import nn
 
 from nmt.errors import ConfigError
-from nmt.kernel_check import record, trials
-from nmt.kernel_check.record import Findings
-from nmt.ops.dispatch import TRITON_KERNELS, set_kernels, triton_problem
+from nmt.kernel_check.checking import find_out, why
+from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, Purpose, asked_for, needed, plain
+from nmt.ops.dispatch import selection, set_kernels, triton_problem
+
+__all__ = ["Purpose", "choose_kernels", "use_verified_kernels"]
 
 logger = logging.getLogger(__name__)
 
-WITHOUT_TRITON = frozenset({"decoding_step", "lstm_layer"})
-OPERATIONS = WITHOUT_TRITON | TRITON_KERNELS.keys()
+LEAST_CAPABILITY: Final = (8, 0)
+"""Of the GPUs that the kernels are written for."""
 
 
 def choose_kernels(choice: str, *, device: torch.device) -> None:
-    """`nmt.ops.dispatch.set_kernels` for a model on this device; `auto` may take minutes at first.
+    """`nmt.ops.dispatch.set_kernels` for models on this device; with `auto` on a GPU no kernel runs yet.
 
     Raises ConfigError as that does, and for `triton` on a CPU.
     """
     if choice == "triton" and device.type == "cpu":
         raise ConfigError("kernels: 'triton' was asked for, but the device is the CPU, where it has none. Use auto.")
-    verified = verified_on(device) if choice == "auto" and device.type == "cuda" else frozenset()
-    set_kernels(choice, verified=verified)
+    set_kernels(choice)
+
+
+def use_verified_kernels(
+    models: Sequence[nn.Module], *, device: torch.device, purpose: Purpose, check: bool = True
+) -> None:
+    """With `auto` on a GPU, have what is right there run for these models; at first it is found out, which may take
+    minutes, unless `check` is false. What does not run is said."""
+    if selection().choice != "auto" or device.type != "cuda" or not _can_have_kernels(device):
+        return
+    keys = dict.fromkeys(key for model in models for key in needed(model, purpose))
+    if triton_problem():
+        keys = {key: None for key in keys if key in WITHOUT_TRITON}
+    names = [key if purpose == "training" else f"{key}{FORWARD}" for key in keys]
+    found = find_out(names, device, check=check)
+    right = frozenset[str]().union(*(asked_for(plain(name)) for name in found if found[name].state == "right"))
+    others = frozenset[str]().union(*(asked_for(key) for key in keys if key not in right))
+    set_kernels("auto", verified=right - others)
+    reasons = dict[str, list[str]]()
+    for name, outcome in sorted(found.items()):
+        if outcome.state == "wrong":
+            text = "kernels: PyTorch runs %s, because on this GPU our kernel is wrong: %s"
+            logger.warning(text, plain(name), outcome.reason)
+        elif outcome.state == "undecided":
+            reasons.setdefault(why(outcome), []).append(plain(name))
+    for reason, untried in reasons.items():
+        what = "everything" if len(untried) == len(names) else ", ".join(untried)
+        logger.warning("kernels: slower PyTorch code runs %s, as our kernels could not be tried: %s", what, reason)
 
 
 @functools.cache
-def verified_on(device: torch.device) -> frozenset[str]:
-    """Operations that are right on this GPU. What is not is said, and that PyTorch does it."""
+def _can_have_kernels(device: torch.device) -> bool:
+    """Whether the GPU is new enough for any; said once if not, and so is what keeps Triton from running."""
+    major, minor = torch.cuda.get_device_capability(device)
     problem = triton_problem()
+    if (major, minor) < LEAST_CAPABILITY:
+        problem = f"its compute capability, {major}.{minor}, is below {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]}"
     if problem:
         logger.warning("kernels: slower PyTorch code runs on this GPU, because %s", problem)
-    findings, undecided = find_out(device)
-    for operation, reason in sorted(findings.refused.items()):
-        logger.warning("kernels: PyTorch runs %s, because on this GPU our form of it is wrong: %s", operation, reason)
-    for operation, reason in sorted(undecided.items()):
-        logger.warning("kernels: PyTorch runs %s, because our form of it could not be tried: %s", operation, reason)
-    return findings.verified
-
-
-def find_out(device: torch.device, *, again: bool = False) -> tuple[Findings, dict[str, str]]:
-    """What is known of the operations on this GPU, and why nothing is of others; `again` also what is known."""
-    wanted = WITHOUT_TRITON if triton_problem() else OPERATIONS
-    if device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())
-    path = record.record_file(device)
-    with record.alone(path):
-        known = record.NOTHING if again else record.read(path)
-        missing = sorted(wanted - known.known)
-        if not missing:
-            return known, {}
-        name = torch.cuda.get_device_name(device)
-        kept = f"once: what is found is kept in {path}" if path else "each time, as there is no cache directory"
-        logger.warning("kernels: checking %d operations on %s, %s", len(missing), name, kept)
-        found, undecided = trials.try_out(missing, device)
-        findings = Findings(known.verified | found.verified, {**known.refused, **found.refused})
-        if path:
-            try:
-                record.write(path, findings)
-            except OSError as error:
-                logger.warning("kernels: what was found could not be kept in %s: %s", path, error.strerror or error)
-    return findings, undecided
+    return (major, minor) >= LEAST_CAPABILITY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -11,10 +11,12 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.kernel_check import decoding
-from nmt.kernel_check.comparison import DifferenceError, check, random, with_gradients
+from nmt.kernel_check.comparison import DifferenceError, Run, check, random, with_gradients
+from nmt.kernel_check.decoding import check_steps
+from nmt.kernel_check.needs import Design, asked_for, designs_of
 from nmt.models.attention import AdditiveAttention, AttentionMemory
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
+from nmt.models.deep_attention import DeepAttentionRNN
 from nmt.models.encoder import Bidirectional
 from nmt.models.initialize import initialize
 from nmt.models.linear import Linear
@@ -47,43 +49,33 @@ FORMS: Final = (
 )
 """Sizes and types of products."""
 
-DESIGNS: Final[Mapping[str, Sequence[dict[str, Any]]]] = MappingProxyType(
-    {
-        "atr": (
-            {"options": {"activation": "output"}},
-            {"options": {"activation": "state", "gates": "coupled_input"}},
-            {"options": {"activation": "candidate", "gates": "coupled"}},
-            {"layer_norm": True},
-        ),
-        "gru": ({"layer_norm": True},),
-        "lrn": ({"options": {"tanh": True}},),
-        "lstm": ({"layer_norm": True},),
-        "olrn": ({"options": {"tanh": True}},),
-        "sru": (),
-    }
-)
-"""Other designs of the units than the usual one, which kernels are compiled for apart."""
 
-Check = Callable[[torch.device, Sizes, torch.dtype, Selection], None]
-"""Raises DifferenceError unless an operation on the device, with these sizes and this type of products, is right."""
+class Case(NamedTuple):
+    """How an operation is tried."""
+
+    device: torch.device
+    sizes: Sizes
+    storage: torch.dtype
+    """Type of the products"""
+    by: Selection
+    """What computes"""
+    designs: Sequence[Design] = ()
+    """Of the cells that have the words of the key: without layer norm, with it, or both"""
 
 
-def make_cells(unit: str, sizes: Sizes, design: dict[str, Any]) -> Any:
-    """A function from input width to a new cell."""
-    kind = CELLS.get(unit)
-    options = kind.Options(**design.get("options", {}))
-    return partial(kind, hidden_size=sizes.hidden, layer_norm=design.get("layer_norm", False), options=options)
+Check = Callable[[Case], None]
+"""Raises DifferenceError unless an operation is right in a case."""
 
 
-def started(network: nn.Module, device: torch.device) -> tuple[nn.Module, nn.Module]:
-    """The network with weights drawn from one seed, and the same in fp64."""
+def tried(network: nn.Module, run: Run, case: Case) -> None:
+    """DifferenceError unless `run` finds in the network, with weights drawn from one seed, what it does in fp64."""
     torch.manual_seed(3)
     initialize(network, 0.08)
     for parameter in network.parameters():
         if parameter.dim() == 1:
             nn.init.uniform_(parameter, -0.5, 0.5)
-    network = network.to(device)
-    return network, copy.deepcopy(network).double()
+    network = network.to(case.device)
+    check(network, run, exact=copy.deepcopy(network).double(), storage=case.storage, by=case.by)
 
 
 def masks(sentences: int, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -100,130 +92,112 @@ def leaf(*shape: int, seed: int, like: Tensor, dtype: torch.dtype) -> Tensor:
     return random(*shape, seed=seed, like=like).to(dtype).requires_grad_()
 
 
-def recurrence(
-    unit: str, device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection, *, layer: bool = False
-) -> None:
+def sequence(case: Case, *, layer: bool = False) -> None:
     """A unit over sequences, in both directions; as a `layer` with the products of its input."""
-    for design in ({}, *(DESIGNS[unit] if sizes == SMALL and not layer else ())):
-        network, exact = started(make_cells(unit, sizes, design)(sizes.inputs), device)
-        padding, holes = masks(sizes.sentences, sizes.target, device)
+    (sentences, length, _, width, hidden, _), design = case.sizes, case.designs[0]
+    padding, holes = masks(sentences, length, case.device)
 
-        def run(cell: Any, dtype: torch.dtype, some: Tensor = holes, usual: Tensor = padding) -> list[Tensor]:
-            like = cell.input_weight
-            x = leaf(sizes.sentences, sizes.target, sizes.inputs, seed=1, like=like, dtype=dtype)
-            packed = leaf(sizes.sentences, cell.state_size, seed=2, like=like, dtype=dtype)
-            given = x if layer else cell.project(x)
-            over = cell.layer if layer else cell.sequence
-            ahead, last = over(given, cell.unpack_state(packed), some)
-            back, first = over(given, None, usual, reverse=True)
-            plain, _ = over(given)
-            return with_gradients([ahead, *last, back, *first, plain], [x, packed, *cell.parameters()])
+    def run(cell: Any, dtype: torch.dtype) -> list[Tensor]:
+        like = next(cell.parameters())
+        x = leaf(sentences, length, width, seed=1, like=like, dtype=dtype)
+        packed = leaf(sentences, cell.state_size, seed=2, like=like, dtype=dtype)
+        given, over = (x, cell.layer) if layer else (cell.project(x), cell.sequence)
+        ahead, last = over(given, cell.unpack_state(packed), holes)
+        back, first = over(given, None, padding, reverse=True)
+        plain, _ = over(given)
+        return with_gradients([ahead, *last, back, *first, plain], [x, packed, *cell.parameters()])
 
-        check(network, run, exact=exact, storage=storage, by=by)
+    tried(design.cell(width, hidden), run, case)
 
 
-def both_directions(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
-    """A bidirectional layer of each unit that has a kernel for it."""
-    for unit in ("atr", "lrn", "olrn", "sru"):
-        network, exact = started(Bidirectional(make_cells(unit, sizes, {}), sizes.inputs), device)
-        padding, _ = masks(sizes.sentences, sizes.source, device)
+def bidirectional(case: Case) -> None:
+    """The first layer of an encoder."""
+    sentences, _, length, width, hidden, _ = case.sizes
+    padding, _ = masks(sentences, length, case.device)
 
-        def run(encoder: Any, dtype: torch.dtype, words: Tensor = padding) -> list[Tensor]:
-            like = encoder.forward_rnn.input_weight
-            x = leaf(sizes.sentences, sizes.source, sizes.inputs, seed=1, like=like, dtype=dtype)
-            return with_gradients(encoder(x, words), [x, *encoder.parameters()])
+    def run(encoder: Any, dtype: torch.dtype) -> list[Tensor]:
+        x = leaf(sentences, length, width, seed=1, like=next(encoder.parameters()), dtype=dtype)
+        return with_gradients(encoder(x, padding), [x, *encoder.parameters()])
 
-        check(network, run, exact=exact, storage=storage, by=by)
+    tried(Bidirectional(partial(case.designs[0].cell, hidden_size=hidden), width), run, case)
 
 
-def attention(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
+def attention(case: Case) -> None:
     """Several queries of each sentence, two heads."""
-    network, exact = started(AdditiveAttention(sizes.hidden, sizes.inputs, heads=2), device)
-    padding, _ = masks(sizes.sentences, sizes.source, device)
+    sentences, _, length, width, hidden, _ = case.sizes
+    padding, _ = masks(sentences, length, case.device)
 
     def run(module: Any, dtype: torch.dtype) -> list[Tensor]:
         like = module.score_weight
-        values = leaf(sizes.sentences, sizes.source, sizes.inputs, seed=1, like=like, dtype=dtype)
-        query = leaf(sizes.sentences, 3, sizes.hidden, seed=2, like=like, dtype=dtype)
+        values = leaf(sentences, length, width, seed=1, like=like, dtype=dtype)
+        query = leaf(sentences, 3, hidden, seed=2, like=like, dtype=dtype)
         memory = module.prepare(values, padding)
         context, weights = module.attend(query, AttentionMemory(*memory[:3]))
         parameters = [p for name, p in module.named_parameters() if name != "score_bias"]
         return with_gradients([context, weights], [values, query, *parameters])
 
-    check(network, run, exact=exact, storage=storage, by=by)
+    tried(AdditiveAttention(hidden, width, heads=2), run, case)
 
 
-def conditional(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
-    """The decoder's loop over two cells and attention, of all units."""
-    for unit, normalized, heads in _networks(sizes):
-        make = make_cells(unit, sizes, {"layer_norm": normalized})
-        rnn = AttentionRNN(make, sizes.inputs, sizes.inputs, heads=heads, layer_norm=normalized)
-        network, exact = started(rnn, device)
-        words, _ = masks(sizes.sentences, sizes.target, device)
-        source, _ = masks(sizes.sentences, sizes.source, device)
+def conditional(case: Case) -> None:
+    """The decoder's loop over cells and attention: of two cells and, as deep attention, of three."""
+    sentences, length, source, width, hidden, _ = case.sizes
+    target_mask, _ = masks(sentences, length, case.device)
+    source_mask, _ = masks(sentences, source, case.device)
 
-        def run(rnn: Any, dtype: torch.dtype, words: Tensor = words, source: Tensor = source) -> list[Tensor]:
-            like = rnn.lower.input_weight
-            x = leaf(sizes.sentences, sizes.target, sizes.inputs, seed=1, like=like, dtype=dtype)
-            values = leaf(sizes.sentences, sizes.source, sizes.inputs, seed=2, like=like, dtype=dtype)
-            packed = leaf(sizes.sentences, rnn.lower.state_size, seed=3, like=like, dtype=dtype)
-            memory = rnn.attention.prepare(values, source)
-            found = rnn.sequence(x, memory, rnn.lower.unpack_state(packed), words)
-            parameters = [p for name, p in rnn.named_parameters() if name != "attention.score_bias"]
-            return with_gradients([found.outputs, found.contexts, *found.last], [x, values, packed, *parameters])
+    def run(rnn: Any, dtype: torch.dtype) -> list[Tensor]:
+        like = next(rnn.parameters())
+        x = leaf(sentences, length, width, seed=1, like=like, dtype=dtype)
+        values = leaf(sentences, source, width, seed=2, like=like, dtype=dtype)
+        packed = leaf(sentences, rnn.lower.state_size, seed=3, like=like, dtype=dtype)
+        found = rnn.sequence(x, rnn.prepare(values, source_mask), rnn.lower.unpack_state(packed), target_mask)
+        parameters = [p for name, p in rnn.named_parameters() if not name.endswith("score_bias")]
+        return with_gradients([found.outputs, found.contexts, *found.last], [x, values, packed, *parameters])
 
-        check(network, run, exact=exact, storage=storage, by=by)
-
-
-def one_to_one(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
-    """The context-aware encoder's loop over two cells, of all units."""
-    for unit, normalized, _ in _networks(sizes):
-        make = make_cells(unit, sizes, {"layer_norm": normalized})
-        network, exact = started(OneToOneRNN(make, sizes.inputs, sizes.inputs), device)
-        words, _ = masks(sizes.sentences, sizes.target, device)
-
-        def run(rnn: Any, dtype: torch.dtype, words: Tensor = words) -> list[Tensor]:
-            like = rnn.lower.input_weight
-            x, aligned = (
-                leaf(sizes.sentences, sizes.target, sizes.inputs, seed=seed, like=like, dtype=dtype) for seed in (1, 2)
-            )
-            outputs, last = rnn.sequence(x, aligned, None, words, reverse=True)
-            return with_gradients([outputs, *last], [x, aligned, *rnn.parameters()])
-
-        check(network, run, exact=exact, storage=storage, by=by)
+    for design in case.designs if case.sizes == SMALL else case.designs[:1]:
+        make, norm, heads = partial(design.cell, hidden_size=hidden), design.layer_norm, 2 if case.sizes == SMALL else 1
+        tried(AttentionRNN(make, width, width, heads=heads, layer_norm=norm), run, case)
+        if case.sizes == SMALL:
+            tried(DeepAttentionRNN(make, width, width, levels=2, layer_norm=norm), run, case)
 
 
-def _networks(sizes: Sizes) -> Iterator[tuple[str, bool, int]]:
-    """Unit, whether with layer norm, heads."""
-    for unit in DESIGNS:
-        yield unit, False, 1
-        if sizes == SMALL:
-            yield unit, True, 2
+def one_to_one(case: Case) -> None:
+    """The context-aware encoder's loop over two cells."""
+    sentences, length, _, width, hidden, _ = case.sizes
+    padding, _ = masks(sentences, length, case.device)
+
+    def run(rnn: Any, dtype: torch.dtype) -> list[Tensor]:
+        like = next(rnn.parameters())
+        x, aligned = (leaf(sentences, length, width, seed=seed, like=like, dtype=dtype) for seed in (1, 2))
+        outputs, last = rnn.sequence(x, aligned, None, padding, reverse=True)
+        return with_gradients([outputs, *last], [x, aligned, *rnn.parameters()])
+
+    tried(OneToOneRNN(partial(case.designs[0].cell, hidden_size=hidden), width, width), run, case)
 
 
-def loss(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
+def loss(case: Case) -> None:
     """Output layer and label-smoothed cross entropy."""
-    rows = sizes.sentences * sizes.target
-    network, exact = started(Linear([sizes.hidden], sizes.words, bias=False), device)
-    targets = torch.randint(sizes.words, (rows,), generator=torch.Generator().manual_seed(1)).to(device)
+    rows, (_, _, _, _, hidden, words) = case.sizes.sentences * case.sizes.target, case.sizes
+    targets = torch.randint(words, (rows,), generator=torch.Generator().manual_seed(1)).to(case.device)
 
     def run(layer: Any, dtype: torch.dtype) -> list[Tensor]:
         table = layer.weights[0]
-        features = leaf(rows, sizes.hidden, seed=2, like=table, dtype=dtype)
+        features = leaf(rows, hidden, seed=2, like=table, dtype=dtype)
         weights = random(rows, seed=3, like=table).abs().to(dtype)
         total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
         return [*with_gradients([total], [features, table]), losses]
 
-    check(network, run, exact=exact, storage=storage, by=by)
+    tried(Linear([hidden], words, bias=False), run, case)
 
 
-def masked(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selection) -> None:
+def masked(case: Case) -> None:
     """Dropout of words and of states: the same places, and the same values at the others."""
-    for shape in ((sizes.sentences, sizes.target, sizes.inputs), (sizes.sentences, sizes.hidden)):
-        x = leaf(*shape, seed=1, like=torch.empty(0, device=device), dtype=storage)
+    sentences, length, _, width, hidden, _ = case.sizes
+    for shape in ((sentences, length, width), (sentences, hidden)):
+        x = leaf(*shape, seed=1, like=torch.empty(0, device=case.device), dtype=case.storage)
         draw = Masks(2**62 + 12345, first=5).draw(x, layer=2**31 + 3)
         found = []
-        for selection in (Selection("reference"), by):
+        for selection in (Selection("reference"), case.by):
             with selected(selection.choice, verified=selection.verified):
                 found.append(with_gradients([dropout(x, 0.3, draw=draw)], [x]))
         for index, (right, ours) in enumerate(zip(*found, strict=True)):
@@ -231,24 +205,30 @@ def masked(device: torch.device, sizes: Sizes, storage: torch.dtype, by: Selecti
                 raise DifferenceError(f"result {index} is not the reference's")
 
 
+def decoding_step(case: Case) -> None:
+    """Steps of a search as CUDA graphs."""
+    sizes = case.sizes
+    check_steps(case.device, words=sizes.words, hidden=sizes.hidden, storage=case.storage, by=case.by)
+
+
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
-        "atr": partial(recurrence, "atr"),
         "attention": attention,
-        "both_directions": both_directions,
+        "bidirectional": bidirectional,
         "conditional": conditional,
-        "decoding_step": lambda device, sizes, storage, by: decoding.check_steps(
-            device, words=sizes.words, hidden=sizes.hidden, storage=storage, by=by
-        ),
+        "decoding_step": decoding_step,
         "dropout": masked,
-        "gru": partial(recurrence, "gru"),
         "linear_cross_entropy": loss,
-        "lrn": partial(recurrence, "lrn"),
-        "lstm": partial(recurrence, "lstm"),
-        "lstm_layer": partial(recurrence, "lstm", layer=True),
-        "olrn": partial(recurrence, "olrn"),
+        "lstm_layer": partial(sequence, layer=True),
         "one_to_one": one_to_one,
-        "sru": partial(recurrence, "sru"),
+        "sequence": sequence,
     }
 )
 """What is checked of each operation that `auto` may run on a GPU."""
+
+
+def check_key(key: str, device: torch.device, sizes: Sizes, storage: torch.dtype) -> None:
+    """DifferenceError unless what `key` names is right on the device; see `nmt.kernel_check.needs`."""
+    operation, _, words = key.partition(" ")
+    designs = [Design(CELLS.get("lstm"))] if operation == "lstm_layer" else designs_of(words) if words else []
+    CHECKS[operation](Case(device, sizes, storage, Selection("auto", asked_for(key)), designs))

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from nmt.ops.dispatch import Selection, selected
 
-SHARES: Final = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
-"""By type of the products: the largest norm of an error, as a share of the norm of what is right. An error twice as
-large as that of the reference in the same type is allowed as well."""
+TOLERANCES: Final = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+"""By type of the products: the largest norm of an error, relative to the norm of what is right. An error twice as
+large as that of the reference in the same type is allowed as well. The tests of kernels have the same."""
 TIMES: Final = 4
 """How often what is checked runs: graphs are recorded at the second time and replayed from then on."""
 
@@ -37,22 +37,24 @@ def check(network: nn.Module, run: Run, *, exact: nn.Module, storage: torch.dtyp
     for _ in range(TIMES):
         with selected(by.choice, verified=by.verified), autocast(right[0].device, storage):
             ours = run(network, torch.float32)
-        compare(ours, right, plain=plain, share=SHARES[storage])
+        compare(ours, right, plain=plain, tolerance=TOLERANCES[storage])
 
 
-def compare(ours: Sequence[Tensor], right: Sequence[Tensor], *, plain: Sequence[Tensor], share: float) -> None:
+def compare(ours: Sequence[Tensor], right: Sequence[Tensor], *, plain: Sequence[Tensor], tolerance: float) -> None:
     """DifferenceError if one of the tensors is too far from what is right."""
     for index, (found, wanted, other) in enumerate(zip(ours, right, plain, strict=True)):
         if found.shape != wanted.shape:
             raise DifferenceError(f"result {index} has another shape than the reference's")
-        allowed = share * wanted.norm().clamp_min(1e-3) + 2 * (other.double() - wanted).norm()
+        allowed = tolerance * wanted.norm().clamp_min(1e-3) + 2 * (other.double() - wanted).norm()
         error = (found.double() - wanted).norm()
         if not error <= allowed:  # so written for NaN
             raise DifferenceError(f"result {index} differs from the reference's by {error:.1e}, {allowed:.1e} allowed")
 
 
 def with_gradients(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """The results, and the gradients of a weighted sum of them in the leaves."""
+    """The results and, where gradients are enabled, those of a weighted sum of them in the leaves."""
+    if not torch.is_grad_enabled():
+        return list(results)
     weights = [random(*result.shape, seed=9, like=result).to(result.dtype) for result in results]
     gradients = torch.autograd.grad(results, list(leaves), weights, materialize_grads=True)
     return [result.detach() for result in (*results, *gradients)]

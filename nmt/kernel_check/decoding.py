@@ -8,7 +8,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from nmt.kernel_check.comparison import SHARES, DifferenceError, autocast
+from nmt.kernel_check.comparison import TOLERANCES, DifferenceError, autocast
+from nmt.kernel_check.needs import asked_for, needed
 from nmt.models.base import PAD
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
@@ -36,12 +37,13 @@ def check_steps(device: torch.device, *, words: int, hidden: int, storage: torch
     source = torch.randint(4, words, (SENTENCES, 9), generator=torch.Generator().manual_seed(1)).to(device)
     source[1, 5:] = PAD
     listed = torch.arange(0, words, 2, device=device)
-    with torch.inference_mode(), selected(by.choice, verified=by.verified), autocast(device, storage):
+    verified = by.verified.union(*map(asked_for, needed(model, "search")))  # so that there are kernels to be recorded
+    with torch.inference_mode(), selected(by.choice, verified=verified), autocast(device, storage):
         for ids in (None, listed):
-            _follow(model, GraphedModel(model), source, ids, share=SHARES[storage])
+            _follow(model, GraphedModel(model), source, ids, tolerance=TOLERANCES[storage])
 
 
-def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | None, *, share: float) -> None:
+def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | None, *, tolerance: float) -> None:
     """Both search side by side; what the plain model finds decides how both go on."""
     forbidden = None if ids is None else torch.zeros(len(source), len(ids), dtype=torch.bool, device=ids.device)
     among: list[OutputWords | None] = [
@@ -55,7 +57,7 @@ def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | Non
         choice = Choice(2 * BEAM, before=totals, banned=PAD)
         right, states[0] = model.best(tokens, states[0], choice, among[0])
         found, states[1] = graphed.best(tokens, states[1], choice, among[1])
-        _compare(found, right, share=share)
+        _compare(found, right, tolerance=tolerance)
         totals, beams, chosen = (part[:, :BEAM] for part in right)
         rows = torch.arange(len(beams), device=beams.device).unsqueeze(1) * BEAM + beams
         states, tokens = [state.reorder(rows.flatten()) for state in states], chosen.flatten()
@@ -65,9 +67,9 @@ def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | Non
             tokens, totals = tokens[BEAM:], totals[1:]
 
 
-def _compare(found: Best, right: Best, *, share: float) -> None:
+def _compare(found: Best, right: Best, *, tolerance: float) -> None:
     """Values may differ by rounding, words only where values are as near."""
-    allowed = 10 * share * right.values.abs().clamp_min(1)
+    allowed = 10 * tolerance * right.values.abs().clamp_min(1)
     if not bool(((found.values - right.values).abs() <= allowed).all()):
         raise DifferenceError("the values of the best words differ")
     gaps = (right.values[:, 1:] - right.values[:, :-1]).abs() <= allowed[:, 1:]

@@ -1,15 +1,16 @@
-"""What has been verified on a kind of GPU, kept in a file, since it takes long to find out."""
+"""What has been found out about kernels on a kind of GPU, kept in a file, since it takes long to find out."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import torch
 
@@ -17,54 +18,78 @@ from nmt.files.new import replacing
 from nmt.ops.dispatch import triton_version
 from nmt.ops.native.cache import BuildError, is_ours, own_directory
 
-PACKAGE = Path(__file__).parents[1]
-_PARTS = ("ops", "cells", "models", "kernel_check")
+PACKAGE: Final = Path(__file__).parents[1]
+_PARTS: Final = ("ops", "cells", "models", "kernel_check")
 """What the results depend on."""
+_DRIVER: Final = Path("/proc/driver/nvidia/version")
 
 
-class Findings(NamedTuple):
-    """What became of each operation."""
+MOST_TIMES: Final = 3
+"""So often what does not end in time is tried."""
 
-    verified: frozenset[str]
-    refused: Mapping[str, str]
-    """Operations that are wrong here, and how."""
+
+class Outcome(NamedTuple):
+    """What became of a check."""
+
+    state: Literal["right", "wrong", "undecided"]
+    reason: str = ""
+    """How it is wrong, or why it could not be tried"""
+    timed_out: bool = False
+    tries: int = 1
+    """How often it could not be tried"""
+    when: float = 0.0
+    """Seconds since 1970 of the last time"""
 
     @property
-    def known(self) -> frozenset[str]:
-        """All operations that something has been found out about."""
-        return self.verified | self.refused.keys()
+    def is_final(self) -> bool:
+        """Whether it is left at that."""
+        return self.state != "undecided" or (self.timed_out and self.tries >= MOST_TIMES)
 
 
-NOTHING = Findings(frozenset(), {})
+def driver_version() -> str:
+    """The version of NVIDIA's driver and of the CUDA it brings, as far as this machine tells."""
+    found = []
+    with contextlib.suppress(OSError):
+        found.append(_DRIVER.read_text(encoding="utf-8", errors="replace").split("\n")[0])
+    with contextlib.suppress(OSError, AttributeError):
+        number = ctypes.c_int()
+        if ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number)) == 0:
+            found.append(str(number.value))
+    return ", CUDA ".join(found)
 
 
-def record_file(device: torch.device) -> Path | None:
-    """Where the findings of GPUs such as `device` are kept with these versions; None where nothing can be kept."""
+def record_file(device: torch.device, plugins: Iterable[Path] = ()) -> Path | None:
+    """Where the findings of GPUs such as `device` are kept with these versions; None where nothing can be kept.
+
+    `plugins` are files of a user's units, which the findings depend on, too.
+    """
     properties = torch.cuda.get_device_properties(device)
     digest = hashlib.sha256()
-    versions = (torch.__version__, torch.version.cuda, triton_version(), sys.version_info[:2])
+    versions = (torch.__version__, torch.version.cuda, driver_version(), triton_version(), sys.version_info[:2])
     gpu = (properties.name, properties.major, properties.minor, properties.multi_processor_count)
     digest.update(repr((versions, gpu)).encode())
-    for path in sorted(path for part in _PARTS for path in (PACKAGE / part).rglob("*.py")):
+    for path in [*sorted(path for part in _PARTS for path in (PACKAGE / part).rglob("*.py")), *plugins]:
         digest.update(path.read_bytes() + b"\0")
     with contextlib.suppress(BuildError):
         return own_directory() / f"gpu-{digest.hexdigest()[:32]}.json"
     return None
 
 
-def read(path: Path | None) -> Findings:
-    """The findings in a file; none where there is no such file of ours or it is damaged."""
+def read(path: Path | None) -> dict[str, Outcome]:
+    """The outcomes in a file by name; none where there is no such file of ours or it is damaged."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8")) if path and is_ours(path) else {}
-        return Findings(frozenset(map(str, kept["verified"])), {str(k): str(v) for k, v in kept["refused"].items()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return NOTHING
+        found = {str(name): Outcome(**outcome) for name, outcome in kept.items()}
+        return {name: outcome for name, outcome in found.items() if outcome.state in ("right", "wrong", "undecided")}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
-def write(path: Path, findings: Findings) -> None:
-    """Keep findings; the file is complete or not there, whoever else writes it at the same time."""
-    text = json.dumps({"verified": sorted(findings.verified), "refused": dict(findings.refused)}, indent=1)
+def add(path: Path, name: str, outcome: Outcome) -> None:
+    """Keep one more; the file is complete or not there, whoever else writes it at the same time."""
+    kept = {**read(path), name: outcome}
     with replacing(path, mode=0o600) as stream:
+        text = json.dumps({name: outcome._asdict() for name, outcome in sorted(kept.items())}, indent=1)
         stream.write(text.encode() + b"\n")
 
 

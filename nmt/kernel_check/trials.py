@@ -1,111 +1,198 @@
-"""Each operation is checked in a process of its own, so that one that crashes or hangs harms nothing else."""
+"""Kernels are checked in processes of their own, so that one that crashes or hangs harms nothing else."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib.util
+import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import torch
 
-from nmt.kernel_check.record import PACKAGE, Findings
+from nmt.cpus import usable_cores
+from nmt.kernel_check.accidents import ended_by, explained
+from nmt.kernel_check.cases import FORMS, check_key
+from nmt.kernel_check.comparison import DifferenceError
+from nmt.kernel_check.needs import FORWARD, plain
+from nmt.kernel_check.record import PACKAGE, Outcome
 
-MOST_SECONDS: Final = 300
-"""For one operation. Most of the time kernels are compiled, which are then in Triton's cache."""
-MOST_PROCESSES: Final = 8
-"""At a time; each has some memory of the GPU."""
-EQUAL: Final = 0
-DIFFERENT: Final = 10
-UNDECIDED: Final = 11
-"""Exit codes of a trial: right, wrong, and could not be tried, say because the GPU's memory is in use."""
+GPU_BYTES: Final = 2 << 30
+HOST_BYTES: Final = 3 << 30
+"""Memory that a process may need."""
 
-Command = Callable[[str, torch.device], Sequence[str]]
+FIRST: Final = "the first kernel"
+"""What is tried before all others."""
+_PARENT_DEATH_SIGNAL: Final = 1
+"""As prctl(2) numbers it."""
 
-
-class Trial(NamedTuple):
-    """A process that checks an operation."""
-
-    operation: str
-    process: subprocess.Popen[bytes]
-    output: Path
-    end: float
-    """When it has had its time."""
+Tell = Callable[[str, Outcome], object]
 
 
-def command(operation: str, device: torch.device) -> list[str]:
-    """What checks an operation: see `nmt.kernel_check.__main__`."""
-    return [sys.executable, "-m", "nmt.kernel_check", operation, str(device)]
+class Task(NamedTuple):
+    """What a process is to check."""
+
+    seconds: Mapping[str, float]
+    """By name, in their order, how long each may take"""
+    device: str
+    plugins: Sequence[str] = ()
+    """Files that register cells"""
+
+    def command(self) -> list[str]:
+        """What checks all of it and for each name writes name, state and reason, a line of JSON. It may end early."""
+        code = "import sys; from nmt.kernel_check.trials import work; work(sys.argv[1])"
+        return [sys.executable, "-c", code, json.dumps(self)]
 
 
-def try_out(
-    operations: Iterable[str], device: torch.device, *, command: Command = command, seconds: float = MOST_SECONDS
-) -> tuple[Findings, dict[str, str]]:
-    """What is found of the operations, and why nothing could be of others."""
-    waiting, running = list(operations), list[Trial]()
-    verified, refused, undecided = set[str](), dict[str, str](), dict[str, str]()
-    folder = tempfile.TemporaryDirectory(prefix="nmt-kernel-check-")
+def work(text: str) -> None:
+    """The process of a `Task` as JSON: it ends at the first check that could not be tried, which may leave no GPU."""
+    if sys.platform == "linux":  # also when the parent is killed and can end nothing itself
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+    task = Task(*json.loads(text))
+    for number, path in enumerate(task.plugins):
+        spec = importlib.util.spec_from_file_location(f"nmt_kernel_check_{number}", path)
+        assert spec is not None and spec.loader is not None
+        sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[spec.name])
+    for name, seconds in task.seconds.items():
+        signal.alarm(int(seconds) + 10)  # where the parent does not end it
+        outcome = check_one(name, torch.device(task.device))
+        print(json.dumps([name, outcome.state, outcome.reason]), flush=True)
+        if outcome.state == "undecided":
+            break
+
+
+def check_one(name: str, device: torch.device) -> Outcome:
+    """What is found of a key, or of one without gradients. Only results that differ are wrong."""
+    where = ""
     try:
-        while waiting or running:
-            while waiting and len(running) < min(MOST_PROCESSES, os.cpu_count() or 1):
-                operation = waiting.pop(0)
-                output = Path(folder.name, operation)
-                running.append(_start(operation, command(operation, device), output=output, seconds=seconds))
-            time.sleep(0.05)
-            for trial in [trial for trial in running if _has_ended(trial)]:
-                running.remove(trial)
-                code, last = _outcome(trial)
-                if code == EQUAL:
-                    verified.add(trial.operation)
-                elif code == UNDECIDED:
-                    undecided[trial.operation] = last
-                else:
-                    refused[trial.operation] = last if code == DIFFERENT else _how_it_ended(code, seconds, last)
-    finally:
-        for trial in running:
-            _kill(trial)
-        folder.cleanup()
-    return Findings(frozenset(verified), refused), undecided
+        if name == FIRST:
+            from nmt.kernel_check.first import add_two_vectors
+
+            add_two_vectors(device)
+            return Outcome("right")
+        # What is exact is not rounded to TF32 here; kernels do not either.
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        for sizes, storage in FORMS:
+            where = f"{str(storage).removeprefix('torch.')}, width {sizes.hidden}: "
+            with torch.set_grad_enabled(not name.endswith(FORWARD)):
+                check_key(plain(name), device, sizes, storage)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)  # what goes wrong there may show only now
+    except DifferenceError as error:
+        return Outcome("wrong", f"{where}{error}")
+    except Exception as error:
+        said = str(error).strip() or type(error).__name__
+        return Outcome("undecided", explained(said, unknown=f"{where}{said.splitlines()[0]}"))
+    return Outcome("right")
 
 
-def _start(operation: str, words: Sequence[str], *, output: Path, seconds: float) -> Trial:
+@dataclass
+class Trial:
+    """A process that does a task."""
+
+    task: Task
+    process: subprocess.Popen[bytes]
+    folder: Path
+    since: float
+    """When it began with what comes next"""
+    left: dict[str, float]
+    """What it has not yet told of, as in `Task.seconds`"""
+    read: int = 0
+    """Bytes of its output that have been read"""
+    has_told: bool = False
+
+
+def how_many(device: torch.device, groups: int) -> int:
+    """Processes that can check so many groups at a time, by cores and free memory."""
+    free = torch.cuda.mem_get_info(device)[0] // GPU_BYTES
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        available = Path("/proc/meminfo").read_text(encoding="ascii").partition("MemAvailable:")[2]
+        free = min(free, 1024 * int(available.split()[0]) // HOST_BYTES)
+    return max(1, min(groups, usable_cores(), free))
+
+
+def try_out(tasks: Sequence[Task], tell: Tell, *, processes: int) -> None:
+    """Do each task in a process, some at a time, and `tell` each outcome. What ends its process gets no second one."""
+    waiting, running = [task for task in tasks if task.seconds], list[Trial]()
+    with tempfile.TemporaryDirectory(prefix="nmt-kernel-check-") as folder:
+        try:
+            while waiting or running:
+                while waiting and len(running) < processes:
+                    running.append(_start(waiting.pop(0), folder=folder))
+                time.sleep(0.05)
+                for trial in list(running):
+                    code = trial.process.poll()
+                    for name, outcome in _told(trial):
+                        tell(name, outcome)
+                    name, seconds = next(iter(trial.left.items()), ("", math.inf))
+                    if code is None and name and time.monotonic() - trial.since <= seconds:
+                        continue
+                    _kill(trial)
+                    running.remove(trial)
+                    if name and (code != 0 or not trial.has_told):
+                        tell(name, _ending(trial, code, seconds))
+                        del trial.left[name]
+                    if trial.left:
+                        waiting.insert(0, trial.task._replace(seconds=trial.left))
+        finally:
+            for trial in running:
+                _kill(trial)
+
+
+def _start(task: Task, *, folder: str) -> Trial:
+    own = Path(tempfile.mkdtemp(dir=folder))
     paths = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    with output.open("wb") as stream:
+    with (own / "output").open("wb") as output, (own / "errors").open("wb") as errors:
         # In a session of its own: Ctrl-C is for us, who then end it with all that it has started.
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment, start_new_session=True
-        )
-    return Trial(operation, process, output, time.monotonic() + seconds)
+            task.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+    return Trial(task, process, own, time.monotonic(), dict(task.seconds))
 
 
-def _has_ended(trial: Trial) -> bool:
-    return trial.process.poll() is not None or time.monotonic() > trial.end
+def _told(trial: Trial) -> Iterator[tuple[str, Outcome]]:
+    """What it has told since the last call."""
+    with (trial.folder / "output").open("rb") as stream:
+        stream.seek(trial.read)
+        lines = stream.read().splitlines(keepends=True)
+    for line in lines:
+        if not line.endswith(b"\n"):
+            return
+        trial.read += len(line)
+        with contextlib.suppress(ValueError, TypeError):  # what a compiler says is no outcome
+            name, state, reason = json.loads(line)
+            if trial.left.pop(name, None) is not None:
+                trial.since, trial.has_told = time.monotonic(), True
+                if state == "undecided":  # a compiler's own words say more
+                    reason = explained(f"{reason}\n{_errors(trial)}", unknown=reason)
+                yield name, Outcome(state, reason)
 
 
-def _outcome(trial: Trial) -> tuple[int | None, str]:
-    """Exit code, None for one that has not ended in time, and last line."""
-    code = trial.process.poll()
-    _kill(trial)
-    lines = trial.output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return code, lines[-1] if lines else ""
+def _ending(trial: Trial, code: int | None, seconds: float) -> Outcome:
+    """Of the check at which a process has ended, or has to be ended."""
+    if code is None:
+        return Outcome("undecided", f"it has not ended in {seconds:.0f} seconds", timed_out=True)
+    return Outcome("undecided", ended_by(-code) if code < 0 else explained(_errors(trial)))
+
+
+def _errors(trial: Trial) -> str:
+    return (trial.folder / "errors").read_text(encoding="utf-8", errors="replace")
 
 
 def _kill(trial: Trial) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(trial.process.pid, signal.SIGKILL)
     trial.process.wait()
-
-
-def _how_it_ended(code: int | None, seconds: float, last: str) -> str:
-    if code is None:
-        return f"has not ended in {seconds:.0f} seconds"
-    if code < 0:
-        return f"ended by signal {-code}"
-    return f"failed: {last}"

@@ -18,7 +18,7 @@ from nmt.config.schema import Config
 from nmt.data import Corpus, collate, planned_sizes, prepare
 from nmt.data.sampling import Rows
 from nmt.errors import DataError
-from nmt.kernel_check import choose_kernels
+from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
 from nmt.training.memory import optimizer_moments
@@ -54,6 +54,7 @@ def dry_run(config: Config, *, device: torch.device) -> None:
             raise
         # No optimizer: making one has torch leave a directory of its own in the temporary folder.
         model = build_network(config, data.tokenizer, device=device)
+        use_verified_kernels([model], device=device, purpose="training", check=False)
         precision = choose_precision(config.training.precision, device=device)
         print(f"device: {device}; {precision}")
         print_parameters(model)

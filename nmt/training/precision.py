@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 
@@ -12,6 +12,9 @@ from nmt.errors import ConfigError
 from nmt.ops.hardware import bf16_hardware, device_noun
 
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
+
+FP16_CAPABILITY: Final = (7, 0)
+"""Compute capability from which GPUs of NVIDIA have matrix units for fp16."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ def choose_precision(requested: PrecisionName, *, device: torch.device) -> Preci
     if requested == "auto":
         if hardware:
             return Precision("bf16", f"auto: {hardware}", device)
-        return Precision("fp32", f"auto: this {device_noun(device)} has no bf16 arithmetic", device)
+        fp16 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= FP16_CAPABILITY
+        hint = "; it has fp16, for which set training.precision: fp16" if fp16 else ""
+        return Precision("fp32", f"auto: this {device_noun(device)} has no bf16 arithmetic{hint}", device)
     note = "" if hardware else f"; this {device_noun(device)} only emulates bf16, fp32 may be faster"
     return Precision("bf16", f"as configured{note}", device)

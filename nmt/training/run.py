@@ -18,7 +18,7 @@ from nmt.errors import ConfigError, DataError, NmtError
 from nmt.files.whole import is_file
 from nmt.interop import run_layout
 from nmt.interop.facts import read_longest_source, write_longest_source
-from nmt.kernel_check import choose_kernels
+from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.ops.in_use import kernels_in_use
 from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
@@ -75,6 +75,7 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
             if start is not None:
                 log.say(f"starting from the weights in {start}")
             with warnings_in(log):
+                use_verified_kernels([trainer.updater.model], device=world.device, purpose="training")
                 _begin(config, trainer, data, loaded=loaded, changes=changes, start=start)
                 ending = trainer.train()
                 return _end(config, trainer, data, ending)

@@ -173,7 +173,7 @@ def test_models_that_are_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Found out before any is loaded."""
-    monkeypatch.setattr("nmt.interop.ensemble.load_model", lambda *arguments, **options: pytest.fail("loaded"))
+    monkeypatch.setattr("nmt.interop.ensemble.read_model", lambda *arguments, **options: pytest.fail("loaded"))
     missing = str(tmp_path / "gone")
     assert translate.main([runs[0], missing, "-i", text]) == 1
     assert capfd.readouterr().err.startswith(f"nmt-translate: {missing}: no such directory; give a run")
@@ -190,10 +190,10 @@ def test_kernels_are_those_of_the_first(runs: list[str], monkeypatch: pytest.Mon
     )
     kernels = iter(["reference", "auto"])
 
-    def load(path: str, **options: object) -> object:
+    def read(path: str, **options: object) -> object:
         loaded = load_model(path)
         return loaded._replace(config=dataclasses.replace(loaded.config, kernels=next(kernels)))
 
-    monkeypatch.setattr("nmt.interop.ensemble.load_model", load)
+    monkeypatch.setattr("nmt.interop.ensemble.read_model", read)
     load_models(runs[:2])
     assert chosen[-1] == ("reference", torch.device("cpu"))

@@ -45,6 +45,13 @@ def test_auto_takes_fp32_elsewhere(cpu_with):
     assert str(precision) == "precision: fp32 (auto: this CPU has no bf16 arithmetic)"
 
 
+def test_a_gpu_that_has_fp16_but_no_bf16_is_told_of_it(monkeypatch):
+    for capability, hint in (((7, 5), "; it has fp16, for which set training.precision: fp16"), ((6, 1), "")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
+        precision = choose_precision("auto", device=torch.device("cuda"))
+        assert str(precision) == f"precision: fp32 (auto: this GPU has no bf16 arithmetic{hint})"
+
+
 def test_torch_without_the_private_tests(monkeypatch):
     for name in TESTS:
         monkeypatch.delattr(torch.cpu, name, raising=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nmt.errors import ConfigError, NmtError, shown
-from nmt.interop.model_dir import choose_device
+from nmt.interop.device import choose_device
 from nmt.training.distributed.world import RankError, World
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def connected(device: str) -> Iterator[World]:
 
 
 def _own_device(name: str, launch: Launch) -> torch.device:
-    device = choose_device(name)
+    device = choose_device(name, index=min(launch.local_rank, max(0, torch.cuda.device_count() - 1)))
     if device.type != "cuda":
         return device
     if launch.local_rank >= torch.cuda.device_count():

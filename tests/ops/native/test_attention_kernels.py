@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.kernel_check.comparison import TOLERANCES
 from nmt.ops.attention import additive_attention
 from nmt.ops.attention.native import AttentionKernel, attend_native, powers_of
 from tests.ops.native.units import needs_native
@@ -16,7 +17,7 @@ pytestmark = needs_native
 
 SENTENCES = 3
 PENALTY = -1e8
-CLOSE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
+CLOSE = {dtype: TOLERANCES[dtype] for dtype in (torch.float32, torch.bfloat16)}
 """The largest norm of an error, as a share of the norm of what is right."""
 
 

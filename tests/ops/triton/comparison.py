@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-Function = Callable[..., tuple[Tensor, ...]]
+from nmt.kernel_check.comparison import TOLERANCES
 
-TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
-"""By storage: the largest norm of an error, as a share of the norm of what is right."""
+Function = Callable[..., tuple[Tensor, ...]]
 
 MASKS = ("none", "padding", "holes")
 
@@ -54,7 +53,7 @@ def assert_equal(
     for index, (ours_one, right_one) in enumerate(zip(ours, right, strict=True)):
         assert ours_one.shape == right_one.shape
         error = (ours_one.double() - right_one).norm() / right_one.norm().clamp_min(1e-3)
-        assert error < slack * TOLERANCE[storage], f"result {index} is off by {error:.1e}"  # false for NaN, too
+        assert error < slack * TOLERANCES[storage], f"result {index} is off by {error:.1e}"  # false for NaN, too
 
 
 def randn(*shape: int, device: torch.device, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:

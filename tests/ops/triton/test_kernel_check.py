@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 import pytest
 import torch
 
 from nmt.kernel_check import comparison
-from nmt.kernel_check.cases import CHECKS, SMALL
+from nmt.kernel_check.cases import CHECKS, SMALL, check_key
+from nmt.kernel_check.first import add_two_vectors
+from nmt.kernel_check.needs import WITHOUT_TRITON
 from nmt.ops import dispatch
-from nmt.ops.dispatch import Selection
+from nmt.registry import CELLS
 
-MODULES = (
-    "atr", "attention", "both", "conditional", "dropout", "gru", "linear_cross_entropy.chunks", "lrn", "lstm", "olrn",
-    "sru",
-)  # fmt: skip
 TINY = SMALL._replace(sentences=2, target=3, source=4, inputs=6, hidden=8, words=20)
+OF_UNITS = ("bidirectional", "conditional", "one_to_one", "sequence")
+WORDS = [CELLS.get(name)(1, 1).unit().words for name in ("atr", "gru", "lrn", "lstm", "olrn", "sru")]
+KEYS = [
+    *sorted(CHECKS.keys() - WITHOUT_TRITON - {*OF_UNITS}),
+    *(f"{name} {words}" for name in OF_UNITS for words in WORDS),
+]
 
 
-@pytest.mark.parametrize("operation", sorted(dispatch.TRITON_KERNELS))
-def test_kernels_pass_their_checks(operation: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not hasattr(dispatch, "language"), reason="operations have other names in nmt.ops yet")
+@pytest.mark.parametrize("key", KEYS)
+def test_kernels_pass_their_checks(key: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     used = set()
 
-    def choose(name: str, reference: Any, *, like: torch.Tensor) -> Any:
-        choice, verified = dispatch._selected
-        if choice == "reference" or name not in verified:
-            return reference
-        used.add(name)
-        return dispatch.load_kernel(dispatch.TRITON_KERNELS[name])
+    def language(operation: str, *, like: torch.Tensor, native: str | None, triton: str | None) -> str | None:
+        choice, verified = dispatch.selection()
+        if choice == "reference" or operation not in verified or triton is None:
+            return None
+        used.add(operation)
+        return "Triton"
 
     monkeypatch.setattr(comparison, "TIMES", 1)  # more would be for graphs
-    for module in MODULES:
-        monkeypatch.setattr(importlib.import_module(f"nmt.ops.{module}"), "choose", choose)
-    CHECKS[operation](device, TINY, torch.float32, Selection("auto", frozenset({operation})))
-    assert used == {operation}
+    monkeypatch.setattr(dispatch.native, "usable", lambda like: False)
+    for module in (dispatch, importlib.import_module("nmt.ops.sequence")):
+        monkeypatch.setattr(module, "language", language)
+    check_key(key, device, TINY, torch.float32)
+    assert used == {key}
+
+
+def test_the_first_kernel_adds_two_vectors(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_two_vectors(device)
+    monkeypatch.setattr(torch, "equal", lambda one, other: False)
+    with pytest.raises(RuntimeError, match="adds two vectors"):
+        add_two_vectors(device)

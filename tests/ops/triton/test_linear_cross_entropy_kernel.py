@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.kernel_check.comparison import TOLERANCES
 from nmt.ops.cross_entropy import reference_cross_entropy
 from nmt.ops.cross_entropy.reference import smoothing_terms
 from nmt.ops.linear_cross_entropy.step import Loss
-from tests.ops.triton.comparison import TOLERANCE, randn
+from tests.ops.triton.comparison import randn
 
 fused = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
 
@@ -43,7 +44,7 @@ def plain(logits: Tensor, targets: Tensor, weights: Tensor, smoothing: float) ->
 
 def assert_near(ours: Tensor, right: Tensor, *, storage: torch.dtype = torch.float32) -> None:
     assert ours.shape == right.shape
-    assert (ours.double() - right).norm() <= TOLERANCE[storage] * right.norm().clamp_min(1e-3)
+    assert (ours.double() - right).norm() <= TOLERANCES[storage] * right.norm().clamp_min(1e-3)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -1,0 +1,105 @@
+"""What is known of checks on a GPU, and the checking of what is not known yet."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from nmt.kernel_check import record, trials
+from nmt.kernel_check.needs import WITHOUT_TRITON, groups, plain, plugin_files
+from nmt.kernel_check.record import Outcome
+from nmt.kernel_check.trials import FIRST, Task
+
+logger = logging.getLogger(__name__)
+
+MOST_SECONDS: Final = 300
+"""For one check at the first try; twice as many at each further one. Most of the time kernels are compiled, which are
+then in Triton's cache."""
+
+
+def known_of(names: Sequence[str], path: Path | None) -> dict[str, Outcome]:
+    """What has been found out of these checks before; what is right with gradients is right without."""
+    kept = record.read(path)
+    whole = {name: kept[plain(name)] for name in names if plain(name) in kept and kept[plain(name)].state == "right"}
+    return {name: outcome for name, outcome in {**kept, **whole}.items() if name in names}
+
+
+def find_out(
+    names: Sequence[str], device: torch.device, *, check: bool = True, again: bool = False
+) -> dict[str, Outcome]:
+    """What these checks find on this GPU: made where that is not known, unless `check` is false; `again` all."""
+    if device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    path, began = record.record_file(device, plugin_files(names)), time.time()
+    if not check:
+        return known_of(names, path)
+    with record.alone(path):
+        known = known_of(names, path)
+        # Another process may just have tried in vain what this one was to try.
+        settled = {name for name, outcome in known.items() if outcome.is_final or outcome.when >= began}
+        missing = [name for name in names if again or name not in settled]
+        if missing:
+            known |= _Checking(missing, {} if again else known, path).run(device)
+    return {name: known[name] for name in names}
+
+
+class _Checking:
+    """Checks that are made now; each outcome is kept at once and told in a line."""
+
+    def __init__(self, names: Sequence[str], known: Mapping[str, Outcome], path: Path | None) -> None:
+        self._names, self._known, self._path, self._start = names, known, path, time.monotonic()
+        self._found = dict[str, Outcome]()
+        late = {name: outcome.tries for name, outcome in known.items() if outcome.timed_out}
+        self._seconds = {name: float(MOST_SECONDS * 2 ** late.get(name, 0)) for name in names}
+
+    def run(self, device: torch.device) -> dict[str, Outcome]:
+        """Make them, the smallest kernel first."""
+        kept = f"once: what is found is kept in {self._path}" if self._path else "each time, as nothing can be kept"
+        gpu = torch.cuda.get_device_name(device)
+        logger.warning("kernels: checking %d operations on %s, %s", len(self._names), gpu, kept)
+        files = [str(path) for path in plugin_files(self._names)]
+        with_triton = [name for name in self._names if plain(name) not in WITHOUT_TRITON]
+        try:
+            first = dict[str, Outcome]()
+            if with_triton:
+                trials.try_out([Task({FIRST: MOST_SECONDS}, str(device), files)], first.__setitem__, processes=1)
+            if first and first[FIRST].state != "right":
+                for name in with_triton:
+                    self._keep(name, first[FIRST])
+            left = groups([name for name in self._names if name not in self._found])
+            tasks = [Task({name: self._seconds[name] for name in group}, str(device), files) for group in left]
+            trials.try_out(tasks, self._tell, processes=trials.how_many(device, len(tasks)))
+        except OSError as error:  # no process can be started, or no file be made
+            for name in self._names:
+                if name not in self._found:
+                    self._keep(name, Outcome("undecided", error.strerror or str(error)))
+        return self._found
+
+    def _tell(self, name: str, outcome: Outcome) -> None:
+        self._keep(name, outcome)
+        said = "not tried" if outcome.state == "undecided" else outcome.state
+        seconds = time.monotonic() - self._start
+        logger.warning("kernels: %d of %d, %.0f s: %s is %s", len(self._found), len(self._names), seconds, name, said)
+
+    def _keep(self, name: str, outcome: Outcome) -> None:
+        before = self._known.get(name)
+        tries = 1 if before is None else before.tries + 1
+        self._found[name] = outcome._replace(tries=tries, when=time.time())
+        try:
+            if self._path is not None:
+                record.add(self._path, name, self._found[name])
+        except OSError as error:
+            logger.warning("kernels: what was found cannot be kept in %s: %s", self._path, error.strerror or error)
+            self._path = None
+
+
+def why(outcome: Outcome) -> str:
+    """The reason why something could not be tried, and when it is again."""
+    tries = "" if outcome.tries == 1 else f", {outcome.tries} times"
+    again = "only python -m nmt.kernel_check tries again" if outcome.is_final else "tried again at the next start"
+    return f"{outcome.reason}{tries} ({again})"

@@ -1,0 +1,180 @@
+"""What a model runs on a GPU that has to be checked there: operations, each with the design of its units.
+
+A key is an operation and, where its kernels are compiled for a design, the words of that, as in `sequence lrn tanh`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from torch import nn
+
+from nmt.cells import Cell
+from nmt.errors import ConfigError
+from nmt.models.attention import AttentionQuery
+from nmt.models.conditional import AttentionRNN, OneToOneRNN
+from nmt.models.deep_attention import DeepAttentionRNN
+from nmt.models.encoder import Bidirectional
+from nmt.registry import CELLS
+
+Purpose = Literal["training", "scoring", "search"]
+"""Training needs gradients and, for validation, what search needs; scoring needs no steps of a search."""
+
+WITHOUT_TRITON: Final = frozenset({"decoding_step", "lstm_layer"})
+"""Operations that run as CUDA graphs or by cuDNN."""
+FORWARD: Final = " forward"
+"""Ends the name of a check without gradients."""
+
+
+class Design(NamedTuple):
+    """Which cells an operation runs."""
+
+    kind: type[Cell[Any]]
+    options: Any = None
+    layer_norm: bool = False
+
+    @property
+    def words(self) -> str | None:
+        """See `kernel_words`."""
+        return kernel_words(self.cell(1, 1))
+
+    def cell(self, input_size: int, hidden_size: int) -> Cell[Any]:
+        """A new cell."""
+        return self.kind(input_size, hidden_size, layer_norm=self.layer_norm, options=self.options)
+
+
+def needed(model: nn.Module, purpose: Purpose) -> list[str]:
+    """The keys of all that `model` runs on a GPU."""
+    found = dict.fromkeys(_recurrences(model if purpose != "search" else getattr(model, "encoder", model)))
+    if any(isinstance(module, AttentionQuery) for module in model.modules()):
+        found["attention"] = None
+    if purpose != "search":
+        found["linear_cross_entropy"] = None
+    if purpose != "scoring":
+        found["decoding_step"] = None
+    if purpose == "training" and any(_drops(module) for module in model.modules()):
+        found["dropout"] = None
+    return list(found)
+
+
+def _recurrences(model: nn.Module) -> Iterator[str]:
+    """Keys of the recurrent layers of a model."""
+    inside = set[nn.Module]()
+    for module in model.modules():
+        if isinstance(module, (AttentionRNN, DeepAttentionRNN, OneToOneRNN)):
+            inside.update(part for part in module.modules() if isinstance(part, Cell))
+            if words := kernel_words(module.lower):
+                yield f"{'one_to_one' if isinstance(module, OneToOneRNN) else 'conditional'} {words}"
+        elif isinstance(module, Bidirectional) and (words := kernel_words(module.forward_rnn)):
+            yield f"bidirectional {words}"
+        elif isinstance(module, Cell) and module not in inside and (words := kernel_words(module)):
+            yield f"sequence {words}"
+            if words.startswith("lstm") and not module.layer_norm:
+                yield "lstm_layer"
+
+
+def _drops(module: nn.Module) -> bool:
+    return bool(isinstance(module, nn.Dropout) and module.p or isinstance(module, Cell) and module.recurrent_dropout)
+
+
+def kernel_words(cell: Cell[Any]) -> str | None:
+    """The words of a cell's design, if there is a kernel for GPUs."""
+    unit = cell.unit()
+    if unit is None or getattr(unit, "triton", unit.name) is None or not getattr(unit, "usual", True):
+        return None
+    return unit.words if "normalized" in unit.words or not unit.normalized else f"{unit.words} normalized"
+
+
+def asked_for(key: str) -> frozenset[str]:
+    """What `nmt.ops.dispatch` is asked for: keys, and operations by the names that they still have there."""
+    operation, _, words = key.partition(" ")
+    names = {"sequence": words.split()[0] if words else "", "bidirectional": "both_directions"}
+    return frozenset({key, names.get(operation, operation)})
+
+
+def plain(name: str) -> str:
+    """The key of a check."""
+    return name.removesuffix(FORWARD)
+
+
+def groups(names: Iterable[str]) -> list[list[str]]:
+    """The checks in lists of those that share most of their kernels: recurrences by design, what attends, the rest."""
+    found, attention = dict[str, list[str]](), list[str]()
+    for name in names:
+        operation, _, words = plain(name).partition(" ")
+        if operation in ("attention", "decoding_step"):
+            attention.append(name)
+        else:
+            found.setdefault(plain(name) if operation == "conditional" else words or operation, []).append(name)
+    with_attention = [group for label, group in found.items() if label.startswith("conditional")]
+    if not with_attention:
+        return [attention, *found.values()]
+    with_attention[0].extend(attention)
+    return list(found.values())
+
+
+def designs_of(words: str) -> list[Design]:
+    """Those of all cells whose unit has these words; ConfigError if there is none."""
+    known = _all_designs()
+    if words not in known:
+        of_its_unit = [other for other in known if other.split()[0] == words.split()[0]]
+        allowed = of_its_unit or sorted({other.split()[0] for other in known})
+        raise ConfigError(f"no unit has the design '{words}'. Known: {', '.join(allowed)}.")
+    return known[words]
+
+
+@functools.cache
+def _all_designs() -> Mapping[str, list[Design]]:
+    """By words; with and without layer norm, with all options that are words or truth values."""
+    found = dict[str, list[Design]]()
+    for name in CELLS.names():
+        kind: type[Cell[Any]] = CELLS.get(name)
+        for options, layer_norm in itertools.product(_options(kind), (False, True)):
+            design = Design(kind, options, layer_norm)
+            known = found.setdefault(design.words, []) if design.words else []
+            if layer_norm not in [other.layer_norm for other in known]:
+                known.append(design)
+    return found
+
+
+def _options(kind: type[Cell[Any]]) -> Iterator[Any]:
+    """All options of a cell, but for those that are numbers."""
+    choices, hints = dict[str, Sequence[Any]](), get_type_hints(kind.Options)
+    for field in fields(kind.Options):
+        if hints[field.name] is bool or get_origin(hints[field.name]) is Literal:
+            choices[field.name] = get_args(hints[field.name]) or (False, True)
+    for values in itertools.product(*choices.values()):
+        with contextlib.suppress(ConfigError):  # what does not go together
+            yield kind.Options(**dict(zip(choices, values, strict=True)))
+
+
+def all_keys() -> list[str]:
+    """Those of all units, alone, in pairs and with layer norm, and with each of their options alone."""
+    found = dict.fromkeys(["attention", "decoding_step", "dropout", "linear_cross_entropy", "lstm_layer"])
+    for name in CELLS.names():
+        kind: type[Cell[Any]] = CELLS.get(name)
+        usual = kind.Options()
+        for design in (Design(kind, usual), Design(kind, usual, layer_norm=True)):
+            operations = ("sequence", "bidirectional", "conditional", "one_to_one")
+            found |= dict.fromkeys(f"{operation} {design.words}" for operation in operations if design.words)
+        for options in _options(kind):
+            differing = [field for field in fields(usual) if getattr(options, field.name) != getattr(usual, field.name)]
+            words = Design(kind, options).words
+            if words and len(differing) == 1:
+                found[f"sequence {words}"] = None
+    return list(found)
+
+
+def plugin_files(names: Iterable[str]) -> list[Path]:
+    """The user's files in which the cells of these checks are defined."""
+    words = {plain(name).partition(" ")[2] for name in names} - {""}
+    kinds = {design.kind for known in words for design in designs_of(known)}
+    files = {Path(inspect.getfile(kind)).resolve() for kind in kinds if not kind.__module__.startswith("nmt.")}
+    return sorted(files)
