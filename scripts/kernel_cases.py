@@ -119,12 +119,12 @@ def atr_cases() -> Iterator[Case]:
         each = programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize) if persistent else 1
         absent = set() if normalized else {"p_scale", "p_sums", "p_factor"}
         absent |= set() if constants["MASKED"] else {"p_mask"}
+        steps = [f"{tensor}_{axis}" for tensor in ("sx", "sg", "sdx") for axis in "dbt"]
         for kernel in (atr_forward_kernel, atr_backward_kernel):
-            fixed = {"sw_i" if storage == "bf16" else "sw_o": 1} if kernel is atr_forward_kernel else {}
-            fixed |= dict.fromkeys(absent & set(kernel.arg_names))
+            fixed = dict.fromkeys(absent & set(kernel.arg_names))
             yield Case(
                 "atr", kernel, storage, form, constants | fixed, types, tiles.warps, options, each,
-                EXCHANGE if persistent else (),
+                EXCHANGE if persistent else (), odd=tuple(steps) if hidden % 16 else (),
             )  # fmt: skip
 
 

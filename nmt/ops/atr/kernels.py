@@ -69,14 +69,14 @@ def _own(T, row_from, row_to, REVERSE: tl.constexpr, H: tl.constexpr, BM: tl.con
 
 
 @triton.jit
-def _weights(p, o_out, s_out, s_in, H: tl.constexpr, KC: tl.constexpr, EVEN: tl.constexpr):
+def _weights(p, o_out, S_OUT: tl.constexpr, S_IN: tl.constexpr, H: tl.constexpr, KC: tl.constexpr, EVEN: tl.constexpr):
     """Tiles [KC, BN] of the matrix, as wide as this program's output."""
     tiles = ()
     for k in tl.static_range((H + KC - 1) // KC):
         o_in = k * KC + tl.arange(0, KC)
         within = None if EVEN else (o_out[None, :] < H) & (o_in[:, None] < H)
         other = None if EVEN else 0.0
-        tiles = tiles + (tl.load(p + o_out[None, :] * s_out + o_in[:, None] * s_in, mask=within, other=other),)
+        tiles = tiles + (tl.load(p + o_out[None, :] * S_OUT + o_in[:, None] * S_IN, mask=within, other=other),)
     return tiles
 
 
@@ -130,19 +130,20 @@ def _all_sums(p, rows, N: tl.constexpr):
 @triton.jit(do_not_specialize=["sm_b", "B", "T", "row_from", "row_to", "step_from", "step_to"])
 def atr_forward_kernel(
     p_x, p_weight, p_bias, p_scale, p_mask, p_state, p_states, p_sums, p_count,
-    sw_o, sw_i, sx_d, sx_b, sx_t, sm_b, sm_t, B, T, row_from, row_to, step_from, step_to,
+    sx_d, sx_b, sx_t, sm_b, sm_t, B, T, row_from, row_to, step_from, step_to,
     H: tl.constexpr, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr,
     MASKED: tl.constexpr, REVERSE: tl.constexpr, NORMALIZED: tl.constexpr, SUMS: tl.constexpr, REST: tl.constexpr,
     PERSISTENT: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KC: tl.constexpr,
 ):  # fmt: skip
     """Steps step_from .. step_to of sentences row_from .. row_to; s counts steps as they are run.
 
-    x [D, B, T, H]; states as said above; weight [D, H, H] with rows sw_o and values of a row sw_i apart; bias, scale
+    x [D, B, T, H]; states as said above; weight [D, H, H] by rows, or fp32 by columns; bias, scale
     [D, H]; mask [B, T]; state fp32 [D, B, H], that before step_from, then the one after the last step; sums fp32
     [D, B, T, 2, programs], with layer norm: the mean of each program's channels, and their squared distances to it.
     """
     EVEN: tl.constexpr = H % BN == 0 and H % KC == 0
     DTYPE: tl.constexpr = p_weight.dtype.element_ty
+    COLUMNS: tl.constexpr = DTYPE.primitive_bitwidth > 16
     N: tl.constexpr = (H + BN - 1) // BN
     WAITS: tl.constexpr = 2 if NORMALIZED else 1
     i_group, i_block, i_d, b, rows, o, t_first, t_step = _own(T, row_from, row_to, REVERSE, H, BM, BN)
@@ -151,7 +152,7 @@ def atr_forward_kernel(
     p_x += i_d * sx_d
     i_row = i_d * B + b
     i_states = i_row * (T + 2) + 1  # the place of the state after time step 0
-    weights = _weights(p_weight + i_d * H * H, o, sw_o, sw_i, H, KC, EVEN)
+    weights = _weights(p_weight + i_d * H * H, o, 1 if COLUMNS else H, H if COLUMNS else 1, H, KC, EVEN)
     bias = tl.load(p_bias + i_d * H + o, mask=o < H, other=0.0)
     if NORMALIZED:
         scale = tl.load(p_scale + i_d * H + o, mask=o < H, other=0.0)

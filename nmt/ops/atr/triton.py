@@ -72,7 +72,7 @@ def tile_rule(weight: Tensor, *, batch: int) -> Tiles:
     if weight.element_size() > 2:
         tiles = Tiles(rows=16, columns=16, depth=32, warps=8, persistent=False)
     else:
-        tiles = Tiles(rows=16, columns=32, depth=64 if hidden % 128 else 128, warps=4, persistent=False)
+        tiles = Tiles(rows=16, columns=32, depth=64 if triton.cdiv(hidden, 64) % 2 else 128, warps=4, persistent=False)
     if not weight.is_cuda:
         return tiles
     resident = programs_resident(hidden, tiles, weight=weight)
@@ -169,15 +169,6 @@ def run(
             )  # fmt: skip
 
 
-def _as_loaded(weight: Tensor) -> Tensor:
-    """weight [D, H, H] as the forward kernel is to read it: fp32 in columns.
-
-    Tiles keep their order in shared memory. Where the tensor cores multiply, Triton swizzles them, and any will do;
-    fp32 is multiplied without them, and threads that read different columns of a row-wise tile hit the same banks.
-    """
-    return weight.mT.contiguous().mT if weight.element_size() > 2 else weight
-
-
 class ATRSequence(torch.autograd.Function):
     """h after each step [D, B, T, H] in the type of x, and the last one fp32 [D, B, H]."""
 
@@ -195,11 +186,12 @@ class ATRSequence(torch.autograd.Function):
         state = x.new_zeros(directions, batch, hidden, dtype=torch.float32) if first is None else first.clone()
         for d, place in enumerate(design.first_places(directions)):
             states[d, :, place] = state[d]
-        loaded = _as_loaded(weight)
+        # Tiles keep their order in shared memory. Where the tensor cores multiply, Triton swizzles them: any will do.
+        # Of fp32 threads read different columns: in a row-wise tile they hit the same banks.
+        loaded = weight.mT.contiguous() if weight.element_size() > 2 else weight
         run(
             atr_forward_kernel, x, (x, loaded, bias, scale, mask, state, states),
-            (*loaded.stride()[1:], *x.stride()[:3], *mask_strides(mask)),
-            design, weight=weight, scale=scale, mask=mask,
+            (*x.stride()[:3], *mask_strides(mask)), design, weight=weight, scale=scale, mask=mask,
         )  # fmt: skip
         ctx.design = design
         ctx.save_for_backward(x, weight, bias, scale, mask, states)

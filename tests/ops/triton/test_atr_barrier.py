@@ -26,7 +26,7 @@ def test_a_program_that_waits_in_vain_puts_out_nan(
     count = torch.zeros(kernels.COUNTER.value, dtype=torch.int32)
     kernels.atr_forward_kernel[(1,)](  # one program of two
         x, weight, vector, vector, mask, state, states, sums, count,
-        *weight.stride(), 0, *x.stride()[:2], *mask.stride(), BATCH, LENGTH, 0, BATCH, 0, LENGTH,
+        0, *x.stride()[:2], *mask.stride(), BATCH, LENGTH, 0, BATCH, 0, LENGTH,
         H=HIDDEN, GATES="twin", TANH_CANDIDATE=False, TANH_STATE=False, MASKED=True, REVERSE=1, NORMALIZED=normalized,
         SUMS=True, REST=True, PERSISTENT=True, PRECISION="ieee", BM=BM, BN=BN, KC=16,
     )  # fmt: skip

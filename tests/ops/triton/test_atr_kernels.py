@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.kernel_check.comparison import TOLERANCES
 from nmt.ops.atr import ATR
 from nmt.ops.atr.reference import atr_reference
 from nmt.ops.recurrence import Recurrent
-from tests.ops.triton.comparison import TOLERANCE, assert_equal, make_mask, outputs_and_gradients, randn
+from tests.ops.triton.comparison import assert_equal, make_mask, outputs_and_gradients, randn
 
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 
@@ -103,7 +104,7 @@ def test_programs_that_run_together_give_the_same_bits(directions: int, normaliz
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     wanted = outputs_and_gradients(reference(mask, reverse=reverse), [x if x is None else x.double() for x in tensors])
     for ours, right in zip(first, wanted, strict=True):
-        assert (ours - right).norm() < TOLERANCE[torch.float32] * right.norm()
+        assert (ours - right).norm() < TOLERANCES[torch.float32] * right.norm()
 
 
 @pytest.mark.parametrize("gates", ["twin", "coupled", "coupled_input"])
