@@ -11,7 +11,10 @@ UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss",
 STORAGES: Final = ("bf16", "fp32")
 FORWARD: Final = ((64, 1, 12), (64, 1, 7), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
 BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
-"""What `nmt.ops.triton_tools.as_launch` can choose, and that of `step_launch`."""
+"""What `nmt.ops.triton_tools.as_launch` can choose, and that of single steps."""
+
+SINGLE_STEP: Final = (128, 1, 1)
+"""That of `nmt.ops.scan.triton.STEP`."""
 
 HOPPER_SHARED: Final = 227 * 1024
 """Bytes of shared memory that a program can have on an H100."""
@@ -46,86 +49,74 @@ class Case(NamedTuple):
     """Sizes and steps that are multiples of 16 by their names, but not here."""
 
 
-def elementwise_cases() -> Iterator[Case]:
-    """LRN, oLRN and SRU: with mask and initial state, one direction, and one each without or with both directions."""
-    from nmt.ops.lrn.triton import lrn_backward_kernel, lrn_forward_kernel
-    from nmt.ops.sru.triton import sru_backward_kernel, sru_forward_kernel
+def scan_cases() -> Iterator[Case]:
+    """LRN, oLRN and SRU: with mask and initial state, one direction; the same without, both directions, pairs."""
+    from nmt.ops.lrn import LRN
+    from nmt.ops.olrn import OLRN
+    from nmt.ops.scan import Pair, ScanUnit
+    from nmt.ops.scan.triton import scan_backward_kernel, scan_forward_kernel, unit_constants
+    from nmt.ops.sru import SRU
 
-    lrn = lrn_forward_kernel, lrn_backward_kernel
-    units: list[tuple[str, Any, dict[str, Any]]] = [
-        ("lrn", lrn, {"GATED": False, "TANH": False}),
-        ("olrn", lrn, {"GATED": True, "TANH": False}),
-        ("olrn", lrn, {"GATED": True, "TANH": True}),
-        ("sru", (sru_forward_kernel, sru_backward_kernel), {}),
-    ]
-    for (unit, kernels, options), storage in itertools.product(units, STORAGES):
-        for kernel, launches in zip(kernels, (FORWARD, BACKWARD), strict=True):
-            for launch, variant in itertools.product(launches, ("", "both directions", "no mask, no initial state")):
-                if (variant and launch != launches[0]) or (options.get("TANH") and launch != launches[2]):
-                    continue
-                block, unroll, stages = launch
-                plain = variant.startswith("no mask")
-                constants = {
-                    "MASKED": not plain,
-                    "STARTED": not plain,
-                    "REVERSE": 0,
-                    "BOTH": variant.startswith("both"),
-                }
-                constants |= {"BLOCK": block, "UNROLL": unroll, "STAGES": stages, **options}
-                if plain:
-                    absent = {"p_mask", "p_first", "p_h", "p_c"} & set(kernel.arg_names)
-                    constants |= dict.fromkeys(absent)
-                plainly = f"{unroll} steps unrolled" if unroll > 1 else "single steps"
-                form = f"block {block}, " + (f"{stages} stages" if stages > 1 else plainly)
-                form += ", tanh" * options.get("TANH", False) + f", {variant}" * bool(variant)
-                yield Case(unit, kernel, storage, form, constants, {}, 1)
-
-
-ATR_FORMS: Final[tuple[tuple[str, int, dict[str, Any]], ...]] = (
-    ("multi30k", 256, {"NORMALIZED": True}),
-    ("usual", 512, {"NORMALIZED": True}),
-    ("usual, no layer norm", 512, {}),
-    ("wmt14", 1024, {"NORMALIZED": True}),
-    ("wmt14, no layer norm", 1024, {}),
-    ("columns and depth that do not divide H", 1000, {"NORMALIZED": True}),
-    ("columns and depth that do not divide H, no layer norm", 1000, {}),
-    ("other gates", 512, {"GATES": "coupled_input", "MASKED": False, "TANH_CANDIDATE": True, "TANH_STATE": True}),
-    ("other gates, backward in time", 512, {"NORMALIZED": True, "GATES": "coupled", "REVERSE": 1}),
-    ("step by step, no layer norm", 512, {"PERSISTENT": False}),
-    ("step by step, sums", 512, {"PERSISTENT": False, "NORMALIZED": True, "REST": False}),
-    ("step by step, rest", 512, {"PERSISTENT": False, "NORMALIZED": True, "SUMS": False}),
-)
-"""What a form of ATR's kernels is for, its channels, and what it has of its own; step by step tests run it."""
+    units: list[ScanUnit] = [LRN(), OLRN(), OLRN(tanh=True), SRU()]
+    variants = ("", "both directions", "no mask, no initial state", "pair of cells")
+    kernels = (scan_forward_kernel, FORWARD), (scan_backward_kernel, BACKWARD)
+    for unit, storage, (kernel, launches) in itertools.product(units, STORAGES, kernels):
+        for launch, variant in itertools.product(launches, variants):
+            if (variant and launch != launches[0]) or (unit.bits and launch != launches[2]):
+                continue
+            block, unroll, stages = launch
+            plain, single = variant.startswith("no mask"), launch == SINGLE_STEP
+            constants = unit_constants(Pair(cell=unit) if variant.startswith("pair") else unit)
+            constants |= {"MASKED": not plain, "STARTED": not plain, "REVERSE": 0, "BOTH": variant.startswith("both")}
+            constants |= {
+                "BLOCK": block,
+                "UNROLL": unroll,
+                "STAGES": stages,
+                "KEPT": 1 if single else unit.states,
+                "GIVEN": True,
+            }
+            constants |= {"ADDED": single}
+            constants |= dict.fromkeys(("p_mask", "p_first")) if plain else {}
+            constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
+            plainly = f"{unroll} steps unrolled" if unroll > 1 else "single steps"
+            form = f"block {block}, " + (f"{stages} stages" if stages > 1 else plainly)
+            form += ", tanh" * bool(unit.bits) + f", {variant}" * bool(variant)
+            yield Case(unit.name, kernel, storage, form, constants, {}, 1)
 
 
 def atr_cases() -> Iterator[Case]:
-    """ATR over whole sequences."""
+    """ATR: persistent and stepwise at the sizes of the shipped configurations."""
     import torch
 
     from nmt.ops.atr.kernels import atr_backward_kernel, atr_forward_kernel
-    from nmt.ops.atr.triton import FP32_PRODUCTS, REGISTERS, STAGES, programs_each, tile_rule
+    from nmt.ops.atr.triton import FP32_PRODUCTS, STAGES, programs_each, tile_rule
 
-    usual = {"GATES": "twin", "TANH_CANDIDATE": False, "TANH_STATE": False, "MASKED": True, "REVERSE": 0}
-    usual |= {"NORMALIZED": False, "SUMS": True, "REST": True, "PERSISTENT": True, "PRECISION": FP32_PRODUCTS}
-    for storage, (purpose, hidden, own) in itertools.product(STORAGES, ATR_FORMS):
+    sizes = [(512, True), (512, False), (768, True), (1024, True), (620, True)]
+    for storage, (hidden, persistent) in itertools.product(STORAGES, sizes):
         dtype = torch.bfloat16 if storage == "bf16" else torch.float32
-        tiles = tile_rule(torch.empty(1, hidden, hidden, dtype=dtype, device="meta"), batch=64)
-        constants = {**usual, **own, "H": hidden, "BM": tiles.rows, "BN": tiles.columns, "KC": tiles.depth}
-        form = f"{purpose}: H {hidden}, {tiles.rows} x {tiles.columns} x {tiles.depth}, {tiles.warps} warps"
-        normalized, persistent = constants["NORMALIZED"], constants["PERSISTENT"]
-        types = dict.fromkeys(("p_weight", "p_states", "p_dq", "p_du"), f"*{storage}")
-        types["p_product"] = "*fp32" if normalized else f"*{storage}"
-        options = {"num_stages": STAGES, "launch_cooperative_grid": persistent, "maxnreg": REGISTERS}
-        each = programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize) if persistent else 1
-        absent = set() if normalized else {"p_scale", "p_sums", "p_factor"}
-        absent |= set() if constants["MASKED"] else {"p_mask"}
-        steps = [f"{tensor}_{axis}" for tensor in ("sx", "sg", "sdx") for axis in "dbt"]
+        weight = torch.empty(1, hidden, hidden, dtype=dtype, device="meta")
+        tiles = tile_rule(weight, batch=64)
+        constants: dict[str, Any] = {"MASKED": True, "REVERSE": 0, "BOTH": False, "H": hidden}
+        constants |= {"GATES": "twin", "TANH_CANDIDATE": False, "TANH_STATE": False, "PRECISION": FP32_PRODUCTS}
+        constants |= {"PERSISTENT": persistent, "BM": tiles.rows, "BN": tiles.columns, "KC": tiles.depth}
+        form = f"H {hidden}, {tiles.rows} x {tiles.columns} x {tiles.depth}, {tiles.warps} warps, "
+        form += "persistent" if persistent else "stepwise"
+        products = dict.fromkeys(("p_weight", "p_product", "p_product0", "p_dq", "p_dq0"), f"*{storage}")
+        each = programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize)
+        options = {"num_stages": STAGES, "launch_cooperative_grid": persistent}
         for kernel in (atr_forward_kernel, atr_backward_kernel):
-            fixed = dict.fromkeys(absent & set(kernel.arg_names))
-            yield Case(
-                "atr", kernel, storage, form, constants | fixed, types, tiles.warps, options, each,
-                EXCHANGE if persistent else (), odd=tuple(steps) if hidden % 16 else (),
-            )  # fmt: skip
+            layout = {"sw_i" if storage == "bf16" else "sw_o": 1} if kernel is atr_forward_kernel else {}
+            case = Case("atr", kernel, storage, form, constants | layout, products, tiles.warps, options)
+            if persistent:
+                case = case._replace(together=each, instructions=EXCHANGE)
+            yield case
+            if (hidden, persistent) == (512, True):
+                rest = {"BOTH": True, "MASKED": False, "p_mask": None, "TANH_CANDIDATE": True, "TANH_STATE": True}
+                other = f"{form}, both directions, no mask, tanh twice"
+                yield case._replace(form=other, constants=case.constants | rest)
+                for gates in ("coupled", "coupled_input"):
+                    other = f"{form}, {gates.replace('_', ' ')} gates"
+                    yield case._replace(form=other, constants=case.constants | {"GATES": gates})
 
 
 def attention_cases() -> Iterator[Case]:
@@ -216,5 +207,5 @@ def dropout_cases() -> Iterator[Case]:
 
 def all_cases() -> Iterator[Case]:
     """Every kernel in every form."""
-    for cases in (elementwise_cases, atr_cases, step_cases, attention_cases, loss_cases, dropout_cases):
+    for cases in (scan_cases, atr_cases, step_cases, attention_cases, loss_cases, dropout_cases):
         yield from cases()

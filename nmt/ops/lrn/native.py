@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from nmt.ops.native import kernel
+from nmt.ops.native import column_sums, kernel
 from nmt.ops.native.sequence import native_sequence
 from nmt.ops.native.unit import Kernel, States, mask_arguments, output_arguments
 from nmt.ops.unit import Unit
@@ -21,18 +22,25 @@ def lrn_native(
 
 
 class LRNKernel(Kernel):
-    """LRN; no weights; option `tanh`."""
+    """LRN, oLRN and SRU by nmt/ops/native/scan.h."""
 
     products: ClassVar[int] = 3
+
+    def __init__(self, unit: Unit, *, length: int, batch: int, hidden: int, dtype: torch.dtype) -> None:
+        super().__init__(unit, length=length, batch=batch, hidden=hidden, dtype=dtype)
+        weights = [weight.detach().float() for weight in unit.weights]
+        self._vectors = torch.stack(weights) if weights else None
+        self._gradients = torch.zeros(len(weights), batch, hidden)
 
     def forward(
         self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
     ) -> None:
         run = kernel(f"{self.unit.name}_forward", self.dtype)
         run(
-            *(x, *x.stride()[:2], *mask_arguments(mask)),
-            *(before.parts[0], after.parts[0], after.narrow, *after.strides),
-            *(self.batch, x.size(1), self.hidden, reverse, self.unit.options["tanh"]),
+            *(x, *x.stride()[:2], self._vectors, *mask_arguments(mask)),
+            *(before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), *after.strides),
+            *(after.narrow, *after.strides, self.batch, x.size(1), self.hidden, reverse),
+            2 * self.unit.options.get("tanh", False),
         )
 
     def backward(
@@ -50,7 +58,13 @@ class LRNKernel(Kernel):
     ) -> None:
         run = kernel(f"{self.unit.name}_backward", self.dtype)
         run(
-            *(x, *x.stride()[:2], *mask_arguments(mask)),
-            *(before.parts[0], after.parts[0], *after.strides, *output_arguments(outputs)),
-            *(gradient, dx, *dx.stride()[:2], self.batch, x.size(1), self.hidden, reverse, self.unit.options["tanh"]),
+            *(x, *x.stride()[:2], self._vectors, *mask_arguments(mask)),
+            *(before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), *after.strides),
+            *output_arguments(outputs),
+            *(gradient, dx, *dx.stride()[:2], self._gradients, self.batch, x.size(1), self.hidden, reverse),
+            2 * self.unit.options.get("tanh", False),
         )
+
+    def weight_gradients(self, before: Tensor) -> tuple[Tensor, ...]:
+        rows, self._gradients = self._gradients, torch.zeros_like(self._gradients)
+        return tuple(column_sums(part) for part in rows)

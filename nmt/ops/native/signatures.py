@@ -13,6 +13,11 @@ from nmt.ops.native.cache import BuildError
 _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _KERNEL: Final = re.compile(r"\bAPI\s+void\s+NAME\((\w+)\)\s*\(([^)]*)\)\s*\{")
 
+_SCAN: Final = Path(__file__).with_name("scan.h")
+"""It declares the kernels of the C files that include it, under names that they choose."""
+_PREFIX: Final = re.compile(r"#define UNIT\(name\) NAME\((\w+)##name\)")
+_UNIT: Final = re.compile(r"\bUNIT\((\w+)\)")
+
 _DTYPES: Final = {
     "float": (torch.float32,),
     "bf16": (torch.bfloat16,),
@@ -49,7 +54,11 @@ def read_signatures(source: Path) -> Signatures:
         BuildError: it cannot be read, or has a kernel that cannot be called.
     """
     try:
-        text = _COMMENT.sub("", source.read_text(encoding="utf-8", errors="replace"))
+        text = source.read_text(encoding="utf-8", errors="replace")
+        prefix = _PREFIX.search(text)
+        if prefix:
+            text += _UNIT.sub(rf"NAME({prefix[1]}\1)", _SCAN.read_text(encoding="utf-8"))
+        text = _COMMENT.sub("", text)
     except OSError as error:
         raise BuildError(f"{source}: {error.strerror}") from None
     return {name: _parameters(f"{source}: {name}", listed) for name, listed in _KERNEL.findall(text)}

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
 from torch import Tensor
 
 from nmt.ops.dispatch import choose
+from nmt.ops.new_unit import register
+from nmt.ops.recurrence import State
+from nmt.ops.scan import ScanUnit
 from nmt.ops.sru.reference import sru_cell, sru_reference
 
 __all__ = ["sru_cell", "sru_sequence"]
@@ -30,3 +37,25 @@ def sru_sequence(
     """
     run = choose("sru", sru_reference, like=projected)
     return run(projected, peephole_forget, peephole_reset, h, c, mask, reverse=reverse)
+
+
+@register("sru")
+@dataclass(frozen=True, kw_only=True)
+class SRU(ScanUnit):
+    """f = sigmoid(x_f + v_f * c'), c = f * c' + (1 - f) * x_c, r = sigmoid(x_r + v_r * c'), h = r * c + (1 - r) * x_h.
+
+    x holds x_r, x_f, x_c, x_h; weights are v_f and v_r; the state is h, which no step reads, and c.
+    """
+
+    inputs: ClassVar[int] = 4
+    states: ClassVar[int] = 2
+    vectors_each: ClassVar[int] = 2
+    functions: ClassVar[str] = "nmt.ops.sru.cell"
+
+    def equation(self, x: Tensor, state: State, seen: State) -> State:
+        x_r, x_f, x_c, x_h = x.chunk(4, -1)
+        v_f, v_r = self.weights
+        f = torch.sigmoid(torch.addcmul(x_f, v_f, seen[1]))
+        r = torch.sigmoid(torch.addcmul(x_r, v_r, seen[1]))
+        c = torch.lerp(x_c, state[1], f)  # f * c' + (1 - f) * x_c
+        return torch.lerp(x_h, c, r), c

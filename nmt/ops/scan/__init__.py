@@ -1,0 +1,168 @@
+"""Units whose steps need no matrix product, so that one kernel runs all steps: what is the same for all of them.
+
+Such a unit brings its equation and three things for its kernels, see `ScanUnit`. Loops over time, masks, directions,
+pairs of cells and the sums of the gradients are in scan.h for C and in `nmt.ops.scan.triton` for Triton.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from nmt.ops.kernel import Kernel, States
+from nmt.ops.new_unit import Unit
+from nmt.ops.recurrence import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanUnit(Unit):
+    """A unit without matrices; its weights are vectors [H], its options booleans."""
+
+    native: ClassVar[str | None] = "nmt.ops.scan.native:NativeScan"
+    triton: ClassVar[str | None] = "nmt.ops.scan.triton:TritonScan"
+    vectors_each: ClassVar[int] = 0
+    """V: how many weights it has."""
+    native_source: ClassVar[Path | None] = None
+    """C file with what scan.h says; None for that of nmt in the folder of its name."""
+    functions: ClassVar[str]
+    """Module with its `step` and `gradient` in Triton, as `nmt.ops.scan.triton` calls them."""
+    cells: ClassVar[int] = 1
+
+    @property
+    def bits(self) -> int:
+        """Its options as the kernels take them: the first in the lowest bit."""
+        own = [field.name for field in fields(self) if field.name not in ("weights", "normalized")]
+        return sum(getattr(self, name) << place for place, name in enumerate(own))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(ScanUnit):
+    """Two cells of one design, the higher on the state of the lower; the products x are the lower's, then the higher's.
+
+    Weights are those of the lower cell, then those of the higher.
+    """
+
+    cells: ClassVar[int] = 2
+    cell: ScanUnit
+    """The design."""
+
+    def __post_init__(self) -> None:
+        cell = self.cell
+        same = {name: getattr(cell, name) for name in ("name", "states", "native_source", "functions")}
+        both = {"inputs": 2 * cell.inputs, "vectors_each": 2 * cell.vectors_each}
+        for name, value in (same | both).items():
+            object.__setattr__(self, name, value)
+
+    def equation(self, x: Tensor, state: State, seen: State) -> State:
+        count = self.cell.vectors_each
+        lower, higher = (self.cell.with_weights(part) for part in (self.weights[:count], self.weights[count:]))
+        first, second = x.chunk(2, -1)
+        between = lower.equation(first, state, seen)
+        return cast(State, higher.equation(second, between, between))
+
+    @property
+    def bits(self) -> int:
+        return self.cell.bits
+
+    @property
+    def words(self) -> str:
+        return f"pair {self.cell.words}"
+
+
+def pair_of(lower: Unit, higher: Unit) -> Pair | None:
+    """Both cells as one unit, None if they are not scan units of one design."""
+    if not isinstance(lower, ScanUnit) or lower.design != higher.design:
+        return None
+    return Pair(cell=cast(ScanUnit, lower.design), weights=lower.weights + higher.weights)
+
+
+class Given(NamedTuple):
+    """What the kernels read for D directions, of which two run at once and one as `reverse` says."""
+
+    unit: ScanUnit
+    """its design"""
+    reverse: bool
+    mask: Tensor | None
+    """[B, T]"""
+    x: Tensor
+    """[D, B, T, kH]"""
+    vectors: Tensor | None
+    """the weights, fp32 [D, V, H]"""
+    first: Tensor | None
+    """the state before all steps, fp32 [D, P, B, H]; None for zeros"""
+
+
+class Scan(Kernel):
+    """A scan unit over one batch: all steps of all directions, or one step at a call."""
+
+    unit: ScanUnit
+
+    @staticmethod
+    def run_forward(given: Given) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs [D, B, T, H] in the type of x, the last state fp32 [D, P, B, H] and what else the gradient reads."""
+        raise NotImplementedError
+
+    @staticmethod
+    def run_backward(
+        given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of x, of the vectors in each row [D, V, B, H] and of the first state; d_last is contiguous."""
+        raise NotImplementedError
+
+    @staticmethod
+    def over_rows(d_vectors: Tensor) -> Tensor:
+        """Sums [D, V, H] of what vectors get in each row [D, V, B, H], to the same bits every time."""
+        raise NotImplementedError
+
+    @classmethod
+    def whole(
+        cls, units: Sequence[Unit], x: Tensor, state: Sequence[State] | None, mask: Tensor | None, *, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        first = None if state is None else torch.stack([torch.stack([part.float() for part in one]) for one in state])
+        stacked = [torch.stack([weight.float() for weight in unit.weights]) for unit in units if unit.weights]
+        vectors = torch.stack(stacked) if stacked else None
+        outputs, last = _Whole.apply(cls, units[0].design, reverse, mask, x, vectors, first)
+        return outputs, last
+
+    @functools.cached_property
+    def vectors(self) -> Tensor | None:
+        """The weights as for one direction, fp32 [1, V, H]; None without."""
+        weights = [weight.detach().float() for weight in self.unit.weights]
+        return torch.stack(weights)[None] if weights else None
+
+    @functools.cached_property
+    def d_vectors(self) -> Tensor:
+        """Their gradients in each row, fp32 [1, V, B, H], to which the backward pass of each step adds."""
+        _, batch, hidden, *_ = self.sizes
+        return self.sizes.empty(1, self.unit.vectors_each, batch, hidden, dtype=torch.float32).zero_()
+
+    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
+        return list(self.over_rows(self.d_vectors)[0]) if self.unit.weights else []
+
+
+class _Whole(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, kernel: type[Scan], unit: ScanUnit, reverse: bool, *tensors: Any) -> tuple[Tensor, Tensor]:
+        outputs, last, kept = kernel.run_forward(Given(unit, reverse, *tensors))
+        ctx.kernel, ctx.unit, ctx.reverse = kernel, unit, reverse
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, outputs, kept)
+        return outputs, last
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tuple[Any, ...]:
+        *tensors, outputs, kept = ctx.saved_tensors
+        given, (directions, batch, _, hidden) = Given(ctx.unit, ctx.reverse, *tensors), outputs.shape
+        if d_last is None:
+            d_last = given.x.new_zeros(directions, ctx.unit.states, batch, hidden, dtype=torch.float32)
+        dx, rows, d_first = ctx.kernel.run_backward(given, outputs, kept, d_outputs, d_last.contiguous())
+        d_vectors = None if given.vectors is None else ctx.kernel.over_rows(rows)
+        return None, None, None, None, dx, d_vectors, None if given.first is None else d_first

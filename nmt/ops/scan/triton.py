@@ -1,0 +1,367 @@
+"""All scan units in Triton: one kernel forward and one backward, which take a unit's step and gradient as functions.
+
+A unit's module has two functions for a block of channels, all values fp32; OPTIONS has bit i set for its option i:
+
+    step(x, state, vectors, OPTIONS) -> the state after the step, a tuple as `state`
+    gradient(x, state, vectors, d, OPTIONS) -> the gradients of x, of `state` and of the vectors, a tuple each, from the
+        state before the step and the gradient d of the state after it
+
+The recurrence is one of channels, so a program runs a block of channels of one sentence through time with the state in
+registers. All addresses are known beforehand: loads are kept in flight by unrolling (`UNROLL`) or by Triton's pipeliner
+(`STAGES`), see `nmt.ops.triton_tools.Launch`. The states of all steps are kept for the backward kernel, which computes
+the gates again; what a unit's gradient does not look at, the compiler does not load. The gradients of vectors are
+summed over time in registers and over the batch in torch: the same bits every time, no atomics.
+
+Imported only by kernels, because Triton is not installed everywhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nmt.ops.kernel import States
+from nmt.ops.scan import Given, Scan, ScanUnit
+from nmt.ops.triton_tools import (
+    Launch,
+    as_launch,
+    gradient_like,
+    mask_bytes,
+    mask_strides,
+    readable,
+    sequence_like,
+)
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
+
+UNSPECIALIZED: Final = ["T", "B", "sm_b"]
+STEP: Final = Launch(block=128, unroll=1, stages=1)
+"""That of a single step."""
+
+
+@triton.jit
+def load_each(p, step, o, inside, COUNT: tl.constexpr):
+    """The channels o at p and at each further `step`, as a tuple."""
+    found = ()
+    for i in tl.static_range(COUNT):
+        found = found + (tl.load(p + i * step + o, mask=inside, other=0.0),)
+    return found
+
+
+@triton.jit
+def store_each(p, step, o, values, inside, COUNT: tl.constexpr):
+    for i in tl.static_range(COUNT):
+        tl.store(p + i * step + o, values[i].to(p.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def as_fp32(values, START: tl.constexpr, COUNT: tl.constexpr):
+    """`COUNT` of the values from `START` on."""
+    found = ()
+    for i in tl.static_range(COUNT):
+        found = found + (values[START + i].to(tl.float32),)
+    return found
+
+
+@triton.jit
+def choose_each(condition, values, others, COUNT: tl.constexpr):
+    found = ()
+    for i in tl.static_range(COUNT):
+        found = found + (tl.where(condition, values[i], others[i]),)
+    return found
+
+
+@triton.jit
+def add_each(values, others, COUNT: tl.constexpr):
+    found = ()
+    for i in tl.static_range(COUNT):
+        found = found + (values[i] + others[i],)
+    return found
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def scan_forward_kernel(
+    p_x, p_vectors, p_mask, p_first, p_out, p_memory, p_last,
+    sx_d, sx_b, sx_t, sm_b, sm_t, s_first, so_d, so_b, so_t, s_memory, s_last,
+    B, T, H,
+    STEP: tl.constexpr, GRADIENT: tl.constexpr, CELLS: tl.constexpr, INPUTS: tl.constexpr, STATES: tl.constexpr,
+    VECTORS: tl.constexpr, OPTIONS: tl.constexpr, KEPT: tl.constexpr, MASKED: tl.constexpr, STARTED: tl.constexpr,
+    REVERSE: tl.constexpr, BOTH: tl.constexpr, BLOCK: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """x [D, B, T, CELLS INPUTS H], vectors [D, CELLS VECTORS, H], mask [B, T], first and last [D, STATES, B, H]; of the
+    states of all steps the first `KEPT` tensors: out [D, B, T, H] of h, memory of the others, each of the same layout.
+
+    Grid (blocks * B, D). s counts steps in the order they are run, t is the position in the sentence.
+    """
+    n_blocks = tl.cdiv(H, BLOCK)
+    i_d = tl.program_id(1)
+    i_b = (tl.program_id(0) // n_blocks).to(tl.int64)
+    o = (tl.program_id(0) % n_blocks) * BLOCK + tl.arange(0, BLOCK)
+    inside = o < H
+    zero = tl.zeros([BLOCK], tl.int32)
+    start = i_d * (T - 1) if BOTH else (T - 1) * REVERSE
+    step = 1 - 2 * i_d if BOTH else 1 - 2 * REVERSE
+    i_d = i_d.to(tl.int64)
+    p_x += i_d * sx_d + i_b * sx_b
+    o_out = i_d * so_d + i_b * so_b
+    o_state = i_b * H
+    vectors = load_each(p_vectors + i_d * CELLS * VECTORS * H, H, o, inside, CELLS * VECTORS)
+    if STARTED:
+        state = load_each(p_first + i_d * STATES * s_first + o_state, s_first, o, inside, STATES)
+    else:
+        state = ()
+        for _ in tl.static_range(STATES):
+            state = state + (tl.zeros([BLOCK], tl.float32),)
+    for s0 in tl.range(0, T, UNROLL, num_stages=STAGES):
+        b_x = ()
+        b_live = ()
+        for j in tl.static_range(UNROLL):
+            s = s0 + j
+            within = inside if UNROLL == 1 else inside & (zero + s < T)
+            b_x = b_x + (load_each(p_x + (start + s * step) * sx_t, H, o, within, CELLS * INPUTS),)
+            if MASKED:
+                # clamped, because a predicate would cost more than a byte read twice
+                b_live = b_live + (tl.load(p_mask + i_b * sm_b + (start + tl.minimum(s, T - 1) * step) * sm_t),)
+        for j in tl.static_range(UNROLL):
+            s = s0 + j
+            new = state
+            for c in tl.static_range(CELLS):
+                x = as_fp32(b_x[j], c * INPUTS, INPUTS)
+                new = STEP(x, new, as_fp32(vectors, c * VECTORS, VECTORS), OPTIONS)
+            if MASKED:
+                new = choose_each(zero + b_live[j] != 0, new, state, STATES)
+            if UNROLL > 1:
+                new = choose_each(zero + s < T, new, state, STATES)
+            state = new
+            within = inside if UNROLL == 1 else inside & (zero + s < T)
+            o_step = o_out + (start + s * step) * so_t
+            if KEPT > 0:
+                tl.store(p_out + o_step + o, state[0].to(p_out.dtype.element_ty), mask=within)
+            for p in tl.static_range(1, KEPT):
+                p_kept = p_memory + (p - 1) * s_memory + o_step + o
+                tl.store(p_kept, state[p].to(p_memory.dtype.element_ty), mask=within)
+    store_each(p_last + i_d * STATES * s_last + o_state, s_last, o, state, inside, STATES)
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def scan_backward_kernel(
+    p_x, p_vectors, p_mask, p_first, p_out, p_memory, p_dout, p_dlast, p_dx, p_dvectors, p_dfirst,
+    sx_d, sx_b, sx_t, sm_b, sm_t, s_first, so_d, so_b, so_t, s_memory, sg_d, sg_b, sg_t, s_dstate, sdx_d, sdx_b, sdx_t,
+    B, T, H,
+    STEP: tl.constexpr, GRADIENT: tl.constexpr, CELLS: tl.constexpr, INPUTS: tl.constexpr, STATES: tl.constexpr,
+    VECTORS: tl.constexpr, OPTIONS: tl.constexpr, GIVEN: tl.constexpr, ADDED: tl.constexpr, MASKED: tl.constexpr,
+    STARTED: tl.constexpr, REVERSE: tl.constexpr, BOTH: tl.constexpr,
+    BLOCK: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Gradients of x, of the first state and, for each sentence, of the vectors [D, CELLS VECTORS, B, H], from those of
+    the outputs, if `GIVEN`, and of the last state; if `ADDED`, those of the vectors are added to what is there.
+
+    Steps run from T - 1 to 0.
+    """
+    n_blocks = tl.cdiv(H, BLOCK)
+    i_d = tl.program_id(1)
+    i_b = (tl.program_id(0) // n_blocks).to(tl.int64)
+    o = (tl.program_id(0) % n_blocks) * BLOCK + tl.arange(0, BLOCK)
+    inside = o < H
+    zero = tl.zeros([BLOCK], tl.int32)
+    start = i_d * (T - 1) if BOTH else (T - 1) * REVERSE
+    step = 1 - 2 * i_d if BOTH else 1 - 2 * REVERSE
+    i_d = i_d.to(tl.int64)
+    p_x += i_d * sx_d + i_b * sx_b
+    p_dx += i_d * sdx_d + i_b * sdx_b
+    p_out += i_d * so_d + i_b * so_b
+    p_memory += i_d * so_d + i_b * so_b
+    if GIVEN:
+        p_dout += i_d * sg_d + i_b * sg_b
+    o_state = i_b * H
+    zeros = ()
+    for _ in tl.static_range(CELLS * VECTORS + STATES):
+        zeros = zeros + (tl.zeros([BLOCK], tl.float32),)
+    vectors = load_each(p_vectors + i_d * CELLS * VECTORS * H, H, o, inside, CELLS * VECTORS)
+    p_dvectors += i_d * CELLS * VECTORS * B * H + o_state
+    if ADDED:
+        d_vectors = load_each(p_dvectors, B * H, o, inside, CELLS * VECTORS)
+    else:
+        d_vectors = as_fp32(zeros, 0, CELLS * VECTORS)
+    if STARTED:
+        first = load_each(p_first + i_d * STATES * s_first + o_state, s_first, o, inside, STATES)
+    else:
+        first = as_fp32(zeros, 0, STATES)
+    d_state = load_each(p_dlast + i_d * STATES * s_dstate + o_state, s_dstate, o, inside, STATES)
+    for r0 in tl.range(0, T, UNROLL, num_stages=STAGES):
+        b_x = ()
+        b_before = ()
+        b_dout = ()
+        b_live = ()
+        for j in tl.static_range(UNROLL):
+            s = T - 1 - (r0 + j)
+            t = start + s * step
+            within = inside if UNROLL == 1 else inside & (zero + s >= 0)
+            b_x = b_x + (load_each(p_x + t * sx_t, H, o, within, CELLS * INPUTS),)
+            o_before = (t - step) * so_t
+            later = inside & (zero + s > 0)
+            h = load_each(p_out + o_before, 0, o, later, 1)
+            b_before = b_before + (h + load_each(p_memory + o_before, s_memory, o, later, STATES - 1),)
+            if GIVEN:
+                b_dout = b_dout + (tl.load(p_dout + t * sg_t + o, mask=within, other=0.0),)
+            if MASKED:
+                b_live = b_live + (tl.load(p_mask + i_b * sm_b + (start + tl.maximum(s, 0) * step) * sm_t),)
+        for j in tl.static_range(UNROLL):
+            s = T - 1 - (r0 + j)
+            within = inside if UNROLL == 1 else inside & (zero + s >= 0)
+            before = choose_each(zero + s > 0, as_fp32(b_before[j], 0, STATES), first, STATES)
+            d_after = d_state
+            if GIVEN:
+                d_after = add_each((b_dout[j].to(tl.float32),), d_state, 1) + as_fp32(d_state, 1, STATES - 1)
+            d = d_after
+            if MASKED or UNROLL > 1:  # a dead step hands the gradient on to the state before it
+                live = zero + s >= 0
+                if MASKED:
+                    live = live & (zero + b_live[j] != 0)
+                d = choose_each(live, d_after, as_fp32(zeros, 0, STATES), STATES)
+            between = (before,)
+            for c in tl.static_range(CELLS - 1):
+                x = as_fp32(b_x[j], c * INPUTS, INPUTS)
+                between = between + (STEP(x, between[c], as_fp32(vectors, c * VECTORS, VECTORS), OPTIONS),)
+            dx = ()
+            dv = ()
+            for c in tl.static_range(CELLS - 1, -1, -1):
+                x = as_fp32(b_x[j], c * INPUTS, INPUTS)
+                dx_c, d, dv_c = GRADIENT(x, between[c], as_fp32(vectors, c * VECTORS, VECTORS), d, OPTIONS)
+                dx = dx_c + dx
+                dv = dv_c + dv
+            store_each(p_dx + (start + s * step) * sdx_t, H, o, dx, within, CELLS * INPUTS)
+            d_vectors = add_each(d_vectors, dv, CELLS * VECTORS)
+            d_state = d
+            if MASKED or UNROLL > 1:
+                d_state = choose_each(live, d, d_after, STATES)
+    store_each(p_dvectors, B * H, o, d_vectors, inside, CELLS * VECTORS)
+    store_each(p_dfirst + i_d * STATES * s_dstate + o_state, s_dstate, o, d_state, inside, STATES)
+
+
+def unit_constants(unit: ScanUnit) -> dict[str, Any]:
+    """What the kernels are told of a unit."""
+    module, cells = importlib.import_module(unit.functions), unit.cells
+    sizes = {"INPUTS": unit.inputs // cells, "VECTORS": unit.vectors_each // cells, "STATES": unit.states}
+    return {"STEP": module.step, "GRADIENT": module.gradient, "CELLS": cells, "OPTIONS": unit.bits, **sizes}
+
+
+def _constants(given: Given, launch: Launch) -> dict[str, Any]:
+    """All constants of a launch but those of one kernel alone."""
+    unit, reverse, mask, x, _, first = given
+    flags = {"MASKED": mask is not None, "STARTED": first is not None, "REVERSE": int(reverse), "BOTH": len(x) == 2}
+    return unit_constants(unit) | flags | dict(zip(("BLOCK", "UNROLL", "STAGES"), launch, strict=True))
+
+
+def _forward(given: Given, outputs: Tensor, memory: Tensor, last: Tensor, *, kept: int, launch: Launch) -> None:
+    """Launch the kernel, which writes last [D, P, B, H] and, of the states of all steps, `kept` tensors."""
+    _, _, mask, x, vectors, first = given
+    directions, batch, length, _ = x.shape
+    hidden = last.size(-1)
+    grid = triton.cdiv(hidden, launch.block) * batch, directions
+    with torch.cuda.device_of(x):
+        if grid[0]:
+            scan_forward_kernel[grid](
+                x, last if vectors is None else vectors, mask, first, outputs, memory, last,
+                *x.stride()[:3], *mask_strides(mask), 0 if first is None else first.stride(1),
+                *outputs.stride()[:3], outputs.numel(), last.stride(1), batch, length, hidden,
+                KEPT=kept, num_warps=1, **_constants(given, launch),
+            )  # fmt: skip
+
+
+def _backward(
+    given: Given,
+    outputs: Tensor,
+    memory: Tensor,
+    d_outputs: Tensor | None,
+    d_last: Tensor,
+    dx: Tensor,
+    d_vectors: Tensor,
+    d_first: Tensor,
+    *,
+    added: bool,
+    launch: Launch,
+) -> None:
+    """Launch the kernel, which writes dx, d_vectors [D, V, B, H], or adds to them, and d_first as d_last stands."""
+    _, _, mask, x, vectors, first = given
+    directions, batch, length, _ = x.shape
+    hidden = d_last.size(-1)
+    grid = triton.cdiv(hidden, launch.block) * batch, directions
+    with torch.cuda.device_of(x):
+        if grid[0]:
+            scan_backward_kernel[grid](
+                x, d_last if vectors is None else vectors, mask, first, outputs, memory, d_outputs, d_last,
+                dx, d_vectors, d_first, *x.stride()[:3], *mask_strides(mask), 0 if first is None else first.stride(1),
+                *outputs.stride()[:3], outputs.numel(), *((0, 0, 0) if d_outputs is None else d_outputs.stride()[:3]),
+                d_last.stride(1), *dx.stride()[:3], batch, length, hidden,
+                GIVEN=d_outputs is not None, ADDED=added, num_warps=1, **_constants(given, launch),
+            )  # fmt: skip
+
+
+class TritonScan(Scan):
+    """A scan unit by the Triton kernels."""
+
+    @staticmethod
+    def run_forward(given: Given) -> tuple[Tensor, Tensor, Tensor]:
+        given = given._replace(x=readable(given.x), mask=mask_bytes(given.mask))
+        unit, x = given.unit, given.x
+        directions, batch, length, width = x.shape
+        hidden = width // unit.inputs
+        outputs = sequence_like(x, hidden=hidden)
+        memory = x.new_empty(unit.states - 1, batch, length, directions, hidden)
+        last = x.new_empty(directions, unit.states, batch, hidden, dtype=torch.float32)
+        launch = Launch(*as_launch(None, x, hidden=hidden))
+        _forward(given, outputs, memory, last, kept=unit.states, launch=launch)
+        return outputs, last, memory
+
+    @staticmethod
+    def run_backward(
+        given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        dx, d_first = gradient_like(given.x), torch.empty_like(d_last)
+        given = given._replace(x=readable(given.x), mask=mask_bytes(given.mask))
+        directions, batch, _, hidden = outputs.shape
+        d_vectors = d_last.new_empty(directions, given.unit.vectors_each, batch, hidden)
+        d_outputs = None if d_outputs is None else readable(d_outputs)
+        launch = Launch(*as_launch(None, given.x, hidden=hidden, backward=True))
+        results = dx, d_vectors, d_first
+        _backward(given, outputs, kept, d_outputs, d_last, *results, added=False, launch=launch)
+        return dx, d_vectors, d_first
+
+    @staticmethod
+    def over_rows(d_vectors: Tensor) -> Tensor:
+        return d_vectors.sum(2)
+
+    def _step(self, x: Tensor, before: States, mask: Tensor | None) -> Given:
+        return Given(self.unit, False, mask, x[None], self.vectors, before.parts.transpose(0, 1))
+
+    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+        given, last = self._step(x, before, mask), after.parts.transpose(0, 1)
+        kept = int(after.operand.data_ptr() != after.parts.data_ptr())
+        _forward(given, after.operand.unsqueeze(2), after.operand, last, kept=kept, launch=STEP)
+
+    def backward(
+        self,
+        t: int,
+        x: Tensor,
+        before: States,
+        after: States,
+        mask: Tensor | None,
+        *,
+        gradient: Tensor,
+        pending: Tensor | None,
+        d_output: Tensor | None,
+        dx: Tensor,
+    ) -> None:
+        if pending is not None:
+            gradient[0] += pending
+        d_output, results = None if d_output is None else d_output[None], (dx[None], self.d_vectors, gradient[None])
+        states = before.operand.unsqueeze(2), before.operand
+        given = self._step(x, before, mask)
+        _backward(given, *states, d_output, gradient[None], *results, added=True, launch=STEP)
