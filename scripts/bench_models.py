@@ -21,8 +21,8 @@ from nmt.models.base import PAD, Seq2Seq
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
-from nmt.ops.best import Choice
 from nmt.ops.dispatch import selected
+from nmt.ops.matrices.best_words import Choice
 from nmt.registry import CELLS
 
 TRAINING: Final = {"lrn": 0.37, "olrn": 0.43, "atr": 0.50, "sru": 0.50}

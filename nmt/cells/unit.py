@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.cells.base import Cell
 from nmt.cells.state import CellState
 from nmt.ops.layer_norm import layer_norm_parts
-from nmt.ops.linear import linear
+from nmt.ops.matrices.training import linear
 from nmt.ops.recurrence import Recurrent
 from nmt.ops.unit import Projection
 

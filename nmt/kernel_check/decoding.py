@@ -14,8 +14,8 @@ from nmt.models.base import PAD
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
 from nmt.models.output import OutputWords
-from nmt.ops.best import Best, Choice
 from nmt.ops.dispatch import Selection, selected
+from nmt.ops.matrices.best_words import BestWords, Choice
 
 SENTENCES: Final = 5
 BEAM: Final = 3
@@ -67,7 +67,7 @@ def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | Non
             tokens, totals = tokens[BEAM:], totals[1:]
 
 
-def _compare(found: Best, right: Best, *, tolerance: float) -> None:
+def _compare(found: BestWords, right: BestWords, *, tolerance: float) -> None:
     """Values may differ by rounding, words only where values are as near."""
     allowed = 10 * tolerance * right.values.abs().clamp_min(1)
     if not bool(((found.values - right.values).abs() <= allowed).all()):

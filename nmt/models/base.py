@@ -17,9 +17,9 @@ from nmt.models.encoder import Encoder
 from nmt.models.initialize import initialize
 from nmt.models.output import OutputWords
 from nmt.models.readout import InitialStates, Readout
-from nmt.ops.best import Best, Choice, best_of_product
 from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
+from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product
 from nmt.ops.tracing import traced
 
 PAD = 0
@@ -233,7 +233,7 @@ class Seq2Seq(nn.Module):
 
     def best(
         self, tokens: Tensor | None, state: DecodingState, choice: Choice, words: OutputWords | None = None
-    ) -> tuple[Best, DecodingState]:
+    ) -> tuple[BestWords, DecodingState]:
         """As `step`, but what `choice` asks for instead of the logits; among `words` what is found are places, too."""
         if words is None:
             features, state = self.features(tokens, state)

@@ -13,8 +13,8 @@ from nmt.models.attention import AttentionMemory
 from nmt.models.base import PAD, DecodingState, Seq2Seq
 from nmt.models.output import OutputWords
 from nmt.ops import graphs
-from nmt.ops.best import Best, Choice
-from nmt.ops.narrow import plain_parts, rebuilt_matrix
+from nmt.ops.matrices.best_words import BestWords, Choice
+from nmt.ops.matrices.inference import plain_parts, rebuilt_matrix
 
 SOURCE_STEP: Final = 16
 """Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""
@@ -74,7 +74,7 @@ class GraphedModel:
 
     def best(
         self, tokens: Tensor | None, state: GraphedState, choice: Choice, words: OutputWords | None = None
-    ) -> tuple[Best, GraphedState]:
+    ) -> tuple[BestWords, GraphedState]:
         """As `Seq2Seq.best`."""
         if tokens is None:  # the first step has other inputs and comes once
             best, inner = self._model.best(None, state.settled(), choice, words)
@@ -83,7 +83,7 @@ class GraphedModel:
 
         def find(
             tokens: Tensor, inner: DecodingState, before: Tensor | None, *tensors: Tensor
-        ) -> tuple[Best, DecodingState]:
+        ) -> tuple[BestWords, DecodingState]:
             own = None
             if words is not None:
                 own = OutputWords(tensors[0], rebuilt_matrix(tensors[2:], like=words.table), tensors[1])
@@ -91,7 +91,7 @@ class GraphedModel:
 
         key = (choice._replace(before=None), len(listed))
         found, state = self._run(find, tokens, state, [choice.before, *listed], key=key)
-        return Best(*found), state
+        return BestWords(*found), state
 
     def step(
         self, tokens: Tensor | None, state: GraphedState, words: OutputWords | None = None

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.base import Seq2Seq
-from nmt.ops.int8 import quantize
-from nmt.ops.narrow import to_bf16, worth_packing
+from nmt.ops.matrices.inference import quantize, to_bf16, worth_packing
 
 
 def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) -> Seq2Seq:

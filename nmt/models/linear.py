@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.cells import as_initializer
 from nmt.models.initialize import initialize
 from nmt.ops.layer_norm import layer_norm
-from nmt.ops.linear import linear
+from nmt.ops.matrices.training import linear
 from nmt.ops.recurrence import product_type
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.best import Best, Choice, best_words
+from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 
 
 class OutputWords(NamedTuple):
@@ -32,6 +32,6 @@ class OutputWords(NamedTuple):
         by_sentence.masked_fill_(self.forbidden.unsqueeze(1), -math.inf)
         return logits
 
-    def best(self, features: Tensor, choice: Choice) -> Best:
+    def best(self, features: Tensor, choice: Choice) -> BestWords:
         """The best places of features [B * K, E]."""
         return best_words(self.logits(features), choice)

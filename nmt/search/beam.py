@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
-from nmt.ops.best import Best, Choice
+from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import SEARCHES
 from nmt.search.base import Search
 from nmt.search.compaction import rows_to_keep
@@ -206,7 +206,7 @@ def choice_of(beam: Beam, t: int, *, pad_allowed: bool) -> Choice:
     )
 
 
-def candidates_of(best: Best, beam: Beam, t: int) -> Candidates:
+def candidates_of(best: BestWords, beam: Beam, t: int) -> Candidates:
     """The best continuations of the hypotheses of `beam`, of t tokens each."""
     ids = torch.cat([gather_ids(beam.ids, best.hypotheses), best.words.unsqueeze(2)], dim=2)
     finished = (best.words == EOS) | (t >= beam.limits).unsqueeze(1)

@@ -12,7 +12,8 @@ from torch import Tensor
 from nmt.data import PAD
 from nmt.models.base import Seq2Seq, drop_padding_columns
 from nmt.models.output import OutputWords
-from nmt.ops.best import Best, Choice, best_words, log_probabilities
+from nmt.ops.matrices.best_words import BestWords, Choice, best_words
+from nmt.ops.matrices.top import log_probabilities
 from nmt.search.protocol import SearchState
 
 S = TypeVar("S", bound=SearchState)
@@ -101,7 +102,7 @@ class Ensemble:
 
     def best(
         self, tokens: Tensor | None, state: EnsembleState, choice: Choice, words: EnsembleWords | None = None
-    ) -> tuple[Best, EnsembleState]:
+    ) -> tuple[BestWords, EnsembleState]:
         """As `step`, but what `choice` asks for; always by the members' probabilities, scores wanted or not."""
         logits, state = self.step(tokens, state, words)
         return best_words(logits, choice), state

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
-from nmt.ops.best import Choice
+from nmt.ops.matrices.best_words import Choice
 from nmt.registry import SEARCHES
 from nmt.search.base import Search
 from nmt.search.compaction import rows_to_keep

@@ -13,7 +13,7 @@ from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import inference_copy
 from nmt.ops.hardware import bf16_hardware, device_noun
-from nmt.ops.int8 import implementation
+from nmt.ops.matrices.inference import int8_implementation
 
 _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
 """From here on bf16, with its 8 bits, rounds to infinity."""
@@ -54,7 +54,7 @@ def choose_search_precision(requested: PrecisionName, *, device: torch.device) -
     without = f"this {device_noun(device)} has no bf16 arithmetic"
     if requested == "int8":
         rest = f"bf16 elsewhere: {hardware}" if hardware else f"fp32 elsewhere: {without}"
-        return SearchPrecision("int8", f"by {implementation(device)}; {rest}", bool(hardware), device)
+        return SearchPrecision("int8", f"by {int8_implementation(device)}; {rest}", bool(hardware), device)
     if requested == "auto":
         if hardware:
             return SearchPrecision("bf16", f"auto: {hardware}", True, device)

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from nmt.ops.best import Best, Choice
+from nmt.ops.matrices.best_words import BestWords, Choice
 
 S = TypeVar("S", bound="SearchState")
 
@@ -30,8 +30,8 @@ class SearchModel(Protocol[S]):
     def start(self, source: Tensor) -> S:
         """State before the first token of `source` [B, S], with one row for each sentence."""
 
-    def best(self, tokens: Tensor | None, state: S, choice: Choice) -> tuple[Best, S]:
+    def best(self, tokens: Tensor | None, state: S, choice: Choice) -> tuple[BestWords, S]:
         """The best words after feeding `tokens` [N]; None feeds the zero vector, as before the first token.
 
-        A model that computes logits [N, V] leaves the rest to `nmt.ops.best.best_words`.
+        A model that computes logits [N, V] leaves the rest to `nmt.ops.matrices.best_words.best_words`.
         """

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
-from nmt.ops.best import Best, Choice
+from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.protocol import SearchState
 from nmt.search.shortlist import BatchWords
@@ -37,7 +37,7 @@ class Restrictable(Protocol[S, W]):
     def among(self, ids: Tensor, forbidden: Tensor) -> W:
         """The words `ids` [U], ascending, of which `forbidden` [B, U] are not the sentences'; more can be added."""
 
-    def best(self, tokens: Tensor | None, state: S, choice: Choice, words: W) -> tuple[Best, S]:
+    def best(self, tokens: Tensor | None, state: S, choice: Choice, words: W) -> tuple[BestWords, S]:
         """As in `SearchModel`, among `words` and by their places."""
 
 
@@ -78,7 +78,7 @@ class RestrictedModel(Generic[S, W]):
 
     def best(
         self, tokens: Tensor | None, state: RestrictedState[S, W], choice: Choice
-    ) -> tuple[Best, RestrictedState[S, W]]:
+    ) -> tuple[BestWords, RestrictedState[S, W]]:
         """The best words, places as well as the `tokens` [N] fed; None is the zero vector."""
         found, inner = self._model.best(tokens, state.inner, choice, state.words)
         return found, RestrictedState(inner, state.words)

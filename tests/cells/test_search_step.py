@@ -9,7 +9,7 @@ import torch
 
 from nmt.ops import native
 from nmt.ops.dispatch import selected
-from nmt.ops.int8 import quantize
+from nmt.ops.matrices.inference import quantize
 from nmt.registry import CELLS
 
 UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]

@@ -16,8 +16,8 @@ from nmt.errors import ConfigError
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.encoder import Bidirectional
 from nmt.ops import dispatch
-from nmt.ops.int8 import quantize
 from nmt.ops.layer_norm import layer_norm
+from nmt.ops.matrices.inference import quantize
 from tests.models.two_cells import USUAL, check, given, maker, run_attention, run_one_to_one, started, with_gradients
 
 B, T, D, H = 4, 5, 6, 7

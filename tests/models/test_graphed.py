@@ -12,7 +12,7 @@ from nmt.models import graphed as graphed_module
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
 from nmt.ops import graphs
-from nmt.ops.best import Choice
+from nmt.ops.matrices.best_words import Choice
 from tests.models.small_model import SOURCE, make_model
 
 

@@ -11,12 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from nmt.ops import graphs, native
-from nmt.ops.best import Choice, best_of_product, best_words
-from nmt.ops.best.native import best_native
-from nmt.ops.best.reference import best_reference, first_maximum, log_probabilities, ordered_top, top
-from nmt.ops.int8 import quantize
-from nmt.ops.narrow import NarrowMatrix, to_bf16
-from nmt.ops.narrow.native import packs
+from nmt.ops.matrices.best_words import Choice, best_native, best_of_product, best_reference, best_words
+from nmt.ops.matrices.inference import InferenceMatrix, quantize, to_bf16
+from nmt.ops.matrices.top import first_maximum, log_probabilities, ordered_top, top
 
 both = pytest.mark.parametrize("top", [top, ordered_top])
 
@@ -81,11 +78,11 @@ def test_on_a_gpu_nobody_waits_for_values(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("choice", [Choice(1, banned=0), Choice(8, before=torch.zeros(5, 4), banned=0)])
 def test_a_graph_can_record_it(choice: Choice) -> None:
     logits = torch.randint(0, 9, (5 * choice.hypotheses, 5000)).float()
-    wanted = best_reference(logits.clone(), **choice._asdict())
+    wanted = best_reference(logits.clone(), choice)
     placed = choice if choice.before is None else choice._replace(before=choice.before.cuda())
 
     def work(logits: torch.Tensor) -> list[torch.Tensor]:
-        return [*best_reference(logits.clone(), **placed._asdict())]
+        return [*best_reference(logits.clone(), placed)]
 
     for _ in range(3):
         values, places = graphs.run(work, [logits.cuda()])
@@ -113,10 +110,10 @@ def test_native_is_the_reference(dtype: torch.dtype, parts: int, words: int, k: 
     before = torch.randn(6, parts).sort(1, descending=True).values if parts > 1 else None
     if before is not None:
         before[2, 1:] = -math.inf  # empty slots
-    options = {"before": before, "normalize": normalize, "penalised": words // 2, "penalty": 1e8}
     banned = words - 1 if words > 1 else None
-    values, places = best_native(logits, k, banned=banned, **options)
-    expected, expected_places = best_reference(logits.clone(), k, banned=banned, **options)
+    choice = Choice(k, before=before, normalize=normalize, banned=banned, penalised=words // 2, penalty=1e8)
+    values, places = best_native(logits, choice)
+    expected, expected_places = best_reference(logits.clone(), choice)
     assert torch.equal(places, expected_places)
     known = expected > -1e6  # bf16 holds what is penalised coarsely
     assert torch.equal(values > -1e6, known)
@@ -156,17 +153,17 @@ def test_of_a_product_whose_rows_are_aligned(words: int, k: int, normalize: bool
     assert int(found.words.max()) < words
 
 
-@pytest.mark.parametrize(("make", "values"), [(quantize, torch.int8), (to_bf16, torch.bfloat16)])
+@pytest.mark.parametrize("make", [quantize, to_bf16])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("groups", "parts"), [(1, 1), (1, 5), (3, 5), (40, 1), (300, 5), (400, 1), (50, 13)])
-def test_of_a_narrow_product_in_one_kernel(
-    make: Callable[[torch.Tensor], NarrowMatrix], values: torch.dtype, dtype: torch.dtype, groups: int, parts: int
+def test_of_a_product_in_one_kernel(
+    make: Callable[[torch.Tensor], InferenceMatrix], dtype: torch.dtype, groups: int, parts: int
 ) -> None:
     """Rows that the threads share by strips and by groups; no row hangs on its companions."""
-    if not packs(values):
-        pytest.skip(f"this CPU has no kernel for packed matrices of {values}")
     torch.manual_seed(groups)
     features, table = torch.randn(groups * parts, 50).to(dtype), make(torch.randn(301, 50))
+    if not table.has_kernel():
+        pytest.skip(f"this CPU has no kernel for a packed {type(table).__name__}")
     before = torch.randn(groups, parts) if parts > 1 else None
     for k, normalize in ((1, False), (7, True)):
         choice = Choice(k, before=before, normalize=normalize, banned=0, penalised=3, penalty=1e8)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.ops import native
-from nmt.ops.linear import linear
-from nmt.ops.linear.matrix import Matrix, PackedMatrix, PlainMatrix, matrix_of, packable
+from nmt.ops.matrices.training import PackedMatrix, PlainMatrix, linear, matrix_of, packable
 
 BF16 = torch.bfloat16
 needs_kernel = pytest.mark.skipif(
@@ -48,7 +47,7 @@ def test_products_of_matrices(
     weight, bias, added = random(outputs, inputs), random(outputs), random(rows, inputs)
     x, d_out = random(rows, inputs + 3)[:, :inputs], random(rows, outputs + 3)[:, :outputs]  # rows stand apart
     operand = BF16 if kind is PackedMatrix else dtype
-    matrix: Matrix = kind(weight.to(dtype))
+    matrix = kind(weight.to(dtype))
     x, d_out = x.to(operand), d_out.to(operand)
     for wanted_bias in (None, bias):
         out = torch.empty(rows, outputs, dtype=dtype)
@@ -119,7 +118,7 @@ def test_what_no_kernel_computes_is_left_to_torch(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_the_instruction_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.ops.linear.matrix.has", lambda *_: False)
+    monkeypatch.setattr("nmt.ops.matrices.training.has", lambda *_: False)
     weight, x = nn.Parameter(random(4, 6)), random(5, 6)
     with torch.autocast("cpu", dtype=BF16):
         linear(x, weight).sum().backward()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.ops.best import Best, Choice, best_words
+from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 
 PAD, UNK, EOS = 0, 1, 2
 
@@ -61,7 +61,7 @@ class TableModel:
             history=history
         )
 
-    def best(self, tokens: Tensor | None, state: TableState, choice: Choice) -> tuple[Best, TableState]:
+    def best(self, tokens: Tensor | None, state: TableState, choice: Choice) -> tuple[BestWords, TableState]:
         logits, state = self.step(tokens, state)
         return best_words(logits, choice), state
 

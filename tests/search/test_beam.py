@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.ops.best import best_words
+from nmt.ops.matrices.best_words import best_words
 from nmt.registry import SEARCHES
 from nmt.search import Hypothesis, beam_search
 from nmt.search.beam import (

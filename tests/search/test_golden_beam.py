@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt.interop import zero
 from nmt.models import DecodingState, Seq2Seq
-from nmt.ops.best import Best, Choice, best_words
+from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.search import beam_search, greedy_search
 from tests.conftest import Golden, golden_names
 from tests.search.naive import cut
@@ -56,7 +56,7 @@ class WithoutPad:
     def start(self, source: Tensor) -> DecodingState:
         return self.model.start(source)
 
-    def best(self, tokens: Tensor | None, state: DecodingState, choice: Choice) -> tuple[Best, DecodingState]:
+    def best(self, tokens: Tensor | None, state: DecodingState, choice: Choice) -> tuple[BestWords, DecodingState]:
         logits, state = self.model.step(tokens, state)
         return best_words(logits.index_fill(1, torch.tensor([0]), -torch.inf), choice), state
 

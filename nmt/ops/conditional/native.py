@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from nmt.ops.attention.native import AttentionKernel, powers_of
 from nmt.ops.conditional import Attended, Attention, Level
-from nmt.ops.linear.matrix import matrix_of
+from nmt.ops.matrices.training import matrix_of
 from nmt.ops.native import column_sums, in_one_team
 from nmt.ops.native.unit import Kernel, States, kernel_class, make_kernel, supported
 from nmt.ops.unit import Projection, Unit

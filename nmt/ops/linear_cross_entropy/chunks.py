@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
-from nmt.ops.linear.matrix import matrix_of
 from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
 from nmt.ops.linear_cross_entropy.step import Loss, Step
+from nmt.ops.matrices.training import matrix_of
 from nmt.ops.sizes import aligned_rows
 
 CPU_ROWS = 1024

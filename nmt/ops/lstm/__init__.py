@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from nmt.ops.dispatch import choose, no_kernel, use_verified
-from nmt.ops.linear import linear
 from nmt.ops.lstm.fused import can_run, lstm_layer_fused
 from nmt.ops.lstm.reference import USUAL, Design, OutputActivation, Peepholes, lstm_cell, lstm_reference
+from nmt.ops.matrices.training import linear
 from nmt.ops.recurrence import Recurrent
 
 __all__ = ["Design", "OutputActivation", "Peepholes", "lstm_cell", "lstm_layer", "lstm_sequence"]

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.linear.matrix import Matrix, PlainMatrix, matrix_of
-from nmt.ops.narrow import NarrowMatrix
+from nmt.ops.matrices.inference import InferenceMatrix
+from nmt.ops.matrices.training import PlainMatrix, matrix_of
 from nmt.ops.native import column_sums, kernel
 from nmt.ops.native.unit import Kernel
 from nmt.ops.unit import Unit
@@ -22,8 +22,8 @@ class Product:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, *, length: int, batch: int, dtype: torch.dtype) -> None:
-        self._weight: Matrix | NarrowMatrix
-        if isinstance(weight, NarrowMatrix):
+        self._weight: PlainMatrix | InferenceMatrix
+        if isinstance(weight, InferenceMatrix):
             self._weight = weight
         elif length > 1:
             self._weight = matrix_of(weight, dtype)
@@ -46,7 +46,7 @@ class Product:
 
     def forward(self, inputs: Tensor, *, out: Tensor) -> None:
         """Multiply inputs [B, H]."""
-        if isinstance(self._weight, NarrowMatrix):
+        if isinstance(self._weight, InferenceMatrix):
             out.copy_(F.linear(inputs, self._weight))
         else:
             self._weight.forward(inputs, out=out)
@@ -54,12 +54,12 @@ class Product:
     @property
     def packed(self) -> bool:
         """Whether the products are C kernels."""
-        return not isinstance(self._weight, NarrowMatrix) and self._weight.packed
+        return not isinstance(self._weight, InferenceMatrix) and self._weight.packed
 
     @property
-    def _matrix(self) -> Matrix:
+    def _matrix(self) -> PlainMatrix:
         """The weight, which has gradients and so is not one for inference."""
-        return cast("Matrix", self._weight)
+        return cast("PlainMatrix", self._weight)
 
     def backward(self, t: int, *, out: Tensor) -> None:
         """The gradient of the inputs of time step t, from that of their products."""

@@ -9,13 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.best import Choice, best_words
-from nmt.ops.best.native import best_native
-from nmt.ops.best.reference import best_reference
-from nmt.ops.int8 import quantize
-from nmt.ops.narrow import to_bf16
+from nmt.ops.matrices.best_words import Choice, best_native, best_reference, best_words
+from nmt.ops.matrices.inference import quantize, to_bf16
 
-Best = Callable[..., tuple[Tensor, Tensor]]
+Best = Callable[[Tensor, Choice], tuple[Tensor, Tensor]]
 
 
 @pytest.mark.parametrize("best", [best_native, best_reference])
@@ -25,7 +22,7 @@ def test_a_row_with_a_nan_has_no_best_word(best: Best, place: int, normalize: bo
     logits = torch.randn(2, 1000)
     logits[0, place] = torch.nan
     logits[:, 0] = 10  # of the word that is not allowed, and looked at first
-    values, _ = best(logits, 1, before=None, normalize=normalize, banned=0, penalised=None, penalty=0.0)
+    values, _ = best(logits, Choice(1, normalize=normalize, banned=0))
     assert values[0].isnan().all() and values[1].isfinite().all()
 
 

@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.narrow.native import packs
-
 logger = logging.getLogger(__name__)
 
 MULTIPLE: Final = 8
@@ -41,13 +39,6 @@ def reference_product(x: Tensor, weight: Tensor) -> Tensor:
     dtype = torch.float32 if x.shape[1] <= _EXACT_IN_FP32 else torch.float64
     with torch.autocast(x.device.type, enabled=False):
         return (x.to(dtype) @ weight.to(dtype).t()).to(torch.int32)
-
-
-def implementation(device: torch.device) -> str:
-    """The name of what multiplies int8 matrices on `device`."""
-    if device.type == "cpu" and packs(torch.int8):
-        return "a kernel for AVX-512 VNNI"
-    return "torch._int_mm" if kernel_problem(device.type) is None else "the floating-point reference"
 
 
 @functools.cache

@@ -1,35 +1,11 @@
-"""The best words with torch operations, in a defined order: torch.topk leaves the order of equal values open."""
+"""The largest values with torch operations, in a defined order: torch.topk leaves the order of equal values open."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
 
 _BLOCK = 64
-
-
-def best_reference(
-    logits: Tensor,
-    k: int,
-    *,
-    before: Tensor | None,
-    normalize: bool,
-    banned: int | None,
-    penalised: int | None,
-    penalty: float,
-) -> tuple[Tensor, Tensor]:
-    """See `nmt.ops.best.best_words`."""
-    values = log_probabilities(logits) if normalize else logits
-    if penalised is not None:
-        values[:, penalised] -= penalty
-    if banned is not None:
-        values[:, banned] = -math.inf
-    if k == 1 and before is None:
-        places = first_maximum(values).unsqueeze(1)
-        return values.gather(1, places), places
-    return top(values if before is None else values.view(len(before), -1), k, before=before)
 
 
 def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,11 @@
-/* The k best of P rows x [V] together: (x - lse(x)) + before of each row, or x + before without normalising; largest
+/* The k best of P rows x [V] in all: (x - lse(x)) + before of each row, or x + before without normalising; largest
    first, of equal ones the one that comes first. The logits of a step are read while they are in the cache, and
-   nothing as large as they are is written.
+   nothing as large as they are is written; where they are products with a packed matrix, they need not leave it.
 
    logits [B, P, V], before [B, P] or none, values and places (p V + j) [B, k]. `banned` is an id that counts as
    -infinity, but in the normalisation, `penalised` one from whose value `penalty` is taken; -1 for none. */
 
-#include "simd.h"
+#include "tiles.h"
 
 #define BEST_BLOCK 128
 
@@ -84,4 +84,55 @@ API void NAME(best)(const T *logits, const float *before, i64 B, i64 P, i64 V, i
                             penalty, values + b * k, places + b * k);
 }
 
-#undef BEST_BLOCK
+#if defined(FIRST_VERSION) && (defined(BF16_TILES) || defined(INT8_TILES))
+/* The same by the outputs of a product. There is room for all of it if `shared`, which is for few rows; else for those of
+   `at_once` groups for each thread. */
+static void best_of_product(TileFunction tile, const Product *p, i64 shared, i64 at_once, const float *before, i64 P,
+                            i64 k, i64 normalize, i64 banned, i64 penalised, float penalty, float *values, i64 *places,
+                            i64 threads) {
+    i64 B = p->N / P, V = p->M;
+    if (shared) {
+        whole_product(tile, p, threads);
+        NAME(best)(p->out, before, B, P, V, k, normalize, banned, penalised, penalty, values, places,
+                   threads);
+        return;
+    }
+    PARALLEL_FOR(PARALLEL_FROM)
+    for (i64 thread = 0; thread < threads; thread++) {
+        float *room = (float *)p->out + thread * at_once * P * V;
+        for (i64 first = thread * at_once; first < B; first += threads * at_once) {
+            i64 last = least(first + at_once, B), skipped = first * P;
+            Product own = *p;
+            own.x = (const char *)p->x + skipped * p->x_row, own.out = room;
+            if (p->rows) own.rows += skipped, own.excess += skipped;
+            for (i64 j = 0; j < V; j += STRIP) rows_of_strip(tile, &own, 0, (last - first) * P, j);
+            for (i64 b = first; b < last; b++)
+                NAME(best_of_group)(room + (b - first) * P * V, before ? before + b * P : 0, P, V, k, normalize,
+                                    banned, penalised, penalty, values + b * k, places + b * k);
+        }
+    }
+}
+#endif
+
+#if defined(FIRST_VERSION) && defined(BF16_TILES)
+API void NAME(bf16_best)(const bf16 *x, const bf16 *packed, float *room, i64 shared, i64 at_once, i64 N, i64 K, i64 V,
+                         const float *before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised, float penalty,
+                         float *values, i64 *places, i64 threads) {
+    Product p = {x, packed, 0, room, K * sizeof(bf16), GROUP, K * sizeof(bf16) * STRIP, 0,
+                 V * sizeof(float), 1, K / 2, N, V, 0, 0, 0};
+    best_of_product(bf16_tile, &p, shared, at_once, before, P, k, normalize, banned, penalised, penalty, values,
+                    places, threads);
+}
+#endif
+
+#if defined(FIRST_VERSION) && defined(INT8_TILES)
+API void NAME(int8_best)(const int8_t *x, const int32_t *excess, const float *rows, const bf16 *packed,
+                         const float *columns, float *room, i64 shared, i64 at_once, i64 N, i64 K, i64 V,
+                         const float *before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised, float penalty,
+                         float *values, i64 *places, i64 threads) {
+    Product p = {x, packed, 0, room, K, GROUP, K * STRIP, 0,
+                 V * sizeof(float), 1, K / GROUP, N, V, excess, rows, columns};
+    best_of_product(int8_tile, &p, shared, at_once, before, P, k, normalize, banned, penalised, penalty, values,
+                    places, threads);
+}
+#endif

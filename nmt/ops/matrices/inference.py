@@ -1,0 +1,259 @@
+"""Weights in bf16 or int8 for inference, which compute their products themselves.
+
+Of int8 a product is exact but for its factors, which have one scale for each output and one for each row of
+activations, chosen from that row alone:
+
+    y[n, j] = s_n t_j sum_k q[n, k] w[j, k] + b_j,   s_n = max_k |x[n, k]| / 127,   q = round(x / s_n),   w alike
+
+Where the CPU has the instructions, values are packed once as a C kernel reads them, so that products with few rows cost
+little more than reading them. No row depends on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.ops.dispatch import use_native
+from nmt.ops.matrices.int8_product import MULTIPLE, int8_product, kernel_problem
+from nmt.ops.matrices.training import pack
+from nmt.ops.native import has, kernel
+
+M = TypeVar("M", bound="InferenceMatrix")
+
+LARGEST: Final = 127
+"""Values are -127..127: symmetric."""
+SMALLEST_SCALE: Final = 1e-30
+"""For rows of zeros."""
+_BLOCK: Final = 1 << 19
+"""Sums computed at a time on a CPU, 2 MiB: so they are still in the cache when they are scaled."""
+
+
+class InferenceMatrix(Tensor):
+    """A matrix [M, K] for inference, of one of two kinds.
+
+    To modules it is the weight that it was made from: `F.linear` with it is its `product`, `index_select` of rows gives
+    another one, and all else sees its plain values. It has no storage, so asking for its address fails.
+    """
+
+    kind: ClassVar[str]
+    """What the names of its C kernels begin with."""
+    values: Tensor  # type: ignore[assignment]
+    """int8 or bf16 [M', K'], both widths padded with zeros"""
+    scales: Tensor | None
+    """fp32 [M], of the outputs; None for bf16"""
+    _packed: Tensor | None
+
+    @staticmethod
+    def make(kind: type[M], values: Tensor, scales: Tensor | None, *, rows: int, width: int) -> M:
+        """One of this kind; `rows` and `width` are M and K."""
+        dtype = values.dtype if scales is None else scales.dtype
+        self: M = Tensor._make_wrapper_subclass(kind, (rows, width), dtype=dtype, device=values.device)
+        self.values, self.scales, self._packed = values, scales, None
+        return self
+
+    @classmethod
+    def has_kernel(cls) -> bool:
+        """Whether the kernels for packed values are there, which are compiled for CPUs that have the instructions."""
+        return has(f"{cls.kind}_best", torch.float32)
+
+    def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """`F.linear` of x [..., K]: fp32 [..., M]. A row does not depend on the others."""
+        outputs, width = self.shape
+        rows = x.detach().reshape(-1, width)
+        bias = None if bias is None else bias.detach().float().contiguous()
+        native = use_native(rows) and self.has_kernel()
+        result = (self.packed_product if native else self.plain_product)(rows, bias)
+        return result.view(*x.shape[:-1], outputs)
+
+    def packed(self) -> Tensor:
+        """The values as the C kernels read them, kept from the first time on; see tiles.h."""
+        if self._packed is None:
+            self._packed = self._pack()
+        return self._packed
+
+    def _pack(self) -> Tensor:
+        return pack(self.values)
+
+    def operands(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What the C kernels take of x [N, K] and of the matrix; the first one is [N, K']."""
+        raise NotImplementedError
+
+    def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """The product of x [N, K] by the kernel for packed values."""
+        raise NotImplementedError
+
+    def plain_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """The product of x [N, K] without it."""
+        raise NotImplementedError
+
+    def chosen(self: M, index: Tensor) -> M:
+        """The rows `index` [N]."""
+        scales = None if self.scales is None else self.scales.index_select(0, index)
+        return _padded(type(self), self.values[:, : self.shape[1]].index_select(0, index), scales)
+
+    def dequantize(self) -> Tensor:
+        """The values that it stands for [M, K]."""
+        rows, width = self.shape
+        plain = self.values[:rows, :width]
+        return plain if self.scales is None else plain * self.scales.unsqueeze(1)
+
+    def index_select(self: M, dim: int, index: Tensor) -> M:
+        """Some of its rows; `dim` must be 0."""
+        if dim != 0:
+            raise ValueError(f"a {type(self).__name__} selects rows, not dimension {dim}")
+        return self.chosen(index)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear and isinstance(args[1], InferenceMatrix):
+            return args[1].product(*_input_and_bias(args[0], *args[2:], **(kwargs or {})))
+        with torch._C.DisableTorchFunctionSubclass():
+            if func in _OF_THE_WRAPPER:
+                return func(*args, **(kwargs or {}))
+            plain = [arg.dequantize() if isinstance(arg, InferenceMatrix) else arg for arg in args]
+            return func(*plain, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        raise NotImplementedError(f"{func} on a {cls.__name__}")
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"{type(self).__name__}{list(self.shape)}"
+
+
+_OF_THE_WRAPPER: Final = frozenset(
+    (
+        *(Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.is_cuda.__get__),  # type: ignore[attr-defined]
+        *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.data_ptr),
+    )
+)
+"""What the matrix itself answers, without computing its values."""
+
+
+class Bf16Matrix(InferenceMatrix):
+    """A matrix [M, K] as bf16 values, with which products are summed in fp32; made by `to_bf16`."""
+
+    kind = "bf16"
+
+    def operands(self, x: Tensor) -> tuple[Tensor, ...]:
+        return _widened(x.to(torch.bfloat16), self.values.shape[1]).contiguous(), self.packed()
+
+    def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        (rows, packed), out = self.operands(x), x.new_empty(len(x), len(self), dtype=torch.float32)
+        run = kernel("bf16_product", torch.bfloat16)
+        run(rows, rows.shape[1], packed, bias, 0, out, out.shape[1], True, *rows.shape, out.shape[1])
+        return out
+
+    def plain_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return F.linear(x.to(torch.bfloat16).float(), self.dequantize().float(), bias)
+
+
+class Int8Matrix(InferenceMatrix):
+    """A matrix [M, K] as int8 values and fp32 scales [M]; made by `quantize`."""
+
+    kind = "int8"
+    scales: Tensor
+
+    def _pack(self) -> Tensor:
+        return pack((self.values ^ -128).view(torch.bfloat16))  # 128 more, as bytes without a sign
+
+    def operands(self, x: Tensor) -> tuple[Tensor, ...]:
+        return *_rows(x, self.values.shape[1]), self.packed(), self.scales
+
+    def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        operands, out = self.operands(x), x.new_empty(len(x), len(self), dtype=torch.float32)
+        kernel("int8_product", torch.float32)(*operands, bias, out, *operands[0].shape, out.shape[1])
+        return out
+
+    def plain_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        outputs = len(self.scales)
+        result = self.scales.new_empty(len(x), outputs)
+        if use_native(x):
+            rows, _, scales = _rows(x, self.values.shape[1])
+            sums = int8_product(rows, self.values)
+            run = kernel("int8_scale", torch.float32)
+            run(sums, sums.stride(0), scales, self.scales, bias, result, len(x), outputs)
+            return result
+        rows, scales = quantize_rows(x)
+        rows = _widened(rows, self.values.shape[1])
+        block = max(1, len(x) if x.is_cuda else _BLOCK // max(1, outputs))
+        for start in range(0, len(x), block):
+            sums = int8_product(rows[start : start + block], self.values)[:, :outputs]
+            torch.mul(sums, self.scales, out=result[start : start + block])
+        return result.mul_(scales) if bias is None else torch.addcmul(bias, result, scales, out=result)
+
+
+def to_bf16(weight: Tensor) -> Bf16Matrix:
+    """The nearest bf16 values of a weight [M, K]."""
+    return _padded(Bf16Matrix, weight.detach().to(torch.bfloat16), None)
+
+
+def quantize(weight: Tensor) -> Int8Matrix:
+    """The nearest int8 values of a weight [M, K], with a scale for each row."""
+    values, scales = quantize_rows(weight)
+    return _padded(Int8Matrix, values, scales.squeeze(1))
+
+
+def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """int8 values [N, K] and fp32 scales [N, 1] of x [N, K]; each row depends on itself alone."""
+    x = x.detach().float()
+    scales = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
+    return (x / scales).round_().to(torch.int8), scales
+
+
+def worth_packing(device: torch.device) -> bool:
+    """Whether this device is a CPU with a kernel for packed bf16 matrices."""
+    return device.type == "cpu" and Bf16Matrix.has_kernel()
+
+
+def int8_implementation(device: torch.device) -> str:
+    """The name of what multiplies int8 matrices on `device`."""
+    if device.type == "cpu" and Int8Matrix.has_kernel():
+        return "a kernel for AVX-512 VNNI"
+    return "torch._int_mm" if kernel_problem(device.type) is None else "the floating-point reference"
+
+
+def plain_parts(matrix: Tensor) -> list[Tensor]:
+    """What a matrix consists of: values and scales of an InferenceMatrix, any other itself."""
+    if not isinstance(matrix, InferenceMatrix):
+        return [matrix]
+    return [matrix.values] if matrix.scales is None else [matrix.values, matrix.scales]
+
+
+def rebuilt_matrix(parts: Sequence[Tensor], *, like: Tensor) -> Tensor:
+    """The matrix of these `plain_parts`, of the kind and size of another."""
+    if not isinstance(like, InferenceMatrix):
+        return parts[0]
+    rows, width = like.shape
+    return InferenceMatrix.make(type(like), parts[0], parts[1] if len(parts) > 1 else None, rows=rows, width=width)
+
+
+def _input_and_bias(x: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    return x, bias
+
+
+def _rows(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """x [N, K] in fp32 or bf16 by a C kernel: int8 rows [N, width], 128 times their sums, and their scales."""
+    x = x if x.stride(1) == 1 else x.contiguous()
+    values = torch.empty(len(x), width, dtype=torch.int8)
+    excess, scales = torch.empty(len(x), dtype=torch.int32), torch.empty(len(x), dtype=torch.float32)
+    kernel("int8_rows", x.dtype)(x, x.stride(0), values, width, scales, excess, *x.shape, SMALLEST_SCALE)
+    return values, excess, scales
+
+
+def _widened(x: Tensor, width: int) -> Tensor:
+    """x [N, K] with zeros up to a width."""
+    return F.pad(x, (0, width - x.shape[1])) if x.shape[1] < width else x
+
+
+def _padded(kind: type[M], values: Tensor, scales: Tensor | None) -> M:
+    """The matrix of values [M, K], whose widths must be multiples of some number."""
+    rows, width = values.shape
+    values = F.pad(values, (0, -width % MULTIPLE, 0, -rows % MULTIPLE)).contiguous()
+    return InferenceMatrix.make(kind, values, None if scales is None else scales.contiguous(), rows=rows, width=width)

@@ -1,0 +1,143 @@
+/* Products with packed matrices (see tiles.h) and what they need: packing, gradients of weights, rows in int8. T is the
+   type of what is packed or made int8. */
+
+#include "tiles.h"
+
+#define NARROW(x) (sizeof(x) == sizeof(bf16) ? (bf16)(x) : store_bf16(x))
+
+/* Rows of the summed index that a weight's gradient takes at a time: a strip of them stays in the cache. */
+#define DEPTH 512
+
+/* The strips of w [M, K] in bf16, to multiply with its transpose. K is even. */
+API void NAME(pack)(const T *w, i64 wm, bf16 *packed, i64 M, i64 K, i64 threads) {
+    PARALLEL_FOR(M * K)
+    for (i64 m = 0; m < M; m += STRIP)
+        for (i64 start = 0; start < K; start += STRIP) {
+            bf16 square[STRIP][STRIP] = {0};
+            i64 rows = least(M - m, STRIP), width = least(K - start, STRIP);
+            for (i64 r = 0; r < rows; r++) {
+                const T *restrict from = w + (m + r) * wm + start;
+#pragma omp simd
+                for (i64 j = 0; j < width; j++) square[r][j] = NARROW(from[j]);
+            }
+            bf16 *to = packed + m * K + start * STRIP;
+            for (i64 j = 0; j < width; j += 2)
+                for (i64 r = 0; r < STRIP; r++, to += 2) memcpy(to, &square[r][j], GROUP);
+        }
+}
+
+/* A strip of the transpose of `rows` rows, from x on. */
+INLINE void NAME(pack_strip)(const T *x, i64 xn, bf16 *to, i64 rows, i64 width) {
+    for (i64 n = 0; n < rows; n += 2, to += 2 * STRIP) {
+        const T *restrict even = x + n * xn, *restrict odd = n + 1 < rows ? even + xn : even;
+        bf16 last = n + 1 < rows ? 0xffff : 0;
+        if (width >= STRIP)
+#pragma omp simd
+            for (i64 j = 0; j < STRIP; j++)
+                to[2 * j] = NARROW(even[j]), to[2 * j + 1] = NARROW(odd[j]) & last;
+        else
+            for (i64 j = 0; j < STRIP; j++)
+                to[2 * j] = j < width ? NARROW(even[j]) : 0,
+                       to[2 * j + 1] = j < width ? NARROW(odd[j]) & last : 0;
+    }
+}
+
+/* The strips of the transpose of x [N, K], to multiply with x itself. */
+API void NAME(pack_transposed)(const T *x, i64 xn, bf16 *packed, i64 N, i64 K, i64 threads) {
+    PARALLEL_FOR(N * K)
+    for (i64 j = 0; j < K; j += STRIP) NAME(pack_strip)(x + j, xn, packed + j * (N + N % 2), N, K - j);
+}
+
+#ifdef BF16_TILES
+/* out [N, M] = x [N, K] times a packed matrix, plus `added` [N, M], if any, whose rows stand dn apart; both are fp32 if
+   `wide`, else bf16. K is even. */
+API void NAME(bf16_product)(const bf16 *x, i64 xn, const bf16 *packed, const char *added, i64 dn, char *out, i64 on,
+                            i64 wide, i64 N, i64 K, i64 M, i64 threads) {
+    i64 size = wide ? sizeof(float) : sizeof(bf16), groups = K / 2;
+    Product p = {x, packed, added, out, xn * sizeof(bf16), GROUP, groups * STRIP_GROUP,
+                 dn * size, on * size, wide, groups, N, M, 0, 0, 0};
+    whole_product(bf16_tile, &p, threads);
+}
+
+/* out [M, K] = or, if `add`, += y' x in fp32, from y [N, M] and the packed transpose of x [N, K]. */
+API void NAME(bf16_gradient)(const T *y, i64 yn, const bf16 *packed, float *out, i64 N, i64 M, i64 K, i64 add,
+                             i64 threads) {
+    PARALLEL_FOR(M * K)
+    for (i64 m = 0; m < M; m += STRIP)
+        for (i64 start = 0; start < N; start += DEPTH) {
+            bf16 strip[DEPTH * STRIP];
+            float *to = out + m * K;
+            i64 depth = least(N - start, DEPTH), rows = least(M - m, STRIP), row = K * sizeof(float);
+            NAME(pack_strip)(y + start * yn + m, yn, strip, depth, rows);
+            Product p = {strip, packed + start * STRIP, add || start ? to : 0, to,
+                         GROUP, STRIP_GROUP, (N + 1) / 2 * STRIP_GROUP, row, row, 1, (depth + 1) / 2, rows, K, 0, 0, 0};
+            for (i64 j = 0; j < K; j += STRIP)
+                for (i64 r = 0; r < rows; r += 11) bf16_tile(&p, r, j, least(rows - r, 11)); /* 11, 11 and 10 */
+        }
+}
+#endif
+
+#if defined(INT8_TILES) && defined(FIRST_VERSION)
+/* out [N, M] of the rows x [N, K] that `int8_rows` makes: (sum - excess_n) columns_m rows_n + bias_m. 4 divides K. */
+API void NAME(int8_product)(const int8_t *x, const int32_t *excess, const float *rows, const bf16 *packed,
+                            const float *columns, const float *bias, float *out, i64 N, i64 K, i64 M, i64 threads) {
+    Product p = {x, packed, bias, out, K, GROUP, K * STRIP, 0, M * sizeof(float),
+                 1, K / GROUP, N, M, excess, rows, columns};
+    whole_product(int8_tile, &p, threads);
+}
+#endif
+
+/* q[n, j] = round(x[n, j] / s_n), s_n = max_j |x[n, j]| / 127, at least `least`; ties to even. Rows of q are qn wide,
+   filled up with zeros. excess_n = 128 sum_j q[n, j], see tiles.h. With a NaN in a row s_n is NaN. */
+API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K, float least,
+                         i64 threads) {
+    PARALLEL_FOR(N * K)
+    for (i64 n = 0; n < N; n++) {
+        const T *restrict from = x + n * xn;
+        int8_t *restrict to = q + n * qn;
+        float top = 0.0f;
+        int bad = 0;
+#pragma omp simd reduction(max : top) reduction(| : bad)
+        for (i64 j = 0; j < K; j++) {
+            float y = fabsf(LOAD(from[j]));
+            top = y > top ? y : top;
+            bad |= y != y;
+        }
+        if (bad) { /* no integer is NaN, so the scale must be */
+            for (i64 j = 0; j < qn; j++) to[j] = 0;
+            scales[n] = NAN;
+            excess[n] = 0;
+            continue;
+        }
+        float scale = top / 127.0f;
+        scale = scale < least ? least : scale;
+        scales[n] = scale;
+        int32_t sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (i64 j = 0; j < K; j++) {
+            float y = LOAD(from[j]) / scale + 12582912.0f; /* 1.5 * 2^23: the low bits are the rounded quotient */
+            int32_t rounded = (int32_t)(y - 12582912.0f);
+            to[j] = (int8_t)rounded;
+            sum += rounded;
+        }
+        for (i64 j = K; j < qn; j++) to[j] = 0;
+        excess[n] = 128 * sum;
+    }
+}
+
+/* y[n, j] = sums[n, j] t_j s_n + bias_j, for the first M of the sums' columns, which are `wide` apart. */
+API void NAME(int8_scale)(const int32_t *sums, i64 wide, const float *scales, const float *columns, const float *bias,
+                          T *y, i64 N, i64 M, i64 threads) {
+    PARALLEL_FOR(N * M)
+    for (i64 n = 0; n < N; n++) {
+        const int32_t *restrict from = sums + n * wide;
+        T *restrict to = y + n * M;
+        float scale = scales[n];
+        if (bias)
+#pragma omp simd
+            for (i64 j = 0; j < M; j++) to[j] = STORE((float)from[j] * columns[j] * scale + bias[j]);
+        else
+#pragma omp simd
+            for (i64 j = 0; j < M; j++) to[j] = STORE((float)from[j] * columns[j] * scale);
+    }
+}
