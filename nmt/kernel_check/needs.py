@@ -105,19 +105,19 @@ def plain(name: str) -> str:
 
 
 def groups(names: Iterable[str]) -> list[list[str]]:
-    """The checks in lists of those that share most of their kernels: recurrences by design, what attends, the rest."""
-    found, attention = dict[str, list[str]](), list[str]()
+    """The checks in lists of those that share most of their kernels, the longest first: what attends, then recurrences
+    by design, and the rest."""
+    attend, others, attention = dict[str, list[str]](), dict[str, list[str]](), list[str]()
     for name in names:
         operation, _, words = plain(name).partition(" ")
         if operation in ("attention", "decoding_step"):
             attention.append(name)
+        elif operation == "conditional":
+            attend[words] = [name]
         else:
-            found.setdefault(plain(name) if operation == "conditional" else words or operation, []).append(name)
-    with_attention = [group for label, group in found.items() if label.startswith("conditional")]
-    if not with_attention:
-        return [attention, *found.values()]
-    with_attention[0].extend(attention)
-    return list(found.values())
+            others.setdefault(words or operation, []).append(name)
+    first, *more = attend.values() or [[]]
+    return [group for group in ([*first, *attention], *more, *others.values()) if group]
 
 
 def designs_of(words: str) -> list[Design]:

@@ -124,7 +124,7 @@ def how_many(device: torch.device, groups: int) -> int:
 
 def try_out(tasks: Sequence[Task], tell: Tell, *, processes: int) -> None:
     """Do each task in a process, some at a time, and `tell` each outcome. What ends its process gets no second one."""
-    waiting, running = [task for task in tasks if task.seconds], list[Trial]()
+    waiting, running = list(tasks), list[Trial]()
     with tempfile.TemporaryDirectory(prefix="nmt-kernel-check-") as folder:
         try:
             while waiting or running:

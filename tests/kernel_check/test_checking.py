@@ -336,6 +336,11 @@ def test_the_command_prints_all_and_tries_all_again(
     lines = capsys.readouterr().out.splitlines()
     assert f"attention: {FULL.reason} (tried again at the next start)" in lines
     assert "dropout: result 0 differs" in lines and "decoding_step: right" in lines
+    for name in list(tried.outcomes):
+        other = tried.outcomes.pop(name)
+        assert program.main([]) == 1
+        tried.outcomes[name] = other
+    capsys.readouterr()
     assert program.main(["decoding_step", "cuda:0"]) == 0
     assert capsys.readouterr().out == "decoding_step: right\n"
 

@@ -54,6 +54,7 @@ def test_designs_and_dropout_count() -> None:
     assert "dropout" not in needed(model, "scoring")
     mixed = needed(make_model("lrn", encoder_cell="lstm", **ONE), "training")
     assert {f"bidirectional {unit_words('lstm')}", "lstm_layer", f"conditional {unit_words('lrn')}"} <= set(mixed)
+    assert f"sequence {unit_words('lrn')}" not in mixed  # its cells stand in a pair alone
     assert "lstm_layer" not in needed(make_model("lstm", layer_norm=True, **ONE), "training")
 
 
@@ -80,8 +81,12 @@ def test_every_key_has_a_check_and_its_cells() -> None:
 
 def test_a_group_shares_kernels() -> None:
     names = ["bidirectional lrn forward", "attention", "dropout", "sequence lrn forward", "conditional lrn"]
-    assert groups(names) == [names[:1] + names[3:4], ["dropout"], ["conditional lrn", "attention"]]
-    assert [group for group in groups(["attention", "decoding_step"]) if group] == [["attention", "decoding_step"]]
+    assert groups(names) == [["conditional lrn", "attention"], names[:1] + names[3:4], ["dropout"]]
+    assert groups(["attention", "conditional gru", "decoding_step", "conditional lrn"]) == [
+        ["conditional gru", "attention", "decoding_step"],
+        ["conditional lrn"],
+    ]
+    assert groups(["decoding_step"]) == [["decoding_step"]] and groups(["dropout"]) == [["dropout"]]
 
 
 @pytest.mark.skipif(not hasattr(units, "UNITS"), reason="units cannot be registered yet")

@@ -61,7 +61,7 @@ def test_only_what_differs_is_wrong(programs: dict[str, str]) -> None:
         "full": "say('undecided', 'CUDA out of memory. Tried to allocate 2 GiB')",
         "crashes": "os.abort()",
         "killed": "os.kill(os.getpid(), 9)",
-        "fails": "raise ValueError('no such kernel')",
+        "fails": "raise ValueError('Python has no such kernel')",
         "compiles": "print('x.c:3:10: fatal error: Python.h: No such file', file=sys.stderr); say('undecided', 'gcc')",
         "ends": "sys.exit()",
         "last": "say('right')",
@@ -74,7 +74,7 @@ def test_only_what_differs_is_wrong(programs: dict[str, str]) -> None:
         "full": "the GPU has too little free memory: end what uses it (nvidia-smi lists it)",
         "crashes": "it was ended by SIGABRT",
         "killed": "it was ended by SIGKILL; where nobody did it, this machine has too little free memory",
-        "fails": "ValueError: no such kernel",
+        "fails": "ValueError: Python has no such kernel",
         "compiles": "Triton needs Python's C headers: install python3-dev (python3-devel on Fedora)",
         "ends": "it said nothing",
     }
