@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -46,10 +47,16 @@ class Masks(NamedTuple):
         if self.words is not None:
             sentences = torch.div(self.words, self.length, rounding_mode="floor")
             return Draw(self.key, layer, self.words + sentences * (SENTENCE - self.length) + self.first * SENTENCE)
-        places = torch.arange(self.first, self.first + len(x), device=x.device) * SENTENCE
-        if x.dim() > 2:
-            places = (places.unsqueeze(1) + torch.arange(x.size(1), device=x.device)).flatten()
+        places = _places(self.first, len(x), x.size(1) if x.dim() > 2 else 1, x.device)
         return Draw(self.key, layer, places + position if position else places)
+
+
+@functools.lru_cache(maxsize=8)
+def _places(first: int, sentences: int, length: int, device: torch.device) -> Tensor:
+    """Of the words of so many sentences, row by row; kept, as all layers of a model ask for the same."""
+    with torch.inference_mode(False):
+        places = torch.arange(first, first + sentences, device=device) * SENTENCE
+        return (places.unsqueeze(1) + torch.arange(length, device=device)).flatten()
 
 
 def batch_key(seed: int, epoch: int, batch: int) -> int:

@@ -8,6 +8,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from nmt.ops.dropout.draws import Draw
 from nmt.ops.dropout.reference import threshold
@@ -55,15 +56,10 @@ def dropout_mask_kernel(p_x, p_places, p_out, N, W, key_low, key_high, layer, li
     _keep_or_drop(p_x, p_out, o + 48, d, limit, scale, live & (channel + 48 < W))
 
 
-@torch.library.custom_op(
-    "nmt::dropout",
-    mutates_args=(),
-    schema="(Tensor x, Tensor places, int key, int layer, int threshold, float scale) -> Tensor",
-)
-def dropout_op(x: Tensor, places: Tensor, key: int, layer: int, threshold: int, scale: float) -> Tensor:
-    """x [N, W] with the masks of the places [N]; contiguous."""
+def _dropped(x: Tensor, places: Tensor, numbers: tuple[int, int, int, float]) -> Tensor:
+    """x [N, W] with the masks of the places [N]; contiguous. numbers: key, layer, threshold, scale."""
+    (key, layer, threshold, scale), (rows, width) = numbers, x.shape
     x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-    rows, width = x.shape
     if x.numel() == 0:
         return out
     counters = rows * triton.cdiv(width, 64) * 16
@@ -80,25 +76,22 @@ def _signed(number: int) -> int:
     return (number + 2**31) % 2**32 - 2**31
 
 
-@dropout_op.register_fake
-def _(x: Tensor, places: Tensor, key: int, layer: int, threshold: int, scale: float) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, places: Tensor, numbers: tuple[int, int, int, float]) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.numbers = numbers
+        return _dropped(x, places, numbers)
 
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, places, *ctx.numbers = inputs
-    ctx.save_for_backward(places)
-
-
-def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    return dropout_op(gradient, ctx.saved_tensors[0], *ctx.numbers), None, None, None, None, None
-
-
-dropout_op.register_autograd(_backward, setup_context=_setup_context)
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (places,) = ctx.saved_tensors
+        return _dropped(gradients[0], places, ctx.numbers), None, None
 
 
 def dropout_triton(x: Tensor, p: float, draw: Draw) -> Tensor:
     """See `nmt.ops.dropout.dropout`; x [N, W] in fp32, bf16 or fp16, 0 < p < 1."""
     places = torch.arange(len(x), device=x.device) if draw.places is None else draw.places
-    result: Tensor = dropout_op(x, places, draw.key, draw.layer, threshold(p), 1 / (1 - p))
+    result: Tensor = _Dropout.apply(x, places, (draw.key, draw.layer, threshold(p), 1 / (1 - p)))
     return result

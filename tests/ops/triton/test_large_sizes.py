@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.ops.dropout import Draw
 from nmt.ops.linear_cross_entropy.step import Loss
 
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
@@ -126,4 +127,4 @@ def test_losses(words: int = 50_000) -> None:
 
 def test_dropout(width: int = 2**16 + 3) -> None:
     x, places = room(BATCH, width), room(BATCH, dtype=torch.int64)
-    assert dropout.dropout_op._init_fn(x, places, 2**62, 1, 2**31, 2.0).shape == x.shape
+    assert dropout.dropout_triton(x, 0.5, Draw(2**62, 1, places)).shape == x.shape
