@@ -1,128 +1,186 @@
-"""Additive attention in Triton: the custom operators around its kernels."""
+"""Additive attention in Triton: for loops over target positions that do without autograd, and with it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 
 import torch
+import triton
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from nmt.ops.attention import launches
-from nmt.ops.attention.launches import Memory
+from nmt.ops.attention.kernels import (
+    attention_forward_kernel,
+    attention_memory_backward_kernel,
+    attention_query_backward_kernel,
+)
 from nmt.ops.attention.reference import attention_reference
 from nmt.ops.dispatch import fall_back
 from nmt.ops.triton_tools import readable, readable_rows
 
+MOST_SOURCE: Final = 1024
+"""Source positions a program can hold in registers; more are left to the reference."""
 
-def _memory(keys: Tensor, values: Tensor, weight: Tensor) -> Memory:
-    return Memory(readable(keys), readable(values), weight.contiguous(), factor=1)
+TILE: Final = 8192
+"""Values of keys in the registers of a program that reads a whole source row."""
+
+MEMORY_BLOCK_S: Final = 16
+MEMORY_BLOCK_W: Final = 64
+MEMORY_WARPS: Final = 4
 
 
-@torch.library.custom_op(
-    "nmt::attention",
-    mutates_args=(),
-    schema="(Tensor query, Tensor keys, Tensor values, Tensor penalty, Tensor weight, Tensor bias) -> (Tensor, Tensor)",
-)
-def attention_op(
-    query: Tensor, keys: Tensor, values: Tensor, penalty: Tensor, weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Context [B, Q, G * V] in the type of values and weights fp32 [B, G, Q, S].
+class Blocks(NamedTuple):
+    """How a program that reads a whole source row cuts it; all but the warps are powers of two."""
 
-    query [B, G, Q, W], keys [B, G, S, W], values [B, G, S, V], penalty [B, 1, 1, S], weight [W]. The bias changes
-    nothing, but it must get a gradient.
+    source: int
+    width: int
+    value: int
+    warps: int
+
+
+def block_rule(source: int, width: int, value: int) -> Blocks:
+    """The blocks for `source` positions of keys `width` and values `value` wide; see `scripts/compile_kernels`."""
+    block = max(16, triton.next_power_of_2(source))
+    chunk = max(8, TILE // block)
+    columns, value_columns = (min(triton.next_power_of_2(size), chunk) for size in (width, value))
+    return Blocks(block, columns, value_columns, warps=8)
+
+
+class AttentionKernel:
+    """Attention over one memory of B sentences in G heads: keys [B, G, S, W], values [B, G, S, V], penalty [B, S] fp32.
+
+    The keys are doubled, see `nmt.ops.attention`; the queries only if `doubled` says so. `weight` [W]. Queries are
+    [N, G * W] and contexts [N, G * V], N = B * Q rows, sentence-major; weights and the gradients of the scores
+    [N, G, S] fp32. All are written where the caller says: steps of one sequence stand in its own tensors, [T, N, ...].
+    Tensors can have any strides but that of the last axis, where values lie side by side; keys and values of one head
+    lie within 32-bit offsets.
     """
-    context, weights = _room(query, keys, values)
-    penalty = readable_rows(penalty[:, 0, 0].float())
-    memory = _memory(keys, values, weight)
-    launches.attend(readable_rows(query), memory, penalty=penalty, context=context, weights=weights)
-    return context, weights
+
+    takes_wide_values: ClassVar[bool] = True
+    """Whether values may be wider than keys."""
+
+    def __init__(self, keys: Tensor, values: Tensor, *, penalty: Tensor, weight: Tensor, doubled: bool = False) -> None:
+        self.keys, self.values, self.weight = readable(keys), readable(values), weight.contiguous()
+        self.penalty, self._factor = readable_rows(penalty), 1 if doubled else 2
+
+    @classmethod
+    def for_levels(
+        cls, keys: Tensor, values: Tensor, *, penalty: Tensor, weights: Sequence[Tensor]
+    ) -> list[AttentionKernel]:
+        """One for each of several weights, over the same memory."""
+        return [cls(keys, values, penalty=penalty, weight=weight) for weight in weights]
+
+    @staticmethod
+    def problem(keys: Tensor) -> str | None:
+        """Why it cannot attend to these keys, None if it can."""
+        source, most = keys.size(2), MOST_SOURCE
+        return f"{source} source positions are more than {most}" if source > most else None
+
+    def _run(self, kernel: Any, rows: int, tensors: Sequence[Tensor | None], strides: Sequence[int]) -> None:
+        """Launch a kernel with a program for each of so many queries and each head."""
+        (batch, heads, source, width), value = self.keys.shape, self.values.size(3)
+        blocks = block_rule(source, width, value)
+        with torch.cuda.device_of(self.keys):
+            kernel[(heads * rows,)](
+                *tensors, *strides, heads, rows // batch, source, width, value, FACTOR=self._factor,
+                BLOCK_S=blocks.source, BLOCK_W=blocks.width, BLOCK_V=blocks.value, num_warps=blocks.warps,
+            )  # fmt: skip
+
+    def forward(self, query: Tensor, *, weights: Tensor, context: Tensor) -> None:
+        """Write the weights and the context of `query`."""
+        self._run(
+            attention_forward_kernel, len(query),
+            (query, self.keys, self.values, self.penalty, self.weight, context, weights),
+            (query.stride(0), *self.keys.stride()[:3], *self.values.stride()[:3], self.penalty.stride(0),
+             context.stride(0), weights.stride(0)),
+        )  # fmt: skip
+
+    def query_gradient(
+        self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor,
+        d_weights: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """From d_context and, if there are any, d_weights, contiguous, write d_query, and d_scores as
+        `memory_gradients` wants them."""
+        self._run(
+            attention_query_backward_kernel, len(query),
+            (query, self.keys, self.values, self.weight, weights, d_context, d_weights, d_scores, d_query),
+            (query.stride(0), *self.keys.stride()[:3], *self.values.stride()[:3], d_context.stride(0),
+             weights.stride(0), d_scores.stride(0), d_query.stride(0)),
+        )  # fmt: skip
+
+    def memory_gradients(
+        self, queries: Tensor, *, weights: Tensor, d_scores: Tensor, d_contexts: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of keys and values, in their type, and of `weight`, fp32, from all T steps of one query a
+        sentence; no atomics.
+
+        Time first: queries [T, B, G * W], d_contexts [T, B, G * V], weights and d_scores [T, B, G, S].
+        """
+        batch, heads, source, width = self.keys.shape
+        blocks = triton.cdiv(source, MEMORY_BLOCK_S)
+        d_keys = self.keys.new_empty(self.keys.shape)
+        d_weight = self.keys.new_empty(batch * heads, blocks, width, dtype=torch.float32)
+        with torch.cuda.device_of(self.keys), torch.autocast(self.keys.device.type, enabled=False):
+            attention_memory_backward_kernel[(batch * heads, blocks, triton.cdiv(width, MEMORY_BLOCK_W))](
+                queries, self.keys, self.weight, d_scores, d_keys, d_weight, *queries.stride()[:2],
+                *self.keys.stride()[:3], *d_scores.stride()[:2], heads, len(queries), source, width,
+                FACTOR=self._factor, BLOCK_S=MEMORY_BLOCK_S, BLOCK_W=MEMORY_BLOCK_W, num_warps=MEMORY_WARPS,
+            )  # fmt: skip
+            d_contexts = d_contexts.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)  # [B, G, T, V]
+            dtype = self.values.dtype
+            d_values = torch.matmul(weights.permute(1, 2, 3, 0).to(dtype), d_contexts.to(dtype))
+        return d_keys, d_values, d_weight.sum((0, 1))
 
 
-def _room(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    batch, heads, queries, _ = query.shape
-    context = values.new_empty(batch, queries, heads * values.size(3))
-    return context, keys.new_empty(batch, heads, queries, keys.size(2), dtype=torch.float32)
+class Attention(torch.autograd.Function):
+    """Context and weights as `nmt.ops.attention.additive_attention` returns them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, keys: Tensor, values: Tensor, penalty: Tensor, weight: Tensor, bias: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The bias changes nothing, but it must get a gradient."""
+        batch, heads, queries, _ = query.shape
+        penalty, rows = penalty[:, 0, 0].float(), query.transpose(1, 2).flatten(2).flatten(0, 1)
+        context = values.new_empty(batch, queries, heads * values.size(3))
+        weights = keys.new_empty(batch, queries, heads, keys.size(2), dtype=torch.float32)
+        kernel = AttentionKernel(keys, values, penalty=penalty, weight=weight, doubled=True)
+        kernel.forward(rows, weights=weights.flatten(0, 1), context=context.flatten(0, 1))
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(rows, weights, keys, values, penalty, weight, bias)
+        return context, weights.transpose(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_context: Tensor | None, d_weights: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Gradients of all but the penalty."""
+        rows, weights, keys, values, penalty, weight, bias = ctx.saved_tensors
+        kernel = AttentionKernel(keys, values, penalty=penalty, weight=weight, doubled=True)
+        batch, queries, heads, _ = weights.shape
+        if d_context is None:
+            d_context = values.new_zeros(batch, queries, heads * values.size(3))
+        d_context, d_scores, d_query = d_context.contiguous(), torch.empty_like(weights), torch.empty_like(rows)
+        kernel.query_gradient(
+            rows, weights=weights.flatten(0, 1), d_context=d_context.flatten(0, 1), d_scores=d_scores.flatten(0, 1),
+            d_query=d_query, d_weights=None if d_weights is None else d_weights.transpose(1, 2).contiguous(),
+        )  # fmt: skip
+        d_keys, d_values, d_weight = kernel.memory_gradients(
+            rows.unflatten(0, (batch, -1)).transpose(0, 1), weights=weights.transpose(0, 1),
+            d_scores=d_scores.transpose(0, 1), d_contexts=d_context.transpose(0, 1),
+        )  # fmt: skip
+        d_query = d_query.view(batch, queries, heads, -1).transpose(1, 2)
+        return d_query, d_keys, d_values, None, d_weight.to(weight.dtype), torch.zeros_like(bias)
 
 
-@attention_op.register_fake
-def _(
-    query: Tensor, keys: Tensor, values: Tensor, penalty: Tensor, weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor]:
-    return _room(query, keys, values)
-
-
-@torch.library.custom_op(
-    "nmt::attention_backward",
-    mutates_args=(),
-    schema="(Tensor query, Tensor keys, Tensor values, Tensor weights, Tensor weight, Tensor d_context,"
-    " Tensor? d_weights) -> (Tensor, Tensor, Tensor, Tensor)",
-)
-def attention_backward_op(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    weights: Tensor,
-    weight: Tensor,
-    d_context: Tensor,
-    d_weights: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, keys, values, and, fp32, of weight."""
-    query, weights, d_context = readable_rows(query), readable_rows(weights), readable_rows(d_context)
-    memory = _memory(keys, values, weight)
-    d_scores, d_query = weights.new_empty(weights.shape), query.new_empty(query.shape)
-    d_weights = None if d_weights is None else d_weights.contiguous()
-    launches.query_gradient(
-        query, memory, weights=weights, d_context=d_context, d_weights=d_weights, d_scores=d_scores, d_query=d_query
-    )
-    d_keys, d_weight = launches.memory_gradients(query, memory, d_scores=d_scores)
-    d_values = launches.values_gradient(values, weights=weights, d_context=d_context).contiguous()
-    return d_query, d_keys, d_values, d_weight
-
-
-@attention_backward_op.register_fake
-def _(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    weights: Tensor,
-    weight: Tensor,
-    d_context: Tensor,
-    d_weights: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    d_weight = weight.new_empty(weight.shape, dtype=torch.float32)
-    return query.new_empty(query.shape), keys.new_empty(keys.shape), values.new_empty(values.shape), d_weight
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, keys, values, _, weight, bias = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(query, keys, values, weight, bias, *output)
-
-
-def _backward(ctx: Any, d_context: Tensor | None, d_weights: Tensor | None) -> tuple[Tensor | None, ...]:
-    query, keys, values, weight, bias, context, weights = ctx.saved_tensors
-    d_context = torch.zeros_like(context) if d_context is None else d_context
-    d_query, d_keys, d_values, d_weight = attention_backward_op(
-        query, keys, values, weights, weight, d_context, d_weights
-    )
-    return d_query, d_keys, d_values, None, d_weight.to(weight.dtype), torch.zeros_like(bias)
-
-
-attention_op.register_autograd(_backward, setup_context=_setup_context)
-
-
-def unsupported(keys: Tensor) -> str | None:
-    """Why the kernels cannot run on keys [B, G, S, W], None if they can."""
-    source, most = keys.size(2), launches.MOST_SOURCE
-    return f"{source} source positions are more than {most}" if source > most else None
-
-
+@torch.compiler.disable
 def attention_triton(
     query: Tensor, keys: Tensor, *, values: Tensor, penalty: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See `nmt.ops.attention.additive_attention`."""
-    problem = unsupported(keys)
+    problem = AttentionKernel.problem(keys)
     if problem or query.numel() == 0 or keys.numel() == 0:
         run = fall_back("attention", problem, reference=attention_reference) if problem else attention_reference
         return run(query, keys, values=values, penalty=penalty, weight=weight, bias=bias)
-    return attention_op(query, keys, values, penalty, weight, bias)
+    context, weights = Attention.apply(query, keys, values, penalty, weight, bias)
+    return context, weights

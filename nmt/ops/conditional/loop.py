@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from nmt.ops.attention.steps import AttentionSteps
+from nmt.ops.attention.triton import AttentionKernel
 from nmt.ops.conditional.plan import Given, Plan
 from nmt.ops.conditional.product import Product
 from nmt.ops.steps import States, Steps, steps_class
@@ -106,13 +106,13 @@ class Loop:
     def _written(self, i: int) -> list[Tensor]:
         return [self.gradients[f"saved {i} {j}"] for j in range(len(self.kinds[i].gradient_widths))]
 
-    def _attention(self, values: Tensor | None) -> AttentionSteps:
+    def _attention(self, values: Tensor | None) -> AttentionKernel:
         _, _, _, _, keys, _, penalty, score_weight, _ = self.given
         assert keys is not None
         assert values is not None
         assert penalty is not None
         assert score_weight is not None
-        return AttentionSteps(keys, values, penalty=penalty, weight=score_weight)
+        return AttentionKernel(keys, values, penalty=penalty, weight=score_weight)
 
     def _live(self, t: int) -> Tensor | None:
         return None if self.given.mask is None else self.given.mask[:, t]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops import graphs
-from nmt.ops.attention.triton import unsupported as attention_unsupported
+from nmt.ops.attention.triton import AttentionKernel
 from nmt.ops.conditional import Aligned, Attended, Attention
 from nmt.ops.conditional.operator import conditional_op
 from nmt.ops.dispatch import fall_back
@@ -39,7 +39,7 @@ def conditional_triton(
     dtype, hidden = product_type(context.weight), state[0].size(-1)
     if not _known(lower, higher) or projected.numel() == 0 or keys.numel() == 0:
         return written_out()
-    problem = unsupported(dtype, hidden=hidden) or attention_unsupported(keys)
+    problem = unsupported(dtype, hidden=hidden) or AttentionKernel.problem(keys)
     if not problem and {keys.dtype, values.dtype} != {dtype}:
         problem = "the memory is not in the type of the products"
     if problem:

@@ -15,8 +15,6 @@ from nmt.ops.attention.reference import attention_reference
 from tests.ops.triton.comparison import assert_equal, make_mask, randn
 
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
-launches = pytest.importorskip("nmt.ops.attention.launches", reason="Triton is not installed")
-steps = pytest.importorskip("nmt.ops.attention.steps", reason="Triton is not installed")
 
 BATCH = 2
 
@@ -61,9 +59,9 @@ def test_values_and_all_gradients(
 
 
 def test_a_row_wider_and_longer_than_a_tile(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launches, "TILE", 16 * 32)
+    monkeypatch.setattr(attention, "TILE", 16 * 32)
     tensors = inputs(device, source=20, width=21)
-    assert launches.block_rule(20, 21, 21).width < 21
+    assert attention.block_rule(20, 21, 21).width < 21
     check(tensors, make_mask("padding", BATCH, 20, device))
 
 
@@ -89,10 +87,10 @@ def test_values_of_another_width_than_the_keys(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_steps_of_a_loop_write_what_the_operator_returns(beams: int, device: torch.device) -> None:
+def test_steps_of_a_loop_write_what_autograd_returns(beams: int, device: torch.device) -> None:
     query, keys, values, weight = inputs(device, heads=2, queries=beams, source=7, width=6)
     wanted = bound(attention.attention_triton, None)(2 * query, keys, values, weight)
-    loop = steps.AttentionSteps(keys, values, penalty=weight.new_zeros(BATCH, 7), weight=weight)
+    loop = attention.AttentionKernel(keys, values, penalty=weight.new_zeros(BATCH, 7), weight=weight)
     rows = query.transpose(1, 2).reshape(BATCH * beams, 12)
     context, weights = torch.empty_like(rows), rows.new_empty(BATCH * beams, 2, 7)
     loop.forward(rows, weights=weights, context=context)
@@ -109,7 +107,7 @@ def test_steps_of_a_loop_with_the_memory_gradients_after_it(device: torch.device
     context, _ = bound(attention_reference, None)(2 * exact[0], *exact[1:])
     wanted = torch.autograd.grad(context, exact, d_context.double())
 
-    loop = steps.AttentionSteps(keys, values, penalty=weight.new_zeros(BATCH, source), weight=weight)
+    loop = attention.AttentionKernel(keys, values, penalty=weight.new_zeros(BATCH, source), weight=weight)
     rows = query.permute(2, 0, 1, 3).reshape(length, BATCH, heads * width)
     contexts, d_queries = torch.empty_like(rows), torch.empty_like(rows)
     weights = rows.new_empty(length, BATCH, heads, source)
@@ -127,7 +125,7 @@ def test_steps_of_a_loop_with_the_memory_gradients_after_it(device: torch.device
 def test_a_source_too_long_is_left_to_the_reference_and_that_is_said_once(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(launches, "MOST_SOURCE", 4)
+    monkeypatch.setattr(attention, "MOST_SOURCE", 4)
     dispatch._say_once.cache_clear()
     tensors = inputs(device)
     with caplog.at_level(logging.WARNING):
