@@ -84,45 +84,57 @@ def scan_cases() -> Iterator[Case]:
             yield Case(unit.name, kernel, storage, form, constants, {}, 1)
 
 
+ATR_FORMS: Final[tuple[tuple[str, int, dict[str, Any]], ...]] = (
+    ("multi30k", 256, {"NORMALIZED": True}),
+    ("usual", 512, {"NORMALIZED": True}),
+    ("usual, no layer norm", 512, {}),
+    ("wmt14", 1024, {"NORMALIZED": True}),
+    ("wmt14, no layer norm", 1024, {}),
+    ("columns and depth that do not divide H", 1000, {"NORMALIZED": True}),
+    ("columns and depth that do not divide H, no layer norm", 1000, {}),
+    ("other gates", 512, {"GATES": "coupled_input", "MASKED": False, "TANH_CANDIDATE": True, "TANH_STATE": True}),
+    ("other gates, backward in time", 512, {"NORMALIZED": True, "GATES": "coupled", "REVERSE": 1}),
+    ("step by step, no layer norm", 512, {"PERSISTENT": False}),
+    ("step by step, sums", 512, {"PERSISTENT": False, "NORMALIZED": True, "REST": False}),
+    ("step by step, rest", 512, {"PERSISTENT": False, "NORMALIZED": True, "SUMS": False}),
+)
+"""What a form of ATR's kernels is for, its channels, and what it has of its own; step by step tests run it."""
+
+
 def atr_cases() -> Iterator[Case]:
-    """ATR: persistent and stepwise at the sizes of the shipped configurations."""
+    """ATR over whole sequences."""
     import torch
 
     from nmt.ops.atr.kernels import atr_backward_kernel, atr_forward_kernel
-    from nmt.ops.atr.triton import FP32_PRODUCTS, STAGES, programs_each, tile_rule
+    from nmt.ops.atr.triton import FP32_PRODUCTS, REGISTERS, STAGES, programs_each, tile_rule
 
-    sizes = [(512, True), (512, False), (768, True), (1024, True), (620, True)]
-    for storage, (hidden, persistent) in itertools.product(STORAGES, sizes):
+    usual = {"GATES": "twin", "TANH_CANDIDATE": False, "TANH_STATE": False, "MASKED": True, "REVERSE": 0}
+    usual |= {"NORMALIZED": False, "SUMS": True, "REST": True, "PERSISTENT": True, "PRECISION": FP32_PRODUCTS}
+    for storage, (purpose, hidden, own) in itertools.product(STORAGES, ATR_FORMS):
         dtype = torch.bfloat16 if storage == "bf16" else torch.float32
-        weight = torch.empty(1, hidden, hidden, dtype=dtype, device="meta")
-        tiles = tile_rule(weight, batch=64)
-        constants: dict[str, Any] = {"MASKED": True, "REVERSE": 0, "BOTH": False, "H": hidden}
-        constants |= {"GATES": "twin", "TANH_CANDIDATE": False, "TANH_STATE": False, "PRECISION": FP32_PRODUCTS}
-        constants |= {"PERSISTENT": persistent, "BM": tiles.rows, "BN": tiles.columns, "KC": tiles.depth}
-        form = f"H {hidden}, {tiles.rows} x {tiles.columns} x {tiles.depth}, {tiles.warps} warps, "
-        form += "persistent" if persistent else "stepwise"
-        products = dict.fromkeys(("p_weight", "p_product", "p_product0", "p_dq", "p_dq0"), f"*{storage}")
-        each = programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize)
-        options = {"num_stages": STAGES, "launch_cooperative_grid": persistent}
+        tiles = tile_rule(torch.empty(1, hidden, hidden, dtype=dtype, device="meta"), batch=64)
+        constants = {**usual, **own, "H": hidden, "BM": tiles.rows, "BN": tiles.columns, "KC": tiles.depth}
+        form = f"{purpose}: H {hidden}, {tiles.rows} x {tiles.columns} x {tiles.depth}, {tiles.warps} warps"
+        normalized, persistent = constants["NORMALIZED"], constants["PERSISTENT"]
+        types = dict.fromkeys(("p_weight", "p_states", "p_dq", "p_du"), f"*{storage}")
+        types["p_product"] = "*fp32" if normalized else f"*{storage}"
+        options = {"num_stages": STAGES, "launch_cooperative_grid": persistent, "maxnreg": REGISTERS}
+        each = programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize) if persistent else 1
+        absent = set() if normalized else {"p_scale", "p_sums", "p_factor"}
+        absent |= set() if constants["MASKED"] else {"p_mask"}
+        steps = [f"{tensor}_{axis}" for tensor in ("sx", "sg", "sdx") for axis in "dbt"]
         for kernel in (atr_forward_kernel, atr_backward_kernel):
-            layout = {"sw_i" if storage == "bf16" else "sw_o": 1} if kernel is atr_forward_kernel else {}
-            case = Case("atr", kernel, storage, form, constants | layout, products, tiles.warps, options)
-            if persistent:
-                case = case._replace(together=each, instructions=EXCHANGE)
-            yield case
-            if (hidden, persistent) == (512, True):
-                rest = {"BOTH": True, "MASKED": False, "p_mask": None, "TANH_CANDIDATE": True, "TANH_STATE": True}
-                other = f"{form}, both directions, no mask, tanh twice"
-                yield case._replace(form=other, constants=case.constants | rest)
-                for gates in ("coupled", "coupled_input"):
-                    other = f"{form}, {gates.replace('_', ' ')} gates"
-                    yield case._replace(form=other, constants=case.constants | {"GATES": gates})
+            fixed = dict.fromkeys(absent & set(kernel.arg_names))
+            yield Case(
+                "atr", kernel, storage, form, constants | fixed, types, tiles.warps, options, each,
+                EXCHANGE if persistent else (), odd=tuple(steps) if hidden % 16 else (),
+            )  # fmt: skip
 
 
 def attention_cases() -> Iterator[Case]:
     """Attention: heads as wide as in the shipped configurations, sources of usual and of the greatest length."""
     from nmt.ops.attention import kernels
-    from nmt.ops.attention.launches import MEMORY_BLOCK_S, MEMORY_BLOCK_W, MEMORY_WARPS, MOST_SOURCE, block_rule
+    from nmt.ops.attention.triton import MEMORY_BLOCK_S, MEMORY_BLOCK_W, MEMORY_WARPS, MOST_SOURCE, block_rule
 
     sizes = [(32, 1024), (64, 2048), (128, 512), (256, 128), (MOST_SOURCE, 2048)]
     for storage, (source, width) in itertools.product(STORAGES, sizes):

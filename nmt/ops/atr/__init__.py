@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from torch import Tensor
 
 from nmt.ops.atr.reference import Activation, Gates, atr_cell, atr_reference
 from nmt.ops.dispatch import choose
+from nmt.ops.new_unit import Unit, register
 from nmt.ops.recurrence import Recurrent
 
-__all__ = ["Activation", "Gates", "atr_cell", "atr_sequence"]
+__all__ = ["ATR", "Activation", "Gates", "atr_cell", "atr_sequence"]
+
+
+@register("atr")
+@dataclass(frozen=True, kw_only=True)
+class ATR(Unit):
+    """Weights: U, b and, with layer norm, scale and offset."""
+
+    inputs: ClassVar[int] = 1
+    matrices: ClassVar[int] = 1
+    native: ClassVar[str | None] = "nmt.ops.atr.native:ATRKernel"
+    triton: ClassVar[str | None] = "nmt.ops.atr.steps:ATRKernel"
+
+    activation: Activation = "none"
+    gates: Gates = "twin"
 
 
 def atr_sequence(

@@ -1,10 +1,14 @@
-"""The Triton kernels of ATR: all steps in one launch, or, from the same text, one step in each.
+"""The Triton kernels of ATR: all steps in one launch, or, from the same text, one step or half of one in each.
 
-A program owns BM sentences and BN channels. Its BN rows of the recurrent matrix stay on chip for the whole
-sequence, its state in registers. All programs of the same sentences need each other's states: they exchange them
-through the outputs and wait for each other once a step at a counter in global memory (`PERSISTENT`). All of them
-must therefore run at the same time (a cooperative launch). Without `PERSISTENT` a launch runs the steps it is told
-to, one, and the ends of launches are the barriers: the same bits, for tests to compare.
+A program owns BM sentences and BN channels. Its BN rows of the recurrent matrix stay on chip for the whole sequence,
+its state in registers. All programs of the same sentences need each other's states, and with layer norm each other's
+sums: they exchange them through global memory and wait for each other, at a counter there, once a step, with layer norm
+twice (`PERSISTENT`). All of them must therefore run at the same time (a cooperative launch). Without `PERSISTENT` the
+ends of launches are the barriers: with layer norm a first launch of a step puts out its sums (`SUMS`), and a second one
+computes the rest (`REST`). The bits are the same, for tests to compare.
+
+States [D, B, T + 2, H] stand between two more places: that after time step t is at place t + 1, and the first one at
+the place before that, which is 0 or, where the sequence runs backward, T + 1.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import triton
 import triton.language as tl
 
 from nmt.ops.atr.gates import input_and_forget, through_gates
-from nmt.ops.triton_tools import tanh
+from nmt.ops.triton_tools import inverse_deviation, tanh
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -50,12 +54,30 @@ def _zero(polls):
 
 
 @triton.jit
-def _weight(p_weight, o_out, o_in, s_out, s_in, H: tl.constexpr, EVEN: tl.constexpr):
-    """A tile [in, out] of the matrix."""
-    p = p_weight + o_out[None, :] * s_out + o_in[:, None] * s_in
-    if EVEN:
-        return tl.load(p)
-    return tl.load(p, mask=(o_out[None, :] < H) & (o_in[:, None] < H), other=0.0)
+def _own(T, row_from, row_to, REVERSE: tl.constexpr, H: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """This program's group of programs with the same sentences and its number among them; its direction, sentences,
+    which of them are real, channels; the first time step and from one to the next."""
+    n_blocks: tl.constexpr = (H + BN - 1) // BN
+    n_groups = tl.cdiv(row_to - row_from, BM)
+    i_group = tl.program_id(0) // n_blocks
+    i_block = tl.program_id(0) % n_blocks
+    i_d = i_group // n_groups
+    backward = i_d + REVERSE
+    b = row_from + (i_group % n_groups) * BM + tl.arange(0, BM)
+    o = i_block * BN + tl.arange(0, BN)
+    return i_group, i_block, i_d.to(tl.int64), b.to(tl.int64), b < row_to, o, backward * (T - 1), 1 - 2 * backward
+
+
+@triton.jit
+def _weights(p, o_out, S_OUT: tl.constexpr, S_IN: tl.constexpr, H: tl.constexpr, KC: tl.constexpr, EVEN: tl.constexpr):
+    """Tiles [KC, BN] of the matrix, as wide as this program's output."""
+    tiles = ()
+    for k in tl.static_range((H + KC - 1) // KC):
+        o_in = k * KC + tl.arange(0, KC)
+        within = None if EVEN else (o_out[None, :] < H) & (o_in[:, None] < H)
+        other = None if EVEN else 0.0
+        tiles = tiles + (tl.load(p + o_out[None, :] * S_OUT + o_in[:, None] * S_IN, mask=within, other=other),)
+    return tiles
 
 
 @triton.jit
@@ -65,8 +87,7 @@ def _rows(p, o_rows, rows, H: tl.constexpr, KC: tl.constexpr, EVEN: tl.constexpr
     Other multiprocessors wrote them: `.cg` keeps a stale line of the L1 cache from being read.
     """
     tiles = ()
-    n_tiles: tl.constexpr = (H + KC - 1) // KC
-    for k in tl.static_range(n_tiles):
+    for k in tl.static_range((H + KC - 1) // KC):
         o = k * KC + tl.arange(0, KC)
         within = rows[:, None] if EVEN else rows[:, None] & (o[None, :] < H)
         tile = tl.load(p + o_rows[:, None] + o[None, :], mask=within, other=0.0, cache_modifier=".cg")
@@ -90,175 +111,186 @@ def _product(tiles, weights, zero, N: tl.constexpr, PRECISION: tl.constexpr):
     return total
 
 
+@triton.jit
+def _put_sums(p, i_block, first, second, rows, N: tl.constexpr):
+    """Two sums over this program's channels of each row [BM], for all N of them; p [BM] are places for 2N."""
+    tl.store(p + i_block, first, mask=rows)
+    tl.store(p + N + i_block, second, mask=rows)
+
+
+@triton.jit
+def _all_sums(p, rows, N: tl.constexpr):
+    """The sums of all programs, two tensors [BM, N or more], zero beyond N; read as `_rows` are."""
+    k = tl.arange(0, triton.next_power_of_2(N))
+    within = rows[:, None] & (k < N)[None, :]
+    first = tl.load(p[:, None] + k[None, :], mask=within, other=0.0, cache_modifier=".cg")
+    return first, tl.load(p[:, None] + N + k[None, :], mask=within, other=0.0, cache_modifier=".cg")
+
+
 @triton.jit(do_not_specialize=["sm_b", "B", "T", "row_from", "row_to", "step_from", "step_to"])
 def atr_forward_kernel(
-    p_x, p_weight, p_bias, p_mask, p_first, p_state, p_out, p_count,
-    sw_o, sw_i, sx_d, sx_b, sx_t, sm_b, sm_t, so_d, so_b, so_t,
-    B, T, row_from, row_to, step_from, step_to,
+    p_x, p_weight, p_bias, p_scale, p_mask, p_state, p_states, p_sums, p_count,
+    sx_d, sx_b, sx_t, sm_b, sm_t, B, T, row_from, row_to, step_from, step_to,
     H: tl.constexpr, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr,
-    MASKED: tl.constexpr, REVERSE: tl.constexpr, BOTH: tl.constexpr,
+    MASKED: tl.constexpr, REVERSE: tl.constexpr, NORMALIZED: tl.constexpr, SUMS: tl.constexpr, REST: tl.constexpr,
     PERSISTENT: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KC: tl.constexpr,
 ):  # fmt: skip
     """Steps step_from .. step_to of sentences row_from .. row_to; s counts steps as they are run.
 
-    x, out [D, B, T, H]; weight [D, H, H] with rows sw_o and values of a row sw_i apart, bias [D, H], mask [B, T];
-    first and state fp32 [D, B, H], the latter the state before step_from, then the one after the last step.
+    x [D, B, T, H]; states as said above; weight [D, H, H] by rows, or fp32 by columns; bias, scale
+    [D, H]; mask [B, T]; state fp32 [D, B, H], that before step_from, then the one after the last step; sums fp32
+    [D, B, T, 2, programs], with layer norm: the mean of each program's channels, and their squared distances to it.
     """
     EVEN: tl.constexpr = H % BN == 0 and H % KC == 0
     DTYPE: tl.constexpr = p_weight.dtype.element_ty
-    n_blocks: tl.constexpr = (H + BN - 1) // BN
-    n_tiles: tl.constexpr = (H + KC - 1) // KC
-    n_groups = tl.cdiv(row_to - row_from, BM)
-    i_group = tl.program_id(0) // n_blocks
-    i_d = i_group // n_groups
-    p_count += i_group * COUNTER
-    if BOTH:
-        start = i_d * (T - 1)
-        pace = 1 - 2 * i_d
-    else:
-        start = (T - 1) * REVERSE
-        pace = 1 - 2 * REVERSE
-    i_d = i_d.to(tl.int64)
-    b = row_from + (i_group % n_groups) * BM + tl.arange(0, BM)
-    rows = b < row_to
-    b = b.to(tl.int64)
-    o = (tl.program_id(0) % n_blocks) * BN + tl.arange(0, BN)
+    COLUMNS: tl.constexpr = DTYPE.primitive_bitwidth > 16
+    N: tl.constexpr = (H + BN - 1) // BN
+    WAITS: tl.constexpr = 2 if NORMALIZED else 1
+    i_group, i_block, i_d, b, rows, o, t_first, t_step = _own(T, row_from, row_to, REVERSE, H, BM, BN)
     within = rows[:, None] if EVEN else rows[:, None] & (o[None, :] < H)
+    p_count += i_group * COUNTER
     p_x += i_d * sx_d
-    p_out += i_d * so_d
-    weights = ()
-    for k in tl.static_range(n_tiles):
-        weights = weights + (_weight(p_weight + i_d * H * H, o, k * KC + tl.arange(0, KC), sw_o, sw_i, H, EVEN),)
+    i_row = i_d * B + b
+    i_states = i_row * (T + 2) + 1  # the place of the state after time step 0
+    weights = _weights(p_weight + i_d * H * H, o, 1 if COLUMNS else H, H if COLUMNS else 1, H, KC, EVEN)
     bias = tl.load(p_bias + i_d * H + o, mask=o < H, other=0.0)
-    o_first = (i_d * B + b) * H
-    o_state = o_first[:, None] + o[None, :]
-    h = tl.load(p_state + o_state, mask=within, other=0.0)
+    if NORMALIZED:
+        scale = tl.load(p_scale + i_d * H + o, mask=o < H, other=0.0)
+        p_sums += i_row * T * 2 * N
+        blocks = tl.arange(0, triton.next_power_of_2(N))
+        counts = tl.maximum(tl.minimum(BN, H - blocks * BN), 0).to(tl.float32)
+        own = tl.minimum(BN, H - i_block * BN).to(tl.float32)
+    p_state += (i_row * H)[:, None] + o[None, :]
+    h = tl.load(p_state, mask=within, other=0.0)
     polls = tl.minimum(step_from, 0)  # 0, but the compiler cannot know
     for s in range(step_from, step_to):
-        t = start + s * pace
+        t = t_first + s * t_step
         # Loaded before the wait and touched only after the product: converted here they would delay both.
         stored_x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=within, other=0.0)
         if MASKED:
             stored_mask = tl.load(p_mask + b * sm_b + t * sm_t, mask=rows, other=0)
         if PERSISTENT and s > step_from:
-            polls = _wait(p_count, (s - step_from) * n_blocks, polls)
-        if s == 0:
-            tiles = _rows(p_first, o_first, rows, H, KC, EVEN, DTYPE)
-        else:
-            tiles = _rows(p_out, b * so_b + (t - pace) * so_t, rows, H, KC, EVEN, DTYPE)
-        q = _product(tiles, weights, _zero(polls), n_tiles, PRECISION) + bias[None, :]
-        x = stored_x.to(tl.float32)
-        i, f = input_and_forget(x, q, GATES)
-        new = i * (tanh(x) if TANH_CANDIDATE else x) + f * h
-        if TANH_STATE:
-            new = tanh(new)
-        h = tl.where((stored_mask != 0)[:, None], new, h) if MASKED else new
-        tl.store(p_out + (b * so_b + t * so_t)[:, None] + o[None, :], h.to(p_out.dtype.element_ty), mask=within)
+            polls = _wait(p_count, (s - step_from) * WAITS * N, polls)
+        tiles = _rows(p_states, (i_states + t - t_step) * H, rows, H, KC, EVEN, DTYPE)
+        q = _product(tiles, weights, _zero(polls), (H + KC - 1) // KC, PRECISION)
+        if NORMALIZED:
+            if SUMS:
+                mean = tl.sum(q, 1) / own
+                apart = q - mean[:, None] if EVEN else tl.where(o[None, :] < H, q - mean[:, None], 0.0)
+                _put_sums(p_sums + t * 2 * N, i_block, mean, tl.sum(apart * apart, 1), rows, N)
+            if PERSISTENT:
+                _arrive(p_count)
+                polls = _wait(p_count, ((s - step_from) * WAITS + 1) * N, polls)
+            if REST:
+                means, squares = _all_sums(p_sums + t * 2 * N, rows, N)
+                mean = tl.sum(means * counts[None, :], 1) / H + _zero(polls)
+                apart = means - mean[:, None]
+                factor = inverse_deviation(tl.sum(squares + apart * apart * counts[None, :], 1), H)
+                q = (q - mean[:, None]) * factor[:, None] * scale[None, :]
+        if REST:
+            x = stored_x.to(tl.float32)
+            i, f = input_and_forget(x, q + bias[None, :], GATES)
+            new = i * (tanh(x) if TANH_CANDIDATE else x) + f * h
+            if TANH_STATE:
+                new = tanh(new)
+            h = tl.where((stored_mask != 0)[:, None], new, h) if MASKED else new
+            p = p_states + ((i_states + t) * H)[:, None] + o[None, :]
+            tl.store(p, h.to(p_states.dtype.element_ty), mask=within)
         if PERSISTENT:
             _arrive(p_count)
-    tl.store(p_state + o_state, h, mask=within)
+    if REST:
+        tl.store(p_state, h, mask=within)
 
 
 @triton.jit(do_not_specialize=["sm_b", "B", "T", "row_from", "row_to", "step_from", "step_to"])
 def atr_backward_kernel(
-    p_x, p_product, p_product0, p_weight, p_bias, p_mask, p_first, p_out, p_dout, p_dstate, p_dx, p_dq, p_dq0, p_count,
-    sx_d, sx_b, sx_t, sm_b, sm_t, so_d, so_b, so_t, sg_d, sg_b, sg_t, sdx_d, sdx_b, sdx_t,
+    p_x, p_product, p_factor, p_weight, p_bias, p_scale, p_mask, p_states, p_dout, p_dstate, p_dx, p_dq, p_du, p_sums,
+    p_count, sx_d, sx_b, sx_t, sm_b, sm_t, sg_d, sg_b, sg_t, sdx_d, sdx_b, sdx_t,
     B, T, row_from, row_to, step_from, step_to,
     H: tl.constexpr, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr,
-    MASKED: tl.constexpr, REVERSE: tl.constexpr, BOTH: tl.constexpr,
+    MASKED: tl.constexpr, REVERSE: tl.constexpr, NORMALIZED: tl.constexpr, SUMS: tl.constexpr, REST: tl.constexpr,
     PERSISTENT: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KC: tl.constexpr,
 ):  # fmt: skip
-    """Gradients, from the last step to the first; n counts from 0, and n = T is only the product of the last dq.
+    """Gradients, from the last step to the first; n counts from 0.
 
-    product, dq [D, B, T, H] have the layout of out, product0, dq0 [D, B, H] belong to the first state. Both are
-    stored where the state is that they are a product of, or the gradient through: those of step s stand at the
-    position of step s - 1. So the whole of dq, zero at the last state, is one operand of the weight's gradient.
-    dstate fp32 [D, B, H] is the gradient of the state, handed in and out.
+    product, du and, with layer norm, dq are laid out as the states: what belongs to a product stands where the state
+    does that was multiplied; du is zero where the last one is. With layer norm product is what it is normalised to, in
+    fp32, factor fp32 [D, B, T + 2] that of it, dq the gradient after it and du that before; sums are those of
+    dq * scale and of dq * scale * product. dstate fp32 [D, B, H] is the gradient of the state, handed in and out; what
+    the first state gets through its product is left to the caller.
     """
     EVEN: tl.constexpr = H % BN == 0 and H % KC == 0
     DTYPE: tl.constexpr = p_weight.dtype.element_ty
-    n_blocks: tl.constexpr = (H + BN - 1) // BN
-    n_tiles: tl.constexpr = (H + KC - 1) // KC
-    n_groups = tl.cdiv(row_to - row_from, BM)
-    i_group = tl.program_id(0) // n_blocks
-    i_d = i_group // n_groups
-    p_count += i_group * COUNTER
-    if BOTH:
-        start = i_d * (T - 1)
-        pace = 1 - 2 * i_d
-    else:
-        start = (T - 1) * REVERSE
-        pace = 1 - 2 * REVERSE
-    i_d = i_d.to(tl.int64)
-    b = row_from + (i_group % n_groups) * BM + tl.arange(0, BM)
-    rows = b < row_to
-    zero = tl.zeros([BM], tl.int32)
-    b = b.to(tl.int64)
-    o = (tl.program_id(0) % n_blocks) * BN + tl.arange(0, BN)
+    N: tl.constexpr = (H + BN - 1) // BN
+    WAITS: tl.constexpr = 2 if NORMALIZED else 1
+    i_group, i_block, i_d, b, rows, o, t_first, t_step = _own(T, row_from, row_to, REVERSE, H, BM, BN)
     within = rows[:, None] if EVEN else rows[:, None] & (o[None, :] < H)
+    p_count += i_group * COUNTER
     p_x += i_d * sx_d
     p_dx += i_d * sdx_d
-    p_out += i_d * so_d
-    p_product += i_d * so_d
-    p_dq += i_d * so_d
     p_dout += i_d * sg_d
-    weights = ()
-    for k in tl.static_range(n_tiles):
-        weights = weights + (_weight(p_weight + i_d * H * H, o, k * KC + tl.arange(0, KC), 1, H, H, EVEN),)
+    i_row = i_d * B + b
+    i_states = i_row * (T + 2) + 1
+    weights = _weights(p_weight + i_d * H * H, o, 1, H, H, KC, EVEN)
     bias = tl.load(p_bias + i_d * H + o, mask=o < H, other=0.0)
-    o_first = (i_d * B + b) * H
-    o_state = o_first[:, None] + o[None, :]
-    dh = tl.load(p_dstate + o_state, mask=within, other=0.0)
+    if NORMALIZED:
+        scale = tl.load(p_scale + i_d * H + o, mask=o < H, other=0.0)
+        p_sums += i_row * T * 2 * N
+    p_dstate += (i_row * H)[:, None] + o[None, :]
+    dh = tl.load(p_dstate, mask=within, other=0.0)
     polls = tl.minimum(step_from, 0)
     for n in range(step_from, step_to):
-        s = T - 1 - n
-        t = start + s * pace
-        real = within & (zero + s >= 0)[:, None]
-        later = within & (zero + s > 0)[:, None]
-        o_now = (b * so_b + t * so_t)[:, None] + o[None, :]
-        o_before = (b * so_b + (t - pace) * so_t)[:, None] + o[None, :]
-        stored_x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=real, other=0.0)
-        stored_dout = tl.load(p_dout + (b * sg_b + t * sg_t)[:, None] + o[None, :], mask=real, other=0.0)
-        stored_q = tl.load(p_product + o_before, mask=later, other=0.0)
-        stored_h = tl.load(p_out + o_before, mask=later, other=0.0)
-        live = rows & (zero + s >= 0)
+        t = t_first + (T - 1 - n) * t_step
+        i_before = i_states + t - t_step
+        o_before = (i_before * H)[:, None] + o[None, :]
+        stored_x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=within, other=0.0)
+        stored_dout = tl.load(p_dout + (b * sg_b + t * sg_t)[:, None] + o[None, :], mask=within, other=0.0)
+        stored_product = tl.load(p_product + o_before, mask=within, other=0.0)
+        stored_h = tl.load(p_states + o_before, mask=within, other=0.0)
         if MASKED:
-            stored_mask = tl.load(p_mask + b * sm_b + t * sm_t, mask=live, other=0)
-        if n > 0:
-            if PERSISTENT and n > step_from:
-                polls = _wait(p_count, (n - step_from) * n_blocks, polls)
-            if s >= 0:
-                tiles = _rows(p_dq, b * so_b + t * so_t, rows, H, KC, EVEN, DTYPE)
-            else:
-                tiles = _rows(p_dq0, o_first, rows, H, KC, EVEN, DTYPE)
-            dh += _product(tiles, weights, _zero(polls), n_tiles, PRECISION)
-        else:
-            tl.store(p_dq + o_now, tl.zeros([BM, BN], p_dq.dtype.element_ty), mask=within)
+            stored_mask = tl.load(p_mask + b * sm_b + t * sm_t, mask=rows, other=0)
+        if NORMALIZED:
+            factor = tl.load(p_factor + i_before, mask=rows, other=0.0)
+        if PERSISTENT and n > step_from:
+            polls = _wait(p_count, (n - step_from) * WAITS * N, polls)
+        tiles = _rows(p_du, (i_states + t) * H, rows, H, KC, EVEN, DTYPE)
+        dh += _product(tiles, weights, _zero(polls), (H + KC - 1) // KC, PRECISION)
         x = stored_x.to(tl.float32)
-        q = stored_q.to(tl.float32)
         h = stored_h.to(tl.float32)
-        if s == 0:
-            q = tl.load(p_product0 + o_state, mask=within, other=0.0).to(tl.float32)
-            h = tl.load(p_first + o_state, mask=within, other=0.0)
-        if MASKED:
-            live = live & (stored_mask != 0)
+        u = stored_product.to(tl.float32)
         dh += stored_dout.to(tl.float32)
-        q += bias[None, :]
-        i, f = input_and_forget(x, q, GATES)
+        i, f = input_and_forget(x, (u * scale[None, :] if NORMALIZED else u) + bias[None, :], GATES)
         candidate = tanh(x) if TANH_CANDIDATE else x
-        d = tl.where(live[:, None], dh, 0.0)
-        kept = tl.where(live[:, None], 0.0, dh)
+        d = dh
+        kept = tl.zeros([BM, BN], tl.float32)
+        if MASKED:
+            d = tl.where((stored_mask != 0)[:, None], dh, 0.0)
+            kept = tl.where((stored_mask != 0)[:, None], 0.0, dh)
         if TANH_STATE:
             new = tanh(i * candidate + f * h)
             d = d * (1.0 - new * new)
-        dx, dq = through_gates(d, candidate, h, i, f, GATES)
+        dx, du = through_gates(d, candidate, h, i, f, GATES)
         dx += d * i * (1.0 - candidate * candidate) if TANH_CANDIDATE else d * i
-        tl.store(p_dx + (b * sdx_b + t * sdx_t)[:, None] + o[None, :], dx.to(p_dx.dtype.element_ty), mask=real)
-        dq = dq.to(p_dq.dtype.element_ty)
-        tl.store(p_dq + o_before, dq, mask=later)
-        if s == 0:
-            tl.store(p_dq0 + o_state, dq, mask=within)
+        if SUMS:
+            tl.store(p_dx + (b * sdx_b + t * sdx_t)[:, None] + o[None, :], dx.to(p_dx.dtype.element_ty), mask=within)
+        if NORMALIZED:
+            if SUMS:
+                tl.store(p_dq + o_before, du.to(p_dq.dtype.element_ty), mask=within)
+            du = du * scale[None, :]
+            if SUMS:
+                _put_sums(p_sums + t * 2 * N, i_block, tl.sum(du, 1), tl.sum(du * u, 1), rows, N)
+            if PERSISTENT:
+                _arrive(p_count)
+                polls = _wait(p_count, ((n - step_from) * WAITS + 1) * N, polls)
+            if REST:
+                sums, slopes = _all_sums(p_sums + t * 2 * N, rows, N)
+                mean = tl.sum(sums, 1) / H + _zero(polls)
+                slope = tl.sum(slopes, 1) / H
+                du = factor[:, None] * (du - mean[:, None] - u * slope[:, None])
+        if REST:
+            tl.store(p_du + o_before, du.to(p_du.dtype.element_ty), mask=within)
         dh = kept + d * f
         if PERSISTENT:
             _arrive(p_count)
-    tl.store(p_dstate + o_state, dh, mask=within)
+    if REST:
+        tl.store(p_dstate, dh, mask=within)

@@ -1,30 +1,26 @@
-"""ATR in Triton: how its kernels are launched, and the custom operator around them."""
+"""ATR over whole sequences in Triton: how its kernels are launched, with autograd."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from triton.runtime import driver
 
+from nmt.ops.atr import ATR, Activation, Gates
 from nmt.ops.atr.kernels import COUNTER, atr_backward_kernel, atr_forward_kernel
-from nmt.ops.atr.reference import Activation, Gates, atr_reference
+from nmt.ops.atr.reference import atr_reference
+from nmt.ops.layer_norm import EPSILON
 from nmt.ops.loop import run_loop
-from nmt.ops.recurrence import Recurrent, product_type
+from nmt.ops.new_unit import flat
+from nmt.ops.recurrence import Recurrent, State, product_type
 from nmt.ops.steps import unsupported
-from nmt.ops.triton_tools import (
-    gradient_like,
-    mask_bytes,
-    mask_strides,
-    or_zeros,
-    readable,
-    sequence_like,
-    state_like,
-)
+from nmt.ops.triton_tools import gradient_like, mask_bytes, mask_strides, or_zeros, readable
 
 FP32_PRODUCTS: Final = "ieee"
 """Products of fp32 are exact: on tensor cores (tf32, tf32x3) the kernels run out of registers."""
@@ -34,6 +30,10 @@ MOST_LAUNCHES: Final = 4
 
 STAGES: Final = 1
 """Without Triton's pipeliner: it looks at no barrier, and would load states before they are there."""
+
+REGISTERS: Final = 255
+"""Of a thread at most: of the 65536 of a multiprocessor what two programs of four warps, or one of eight, can have.
+Without this limit the assembler would keep to fewer, for more programs than there are, and spill."""
 
 
 class Tiles(NamedTuple):
@@ -54,6 +54,10 @@ class Launch(NamedTuple):
 
     rows: tuple[int, int]
     steps: tuple[int, int]
+    sums: bool = True
+    """Whether it puts out the sums that layer norm needs,"""
+    rest: bool = True
+    """and whether it computes what comes after them."""
 
 
 def shared_bytes(hidden: int, tiles: Tiles, *, element_size: int) -> int:
@@ -68,7 +72,7 @@ def tile_rule(weight: Tensor, *, batch: int) -> Tiles:
     if weight.element_size() > 2:
         tiles = Tiles(rows=16, columns=16, depth=32, warps=8, persistent=False)
     else:
-        tiles = Tiles(rows=16, columns=32, depth=64 if hidden % 128 else 128, warps=4, persistent=False)
+        tiles = Tiles(rows=16, columns=32, depth=64 if triton.cdiv(hidden, 64) % 2 else 128, warps=4, persistent=False)
     if not weight.is_cuda:
         return tiles
     resident = programs_resident(hidden, tiles, weight=weight)
@@ -101,10 +105,17 @@ def _device_limits(device: int) -> tuple[int, int]:
     return properties["multiprocessor_count"], properties["max_shared_mem"]
 
 
-def launches(batch: int, steps: int, tiles: Tiles, *, weight: Tensor) -> Iterator[Launch]:
+def fits_on_chip(weight: Tensor, *, batch: int) -> bool:
+    """Whether the programs that keep the parts of weight [D, H, H] on chip can run together, in a few launches."""
+    return not weight.is_cuda or tile_rule(weight, batch=batch).persistent
+
+
+def launches(batch: int, steps: int, tiles: Tiles, *, weight: Tensor, normalized: bool) -> Iterator[Launch]:
     """Cut `steps` steps of `batch` sentences into launches."""
     if not tiles.persistent:
-        yield from (Launch((0, batch), (step, step + 1)) for step in range(steps))
+        for step in range(steps):
+            whole = Launch((0, batch), (step, step + 1))
+            yield from [whole._replace(rest=False), whole._replace(sums=False)] if normalized else [whole]
         return
     rows = batch
     if weight.is_cuda:
@@ -113,200 +124,136 @@ def launches(batch: int, steps: int, tiles: Tiles, *, weight: Tensor) -> Iterato
     yield from (Launch((row, min(row + rows, batch)), (0, steps)) for row in range(0, batch, rows))
 
 
+class Design(NamedTuple):
+    """What the kernels are compiled for, and cut by, besides their tensors."""
+
+    gates: str
+    activation: str
+    reverse: bool
+    tiles: Tiles | None
+
+    def first_places(self, directions: int) -> list[int]:
+        """Where the first state of each direction stands among its states [B, T + 2, H]."""
+        return [-1 if self.reverse or d == 1 else 0 for d in range(directions)]
+
+
 def run(
-    kernel: Any, tensors: tuple[Any, ...], strides: tuple[int, ...], shape: Any, steps: int, options: dict[str, Any],
-    *, weight: Tensor, tiles: Tiles,
+    kernel: Any, x: Tensor, tensors: Sequence[Tensor | None], strides: Sequence[int], design: Design,
+    *, weight: Tensor, scale: Tensor | None, mask: Tensor | None,
 ) -> None:  # fmt: skip
-    """Launch `kernel` for all sentences and steps of sequences of `shape` [D, B, T, H]."""
-    directions, batch, length, hidden = shape
-    # A cooperative launch fails, instead of waiting for ever, where its programs cannot all run at once.
-    cooperative = {"launch_cooperative_grid": True} if tiles.persistent and weight.is_cuda else {}
+    """Launch `kernel` for all sentences and steps of x [D, B, T, H]; `tensors` are but for what programs exchange."""
+    directions, batch, length, hidden = x.shape
+    tiles = design.tiles or tile_rule(weight, batch=batch)
+    blocks = triton.cdiv(hidden, tiles.columns)
+    options = {
+        "H": hidden, "GATES": design.gates, "TANH_CANDIDATE": design.activation == "candidate",
+        "TANH_STATE": design.activation == "state", "MASKED": mask is not None, "REVERSE": int(design.reverse),
+        "NORMALIZED": scale is not None, "PERSISTENT": tiles.persistent, "PRECISION": FP32_PRODUCTS,
+        "BM": tiles.rows, "BN": tiles.columns, "KC": tiles.depth, "num_warps": tiles.warps, "num_stages": STAGES,
+        "maxnreg": REGISTERS,
+    }  # fmt: skip
+    if tiles.persistent and weight.is_cuda:
+        # A cooperative launch fails, instead of waiting for ever, where its programs cannot all run at once.
+        options["launch_cooperative_grid"] = True
+    sums = None if scale is None else scale.new_empty(directions, batch, length, 2, blocks)
     counters = None
-    for rows, (first, last) in launches(batch, steps, tiles, weight=weight):
-        groups = directions * triton.cdiv(rows[1] - rows[0], tiles.rows)
+    for launch in launches(batch, length, tiles, weight=weight, normalized=scale is not None):
+        first, last = launch.rows
+        groups = directions * triton.cdiv(last - first, tiles.rows)
         if tiles.persistent or counters is None:  # each persistent launch counts from zero, the others not at all
             counters = torch.zeros(groups * COUNTER.value, dtype=torch.int32, device=weight.device)
         with torch.cuda.device_of(weight):
-            kernel[(groups * triton.cdiv(hidden, tiles.columns),)](
-                *tensors, counters, *strides, batch, length, *rows, first, last,
-                H=hidden, PERSISTENT=tiles.persistent, PRECISION=FP32_PRODUCTS,
-                BM=tiles.rows, BN=tiles.columns, KC=tiles.depth, num_warps=tiles.warps, num_stages=STAGES,
-                **options, **cooperative,
+            kernel[(groups * blocks,)](
+                *tensors, sums, counters, *strides, batch, length, first, last, *launch.steps,
+                SUMS=launch.sums, REST=launch.rest, **options,
             )  # fmt: skip
 
 
-def _kernel_options(x: Tensor, mask: Tensor | None, *, reverse: bool, activation: str, gates: str) -> dict[str, Any]:
-    return {
-        "GATES": gates,
-        "TANH_CANDIDATE": activation == "candidate",
-        "TANH_STATE": activation == "state",
-        "MASKED": mask is not None,
-        "REVERSE": int(reverse),
-        "BOTH": x.size(0) == 2,
-    }
+class ATRSequence(torch.autograd.Function):
+    """h after each step [D, B, T, H] in the type of x, and the last one fp32 [D, B, H]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor | None, first: Tensor | None,
+        mask: Tensor | None, design: Design,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """x [D, B, T, H]; weight [D, H, H] in the type of the products; bias [D, H] of all that is added to them; scale
+        [D, H], or None without layer norm; first [D, B, H], or None for zeros; fp32 all three; mask [B, T] or None."""
+        x, weight, mask = readable(x), weight.contiguous(), mask_bytes(mask)
+        directions, batch, length, hidden = x.shape
+        states = x.new_empty(directions, batch, length + 2, hidden)
+        states[:, :, :: length + 1] = 0
+        state = x.new_zeros(directions, batch, hidden, dtype=torch.float32) if first is None else first.clone()
+        for d, place in enumerate(design.first_places(directions)):
+            states[d, :, place] = state[d]
+        # Tiles keep their order in shared memory. Where the tensor cores multiply, Triton swizzles them: any will do.
+        # Of fp32 threads read different columns: in a row-wise tile they hit the same banks.
+        loaded = weight.mT.contiguous() if weight.element_size() > 2 else weight
+        run(
+            atr_forward_kernel, x, (x, loaded, bias, scale, mask, state, states),
+            (*x.stride()[:3], *mask_strides(mask)), design, weight=weight, scale=scale, mask=mask,
+        )  # fmt: skip
+        ctx.design = design
+        ctx.save_for_backward(x, weight, bias, scale, mask, states)
+        ctx.set_materialize_grads(False)
+        return states[:, :, 1:-1], state
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tuple[Tensor | None, ...]:
+        """One GEMM before the loop gives the products of all states again, one after it the gradient of the weight."""
+        x, weight, bias, scale, mask, states = ctx.saved_tensors
+        d_outputs, dx = readable(or_zeros(d_outputs, like=x)), gradient_like(x)
+        d_state = x.new_zeros(x[:, :, 0].shape, dtype=torch.float32) if d_last is None else d_last.clone()
+        with torch.autocast(x.device.type, enabled=False):
+            operand = states.flatten(1, 2).to(weight.dtype)  # [D, B * (T + 2), H]
+            product, factor = torch.bmm(operand, weight.mT), None
+            du = dq = torch.zeros_like(product)
+            if scale is not None:
+                du = torch.zeros_like(product)
+                product, _, factor = torch.native_layer_norm(product.float(), product.shape[-1:], None, None, EPSILON)
+            run(
+                atr_backward_kernel, x,
+                (x, product, factor, weight, bias, scale, mask, states, d_outputs, d_state, dx, dq, du),
+                (*x.stride()[:3], *mask_strides(mask), *d_outputs.stride()[:3], *dx.stride()[:3]),
+                ctx.design, weight=weight, scale=scale, mask=mask,
+            )  # fmt: skip
+            if ctx.needs_input_grad[4]:
+                places = enumerate(ctx.design.first_places(len(weight)))
+                d_state += torch.bmm(torch.stack([du.view(states.shape)[d, :, place] for d, place in places]), weight)
+            d_weight = torch.bmm(du.mT, operand)
+        d_scale = None if scale is None else (product * dq).sum(1)
+        d_first = d_state if ctx.needs_input_grad[4] else None
+        return dx, d_weight, dq.sum(1, dtype=torch.float32), d_scale, d_first, None, None
 
 
-@torch.library.custom_op(
-    "nmt::atr",
-    mutates_args=(),
-    schema="(Tensor x, Tensor weight, Tensor bias, Tensor? mask, Tensor first, bool reverse, str activation,"
-    " str gates, int[]? tiles) -> (Tensor, Tensor)",
-)
-def atr_op(
+@torch.compiler.disable
+def atr_whole(
+    units: Sequence[ATR],
     x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
+    state: Sequence[State] | None,
     mask: Tensor | None,
-    first: Tensor,
+    *,
     reverse: bool,
-    activation: str,
-    gates: str,
-    tiles: list[int] | None,
-) -> tuple[Tensor, Tensor]:
-    """States [D, B, T, H] in the type of x and the last state fp32 [D, B, H].
+    tiles: Tiles | None = None,
+) -> tuple[Tensor, Tensor] | None:
+    """See `nmt.ops.kernel.Kernel.whole`; `tiles` overrides `tile_rule`. The tanh of activation "output" is not applied.
 
-    x [D, B, T, H]; weight [D, H, H] in the type products are computed in, bias fp32 [D, H]; mask [B, T] or None;
-    first fp32 [D, B, H]; activation "state", "candidate", or another word for none. One direction (D = 1) runs as
-    `reverse` says; of two the first runs forward and the second backward.
+    None where x is empty, and where matrix or batch are too large for a few persistent launches: there
+    `nmt.ops.atr.steps` runs, whose steps are one CUDA graph, where those of these kernels would each be launched by
+    Python. Under autocast products are computed in its type, as those of the reference are.
     """
-    x, mask, weight, first = readable(x), mask_bytes(mask), _as_loaded(weight), first.contiguous()
-    options = _kernel_options(x, mask, reverse=reverse, activation=activation, gates=gates)
-    outputs, state = sequence_like(x, hidden=x.size(-1)), first.clone()
-    run(
-        atr_forward_kernel,
-        (x, weight, bias.contiguous(), mask, first, state, outputs),
-        (*weight.stride()[1:], *x.stride()[:3], *mask_strides(mask), *outputs.stride()[:3]),
-        x.shape, x.size(2), options, weight=weight, tiles=_tiles(tiles, weight, x),
-    )  # fmt: skip
-    return outputs, state
-
-
-def _as_loaded(weight: Tensor) -> Tensor:
-    """weight [D, H, H] as the forward kernel is to read it: fp32 in columns.
-
-    Tiles keep their order in shared memory. Where the tensor cores multiply, Triton swizzles them, and any will do;
-    fp32 is multiplied without them, and threads that read different columns of a row-wise tile hit the same banks.
-    """
-    return weight.mT.contiguous().mT if weight.element_size() > 2 else weight.contiguous()
-
-
-def _tiles(numbers: list[int] | None, weight: Tensor, x: Tensor) -> Tiles:
-    if numbers is None:
-        return tile_rule(weight, batch=x.size(1))
-    rows, columns, depth, warps, persistent = numbers
-    return Tiles(rows, columns, depth, warps, bool(persistent))
-
-
-@atr_op.register_fake
-def _(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mask: Tensor | None,
-    first: Tensor,
-    reverse: bool,
-    activation: str,
-    gates: str,
-    tiles: list[int] | None,
-) -> tuple[Tensor, Tensor]:
-    return sequence_like(x, hidden=x.size(-1)), state_like(x, hidden=x.size(-1))
-
-
-@torch.library.custom_op(
-    "nmt::atr_backward",
-    mutates_args=(),
-    schema="(Tensor x, Tensor weight, Tensor bias, Tensor? mask, Tensor first, Tensor outputs, Tensor d_outputs,"
-    " Tensor d_last, bool reverse, str activation, str gates, int[]? tiles) -> (Tensor, Tensor, Tensor, Tensor)",
-)
-def atr_backward_op(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mask: Tensor | None,
-    first: Tensor,
-    outputs: Tensor,
-    d_outputs: Tensor,
-    d_last: Tensor,
-    reverse: bool,
-    activation: str,
-    gates: str,
-    tiles: list[int] | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, weight, bias and the first state.
-
-    One GEMM before the loop gives the products of all states again, one after it the gradient of the weight.
-    """
-    x, mask, d_outputs = readable(x), mask_bytes(mask), readable(d_outputs)
-    weight, first, dx, d_first = weight.contiguous(), first.contiguous(), gradient_like(x), d_last.contiguous().clone()
-    product, product0 = torch.empty_like(outputs, dtype=weight.dtype), torch.empty_like(first, dtype=weight.dtype)
-    with torch.autocast(x.device.type, enabled=False):
-        for states, result in zip(_matrices(outputs, first), _matrices(product, product0), strict=True):
-            for one, matrix, out in zip(states, weight, result, strict=True):
-                torch.mm(one.to(weight.dtype), matrix.t(), out=out)
-    dq, dq0 = torch.empty_like(product), torch.empty_like(product0)
-    run(
-        atr_backward_kernel,
-        (x, product, product0, weight, bias.contiguous(), mask, first, outputs, d_outputs, d_first, dx, dq, dq0),
-        (*x.stride()[:3], *mask_strides(mask), *outputs.stride()[:3], *d_outputs.stride()[:3], *dx.stride()[:3]),
-        x.shape, x.size(2) + 1,
-        _kernel_options(x, mask, reverse=reverse, activation=activation, gates=gates),
-        weight=weight, tiles=_tiles(tiles, weight, x),
-    )  # fmt: skip
-    d_weight = torch.empty_like(weight)
-    with torch.autocast(x.device.type, enabled=False):
-        (gradients, gradients0), (states, states0) = _matrices(dq, dq0), _matrices(outputs, first)
-        for d, out in enumerate(d_weight):
-            torch.mm(gradients[d].t(), states[d].to(weight.dtype), out=out)
-            out.addmm_(gradients0[d].t(), states0[d].to(weight.dtype))
-    d_bias = dq.sum((1, 2), dtype=torch.float32).add_(dq0.sum(1, dtype=torch.float32))
-    return dx, d_weight, d_bias, d_first
-
-
-def _matrices(sequences: Tensor, states: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """[D, B, T, H] laid out as `sequence_like` and [D, B, H], as matrices [B * T, H] and [B, H] of each direction."""
-    return [sequence.view(-1, sequence.size(-1)) for sequence in sequences], list(states)
-
-
-@atr_backward_op.register_fake
-def _(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mask: Tensor | None,
-    first: Tensor,
-    outputs: Tensor,
-    d_outputs: Tensor,
-    d_last: Tensor,
-    reverse: bool,
-    activation: str,
-    gates: str,
-    tiles: list[int] | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    d_bias = bias.new_empty(bias.shape, dtype=torch.float32)
-    return gradient_like(x), weight.new_empty(weight.shape), d_bias, d_last.new_empty(d_last.shape)
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, weight, bias, mask, first, *ctx.options = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, weight, bias, mask, first, output[0])
-
-
-def _backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tuple[Tensor | None, ...]:
-    x, weight, bias, mask, first, outputs = ctx.saved_tensors
-    d_outputs, d_last = or_zeros(d_outputs, like=outputs), or_zeros(d_last, like=first)
-    dx, d_weight, d_bias, d_first = atr_backward_op(
-        x, weight, bias, mask, first, outputs, d_outputs, d_last, *ctx.options
-    )
-    return dx, d_weight, d_bias, None, d_first, None, None, None, None
-
-
-atr_op.register_autograd(_backward, setup_context=_setup_context)
-
-
-def fits_on_chip(weight: Tensor, *, batch: int) -> bool:
-    """Whether the programs that keep the parts of weight [H, H] on chip can run together, in a few launches."""
-    return not weight.is_cuda or tile_rule(weight.unsqueeze(0), batch=batch).persistent
+    parts = zip(*(unit.weights for unit in units), strict=True)
+    weight, bias, *norm = (torch.stack(part) if len(part) > 1 else part[0].unsqueeze(0) for part in parts)
+    weight, scale, bias = weight.to(product_type(weight)), None, bias.float()
+    if not x.numel() or not (tiles or fits_on_chip(weight, batch=x.size(1))):
+        return None
+    if norm:
+        scale, bias = norm[0].float(), bias + norm[1].float()
+    first = None if state is None else torch.stack([h.float() for (h,) in state])
+    design = Design(units[0].gates, units[0].activation, reverse, tiles)
+    outputs, last = ATRSequence.apply(x, weight, bias, scale, first, mask, design)
+    return outputs, last.unsqueeze(1)
 
 
 def atr_triton(
@@ -318,62 +265,22 @@ def atr_triton(
     reverse: bool,
     activation: Activation,
     gates: Gates,
-    tiles: Tiles | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """See `nmt.ops.atr.atr_sequence`; `tiles` overrides `tile_rule`.
-
-    With layer norm, and where matrix or batch are too large for persistent launches, `nmt.ops.atr.steps` runs: its
-    steps are one CUDA graph, where those of these kernels would each be launched by Python. Under autocast products
-    are computed in its type, as those of the reference are.
-    """
-    weight = recurrent.weight.to(product_type(recurrent.weight))
-    problem = unsupported(weight.dtype, hidden=weight.size(-1))
-    fits = tiles is not None or fits_on_chip(weight, batch=len(projected))
-    if recurrent.scale is not None or projected.numel() == 0 or problem or not fits:
+    """See `nmt.ops.atr.atr_sequence`."""
+    unit = ATR(weights=flat(recurrent), normalized=recurrent.scale is not None, activation=activation, gates=gates)
+    found = None
+    if not unsupported(product_type(recurrent.weight), hidden=projected.size(-1)):
+        found = atr_whole(
+            [unit], projected.unsqueeze(0), None if h is None else [(h,)], mask, reverse=reverse
+        )  # fmt: skip
+    if found is None:
         outputs, last = run_loop(
-            "atr", projected, [recurrent], [h], mask, reverse=reverse,
-            options=f"{gates} {activation}",
+            "atr", projected, [recurrent], [h], mask, reverse=reverse, options=f"{gates} {activation}",
             reference=lambda: atr_reference(
-                projected, recurrent, h, mask, reverse=reverse, activation=_inside(activation), gates=gates
+                projected, recurrent, h, mask, reverse=reverse, gates=gates,
+                activation="none" if activation == "output" else activation,
             ),
         )  # fmt: skip
     else:
-        first = projected.new_zeros(projected[:, 0].shape, dtype=torch.float32) if h is None else h.float()
-        states, lasts = atr_op(
-            projected.unsqueeze(0), weight.unsqueeze(0), recurrent.bias.float().unsqueeze(0), mask,
-            first.unsqueeze(0), reverse, activation, gates, _numbers(tiles),
-        )  # fmt: skip
-        outputs, last = states[0], lasts[0]
-    return torch.tanh(outputs) if activation == "output" else outputs, last
-
-
-def _inside(activation: Activation) -> Activation:
-    """The activation that belongs into the loop: that of the output comes after it."""
-    return "none" if activation == "output" else activation
-
-
-def _numbers(tiles: Tiles | None) -> list[int] | None:
-    return None if tiles is None else [int(number) for number in tiles]
-
-
-def atr_both_triton(
-    projected: Tensor,
-    recurrent: Recurrent,
-    h: Tensor | None,
-    mask: Tensor | None,
-    *,
-    activation: Activation,
-    gates: Gates,
-    tiles: Tiles | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Both directions of an encoder layer in one launch, without layer norm.
-
-    projected [B, T, 2, H], forward first; weight [2, H, H], bias [2, H]; h [2, B, H] or None; mask [B, T] or None.
-    Returns the outputs of both directions side by side [B, T, 2H] and their last states [2, B, H].
-    """
-    x = projected.permute(2, 0, 1, 3)
-    first = x.new_zeros(x[:, :, 0].shape, dtype=torch.float32) if h is None else h.float()
-    weight, bias = recurrent.weight.to(product_type(recurrent.weight)), recurrent.bias.float()
-    outputs, last = atr_op(x, weight, bias, mask, first, False, activation, gates, _numbers(tiles))
-    outputs = outputs.permute(1, 2, 0, 3).flatten(2)
+        outputs, last = found[0][0], found[1][0, 0]
     return torch.tanh(outputs) if activation == "output" else outputs, last

@@ -13,12 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.atr.triton import atr_both_triton, tile_rule
+from nmt.ops.atr import ATR
+from nmt.ops.atr.triton import atr_whole, fits_on_chip
 from nmt.ops.both import Both, Direction
 from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.lrn.triton import lrn_both_triton
 from nmt.ops.olrn.triton import olrn_both_triton
-from nmt.ops.recurrence import Recurrent, product_type
+from nmt.ops.recurrence import product_type
 from nmt.ops.sru.triton import sru_both_triton
 from nmt.ops.steps import unsupported
 from nmt.ops.unit import Projection, Unit
@@ -41,8 +42,11 @@ def _sru(ahead: Unit, back: Unit, projected: Tensor, mask: Tensor) -> tuple[Tens
 
 
 def _atr(ahead: Unit, back: Unit, projected: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-    recurrent = Recurrent(*(torch.stack(pair) for pair in zip(ahead.weights, back.weights, strict=True)))
-    return atr_both_triton(projected, recurrent, None, mask, **ahead.options)
+    units = [ATR(weights=unit.weights, normalized=unit.normalized, **unit.options) for unit in (ahead, back)]
+    found = atr_whole(units, projected.permute(2, 0, 1, 3), None, mask, reverse=False)
+    assert found is not None
+    outputs = found[0].permute(1, 2, 0, 3).flatten(2)
+    return torch.tanh(outputs) if units[0].activation == "output" else outputs, found[1][:, 0]
 
 
 RUNS: Final[Mapping[str, Run]] = MappingProxyType({"atr": _atr, "lrn": _lrn, "olrn": _olrn, "sru": _sru})
@@ -63,17 +67,14 @@ def both_directions_triton(
 
 
 def _fits(unit: Unit, *, batch: int) -> bool:
-    """Whether there is a kernel that runs all steps: of ATR without layer norm, if both directions fit on the GPU."""
+    """Whether there is a kernel that runs all steps: of ATR if both directions fit on the GPU."""
     if unit.name != "atr":
         return True
-    if unit.normalized:
-        return False
     weight = unit.weights[0]
     dtype, hidden = product_type(weight), weight.size(-1)
     if unsupported(dtype, hidden=hidden):
         return False
-    both = weight.to(dtype).expand(2, hidden, hidden)
-    return not weight.is_cuda or tile_rule(both, batch=batch).persistent
+    return fits_on_chip(weight.to(dtype).expand(2, hidden, hidden), batch=batch)
 
 
 def _projected(x: Tensor, ahead: Projection, back: Projection) -> Tensor:

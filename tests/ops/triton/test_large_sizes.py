@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.ops.atr import ATR
 from nmt.ops.dropout import Draw
 from nmt.ops.linear_cross_entropy.step import Loss
 
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
-attention_steps = pytest.importorskip("nmt.ops.attention.steps", reason="Triton is not installed")
 dropout = pytest.importorskip("nmt.ops.dropout.triton", reason="Triton is not installed")
 loop = pytest.importorskip("nmt.ops.loop", reason="Triton is not installed")
 loss = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
@@ -33,6 +33,7 @@ def _only_interpreted(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> 
     if device.type != "cpu":
         pytest.skip("needs no GPU")
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())  # knows no tensors without memory
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
 
 
 def room(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
@@ -72,12 +73,15 @@ def test_sru(time_first: bool, hidden: int = 2**10) -> None:
     assert dx.shape == x.shape
 
 
+@pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("time_first", [False, True])
-def test_atr(time_first: bool, hidden: int = 2**12) -> None:
-    x, weight, bias = sequences(hidden, time_first=time_first), room(2, hidden, hidden), room(2, hidden).float()
-    options = (False, "none", "twin", [16, 16, hidden, 4, 0])
-    outputs, last = atr.atr_op._init_fn(x, weight, bias, MASK, states(hidden), *options)
-    dx, *_ = atr.atr_backward_op._init_fn(x, weight, bias, MASK, states(hidden), outputs, outputs, last, *options)
+def test_atr(time_first: bool, normalized: bool, hidden: int = 2**12) -> None:
+    x, first = sequences(hidden, time_first=time_first).requires_grad_(), [(state,) for state in states(hidden)]
+    weights = room(hidden, hidden), *[room(hidden).float()] * (3 if normalized else 1)
+    unit = ATR(weights=weights, normalized=normalized)
+    tiles = atr.Tiles(16, 16, hidden, 4, persistent=False)
+    outputs, last = atr.atr_whole([unit, unit], x, first, MASK, reverse=False, tiles=tiles)
+    (dx,) = torch.autograd.grad([outputs, last], x, [sequences(hidden, time_first=time_first), last])
     assert dx.shape == x.shape
 
 
@@ -88,15 +92,16 @@ def test_attention(time_first: bool, heads: int = 2, width: int = 2**9) -> None:
             return room(length, BATCH, heads, width).permute(1, 2, 0, 3)
         return room(BATCH, length, heads, width).permute(0, 2, 1, 3)
 
-    query, keys, weight = by_head(36), by_head(40), room(width)
-    context, weights = attention.attention_op._init_fn(query, keys, keys, room(BATCH, 1, 1, 40), weight, room(1))
-    d_query, d_keys, *_ = attention.attention_backward_op._init_fn(query, keys, keys, weights, weight, context, weights)
+    query, keys, weight = by_head(36).requires_grad_(), by_head(40).requires_grad_(), room(width)
+    penalty = room(BATCH, 1, 1, 40).float()
+    results = attention.attention_triton(query, keys, values=keys, penalty=penalty, weight=weight, bias=room(1))
+    d_query, d_keys = torch.autograd.grad(results, [query, keys], [torch.empty_like(x) for x in results])
     assert (d_query.shape, d_keys.shape) == (query.shape, keys.shape)
 
 
 def test_gradients_of_the_memory_of_a_loop(heads: int = 2, width: int = 2**10, source: int = 2**10) -> None:
     keys, penalty = room(BATCH, heads, source, width), room(BATCH, source).float()
-    attended = attention_steps.AttentionSteps(keys, keys, penalty=penalty, weight=room(width))
+    attended = attention.AttentionKernel(keys, keys, penalty=penalty, weight=room(width))
     queries, weights = room(20, BATCH, heads * width), room(20, BATCH, heads, source).float()
     d_keys, *_ = attended.memory_gradients(queries, weights=weights, d_scores=weights, d_contexts=queries)
     assert d_keys.shape == keys.shape

@@ -96,9 +96,15 @@ def test_the_rule_counts_what_a_kernel_loads() -> None:
 def test_every_sentence_and_step_is_launched_once() -> None:
     tiles = atr.Tiles(rows=16, columns=32, depth=32, warps=4, persistent=False)
     weight = torch.empty(1, 32, 32)
-    stepwise = list(atr.launches(20, 3, tiles, weight=weight))
-    assert stepwise == [((0, 20), (0, 1)), ((0, 20), (1, 2)), ((0, 20), (2, 3))]
-    assert list(atr.launches(20, 3, tiles._replace(persistent=True), weight=weight)) == [((0, 20), (0, 3))]
+
+    def cut(persistent: bool, *, normalized: bool) -> list[tuple[object, ...]]:
+        launches = atr.launches(20, 2, tiles._replace(persistent=persistent), weight=weight, normalized=normalized)
+        return [(launch.steps, launch.sums, launch.rest) for launch in launches if launch.rows == (0, 20)]
+
+    assert cut(False, normalized=False) == [((0, 1), True, True), ((1, 2), True, True)]
+    halves = [(step, part, not part) for step in ((0, 1), (1, 2)) for part in (True, False)]
+    assert cut(False, normalized=True) == halves
+    assert cut(True, normalized=False) == cut(True, normalized=True) == [((0, 2), True, True)]
 
 
 def test_a_batch_whose_programs_do_not_fit_is_shared_by_launches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +118,7 @@ def test_a_batch_whose_programs_do_not_fit_is_shared_by_launches(monkeypatch: py
 
     monkeypatch.setattr(atr, "programs_resident", lambda hidden, tiles, *, weight: 9)
     tiles = atr.Tiles(rows=16, columns=32, depth=64, warps=4, persistent=True)  # 2 directions x 2 programs a group
-    cut = [launch.rows for launch in atr.launches(70, 5, tiles, weight=OnGPU())]
+    cut = [launch.rows for launch in atr.launches(70, 5, tiles, weight=OnGPU(), normalized=True)]
     assert cut == [(0, 32), (32, 64), (64, 70)]
 
 

@@ -20,8 +20,6 @@ from tests.ops.triton.comparison import make_mask, randn
 
 lrn = pytest.importorskip("nmt.ops.lrn.triton", reason="Triton is not installed")
 sru = pytest.importorskip("nmt.ops.sru.triton", reason="Triton is not installed")
-atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
-attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
 
 UNITS = ("atr", "gru", "lrn", "lstm", "olrn", "sru")
 BATCH, LENGTH, HIDDEN = 2, 3, 5
@@ -39,20 +37,14 @@ def samples(device: torch.device) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     peepholes = leaf(1, HIDDEN, device=device, seed=3), leaf(1, HIDDEN, device=device, seed=4)
     x = leaf(1, BATCH, LENGTH, 4 * HIDDEN, device=device)
     both = leaf(BATCH, LENGTH, 2, 3 * HIDDEN, device=device).permute(2, 0, 1, 3)
-    p, weight = leaf(1, BATCH, LENGTH, HIDDEN, device=device), leaf(1, HIDDEN, HIDDEN, device=device, seed=5)
-    bias = leaf(1, HIDDEN, device=device, seed=6)
-    query, keys, values = (leaf(BATCH, 2, n, HIDDEN, device=device, seed=n) for n in (3, LENGTH, LENGTH))
-    penalty, score = torch.zeros(BATCH, 1, 1, LENGTH, device=device), leaf(HIDDEN, device=device, seed=7)
     return {
-        "attention": (attention.attention_op, (query, keys, values, penalty, score, leaf(1, device=device))),
         "olrn": (lrn.lrn_op, (x, mask, h, True, True, True, None)),
         "lrn, both directions": (lrn.lrn_op, (both, None, None, False, False, False, None)),
         "sru": (sru.sru_op, (x, *peepholes, mask, h, c, False, None)),
-        "atr": (atr.atr_op, (p, weight, bias, mask, h, True, "state", "coupled", None)),
     }
 
 
-@pytest.mark.parametrize("name", ["olrn", "lrn, both directions", "sru", "atr", "attention"])
+@pytest.mark.parametrize("name", ["olrn", "lrn, both directions", "sru"])
 def test_operators_pass_the_checks_of_torch(name: str, device: torch.device) -> None:
     operator, arguments = samples(device)[name]
     torch.library.opcheck(operator, arguments)

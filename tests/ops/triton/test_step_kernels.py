@@ -71,14 +71,18 @@ def check(
     assert_equal(kernel, reference, tensors, **(comparison or {}))
 
 
+@pytest.fixture(autouse=True)
+def _step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ATR as where its persistent programs do not fit."""
+    monkeypatch.setattr(atr, "fits_on_chip", lambda weight, *, batch: False)
+
+
 @pytest.mark.parametrize(("mask", "started", "reverse"), [("none", False, False), ("holes", True, True)])
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("unit", ["atr", "gru", "lstm"])
 def test_values_and_all_gradients(
-    unit: str, layer_norm: bool, mask: str, started: bool, reverse: bool,
-    device: torch.device, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(atr, "fits_on_chip", lambda weight, *, batch: False)  # ATR step by step without layer norm, too
+    unit: str, layer_norm: bool, mask: str, started: bool, reverse: bool, device: torch.device
+) -> None:
     tensors = inputs(unit, device, layer_norm=layer_norm, started=started)
     check(unit, tensors, make_mask(mask, BATCH, LENGTH, device), reverse=reverse)
 
