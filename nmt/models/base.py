@@ -157,7 +157,7 @@ class Seq2Seq(nn.Module):
     def token_losses(
         self, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0, words: Tensor | None = None
     ) -> Tensor:
-        """Losses [B, T'] of the target words in nats, 0 at padding, without a gradient; see `nmt.ops.cross_entropy`.
+        """Losses [B, T'] of the target words in nats, 0 at padding, without a gradient.
 
         `words`: see `weighted_loss`.
         """

@@ -56,7 +56,7 @@ NATIVE_KERNELS: Final[Mapping[str, str]] = MappingProxyType(
         "atr": "nmt.ops.atr.native:atr_native",
         "conditional": "nmt.ops.conditional.native:conditional_native",
         "deep_attention": "nmt.ops.conditional.native:deep_attention_native",
-        "dropout": "nmt.ops.dropout.native:native_dropout",
+        "dropout": "nmt.ops.dropout.native:dropout_native",
         "gru": "nmt.ops.gru.native:gru_native",
         "linear_cross_entropy": "nmt.ops.linear_cross_entropy.native:linear_cross_entropy_native",
         "lrn": "nmt.ops.lrn.native:lrn_native",

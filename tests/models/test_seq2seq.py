@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
 from nmt.models.encoder import ResidualLayer
 from nmt.models.initialize import initialize
-from nmt.ops.cross_entropy import reference_cross_entropy
+from tests.cross_entropy import reference_cross_entropy
 
 UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
 ARCHITECTURES = ["deepnmt", "rnnsearch", "rnnsearch_deepatt"]

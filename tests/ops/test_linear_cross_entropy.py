@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from nmt.ops import native
-from nmt.ops.cross_entropy import reference_cross_entropy, smoothing_terms
 from nmt.ops.dispatch import selected
 from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy
 from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
-from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
-from nmt.ops.linear_cross_entropy.step import Loss, Step
+from nmt.ops.linear_cross_entropy.reference import Loss, linear_cross_entropy_reference
 from nmt.ops.sizes import aligned_rows
+from tests.cross_entropy import reference_cross_entropy
 
 E = 6
 
@@ -174,13 +173,13 @@ def test_without_a_gradient_to_come_none_is_made(monkeypatch: pytest.MonkeyPatch
 def test_logits_of_one_chunk_exist_at_a_time(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     monkeypatch.setattr(chunks, "CPU_ROWS", 4)
     seen: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
-    step = chunks.choose_step(torch.zeros(1))
+    step = chunks.choose("linear_cross_entropy", linear_cross_entropy_reference, like=torch.zeros(1))
 
     def watched(logits: Tensor, targets: Tensor, **rest: Any) -> None:
         seen.append((logits.data_ptr(), tuple(logits.shape), logits.stride()))
         step(logits, targets, **rest)
 
-    monkeypatch.setattr(chunks, "choose_step", lambda _: watched)
+    monkeypatch.setattr(chunks, "choose", lambda *_, **__: watched)
     features, table, targets, weights = problem(10, 50, torch.float32)
     linear_cross_entropy(features, table, targets=targets, weights=weights)[0].backward()
     assert [shape for _, shape, _ in seen] == [(4, 50), (4, 50), (2, 50)]
@@ -227,11 +226,13 @@ def test_a_target_outside_the_table_is_refused(target: int) -> None:
         linear_cross_entropy(features, table, targets=targets, weights=weights)
 
 
-def run_step(step: Step, logits: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+def run_step(
+    step: Callable[..., None], logits: Tensor, targets: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Tensor]:
     if logits.is_contiguous():
         logits = logits.clone()
     losses = torch.full((len(logits),), math.nan)
-    step(logits, targets, weights=weights, loss=Loss(*smoothing_terms(logits.size(1), 0.1)), losses=losses)
+    step(logits, targets, weights=weights, loss=Loss.smoothed(logits.size(1), 0.1), losses=losses)
     return logits, losses
 
 
@@ -265,7 +266,7 @@ def test_the_c_kernel_equals_the_reference_whatever_the_threads(words: int, dtyp
 
 @pytest.mark.skipif(native.problem() is not None, reason="there are no native kernels here")
 def test_more_words_than_a_thread_has_room_for_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    targets, loss = torch.tensor([3, 0, 8]), Loss(*smoothing_terms(9, 0.1))
+    targets, loss = torch.tensor([3, 0, 8]), Loss.smoothed(9, 0.1)
     found = []
     for most in (9, 8):
         monkeypatch.setattr("nmt.ops.linear_cross_entropy.native.MOST_WORDS", most)

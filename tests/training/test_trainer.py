@@ -20,11 +20,11 @@ from nmt.config import load_config
 from nmt.data import PreparedData, prepare
 from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
-from nmt.ops.cross_entropy import reference_cross_entropy
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.distributed import World
 from nmt.training.precision import Precision
 from nmt.training.setup import build_batches, build_limits, build_updater
+from tests.cross_entropy import reference_cross_entropy
 from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus
 
 CPU = torch.device("cpu")

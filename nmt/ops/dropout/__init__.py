@@ -6,9 +6,13 @@ Triton kernel and of PyTorch operations, in all types and with any number of thr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
 from nmt.ops.dropout.draws import Draw, Masks, among, batch_key, current, masked_by
@@ -31,7 +35,29 @@ def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
         draw = Draw(int(torch.empty((), dtype=torch.int64).random_()))
     rows = x.numel() // x.size(-1) if draw.places is None else len(draw.places)
     run = choose("dropout", reference_dropout, like=x)
-    return run(x.reshape(rows, -1), p, draw).reshape(x.shape)
+    flat = x.reshape(rows, -1)
+    return (run(flat, p, draw) if run is reference_dropout else by_kernel(run, flat, p, draw)).reshape(x.shape)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def by_kernel(run: Callable[[Tensor, float, Draw], Tensor], x: Tensor, p: float, draw: Draw) -> Tensor:
+    """Dropout with a gradient by `run`, a kernel for x [N, W]."""
+    result: Tensor = _Dropout.apply(run, x, p, draw)
+    return result
+
+
+class _Dropout(torch.autograd.Function):
+    """By a kernel, which makes the mask anew for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Callable[[Tensor, float, Draw], Tensor], x: Tensor, p: float, draw: Draw) -> Tensor:
+        ctx.run, ctx.p, ctx.draw = run, p, draw
+        return run(x, p, draw)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, ctx.run(gradients[0], ctx.p, ctx.draw), None, None
 
 
 def layer_dropout(x: Tensor, p: float, *, layer: int, position: int = 0) -> Tensor:

@@ -1,14 +1,13 @@
-"""Dropout in Triton: the masks of `nmt.ops.dropout.reference`, made anew for the gradient."""
+"""Dropout in Triton: the masks of `nmt.ops.dropout.reference`."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from nmt.ops.dropout.draws import Draw
 from nmt.ops.dropout.reference import threshold
@@ -56,42 +55,22 @@ def dropout_mask_kernel(p_x, p_places, p_out, N, W, key_low, key_high, layer, li
     _keep_or_drop(p_x, p_out, o + 48, d, limit, scale, live & (channel + 48 < W))
 
 
-def _dropped(x: Tensor, places: Tensor, numbers: tuple[int, int, int, float]) -> Tensor:
-    """x [N, W] with the masks of the places [N]; contiguous. numbers: key, layer, threshold, scale."""
-    (key, layer, threshold, scale), (rows, width) = numbers, x.shape
-    x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
-    if x.numel() == 0:
-        return out
-    counters = rows * triton.cdiv(width, 64) * 16
-    with torch.cuda.device_of(x):
-        dropout_mask_kernel[(triton.cdiv(counters, BLOCK),)](
-            x, places.contiguous(), out, rows, width, *map(_signed, (key, key >> 32, layer, threshold)), scale,
-            BLOCK=BLOCK, num_warps=WARPS,
-        )  # fmt: skip
-    return out
-
-
 def _signed(number: int) -> int:
     """The signed 32-bit integer with the low 32 bits of `number`: Triton takes larger ones for other types."""
     return (number + 2**31) % 2**32 - 2**31
 
 
-class _Dropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, places: Tensor, numbers: tuple[int, int, int, float]) -> Tensor:
-        ctx.save_for_backward(places)
-        ctx.numbers = numbers
-        return _dropped(x, places, numbers)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (places,) = ctx.saved_tensors
-        return _dropped(gradients[0], places, ctx.numbers), None, None
-
-
 def dropout_triton(x: Tensor, p: float, draw: Draw) -> Tensor:
-    """See `nmt.ops.dropout.dropout`; x [N, W] in fp32, bf16 or fp16, 0 < p < 1."""
-    places = torch.arange(len(x), device=x.device) if draw.places is None else draw.places
-    result: Tensor = _Dropout.apply(x, places, (draw.key, draw.layer, threshold(p), 1 / (1 - p)))
-    return result
+    """See `nmt.ops.dropout.reference.reference_dropout`; x [N, W] in fp32, bf16 or fp16, no gradient."""
+    x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+    rows, width = x.shape
+    if x.numel() == 0:
+        return out
+    places = torch.arange(rows, device=x.device) if draw.places is None else draw.places.contiguous()
+    numbers = map(_signed, (draw.key, draw.key >> 32, draw.layer, threshold(p)))
+    programs = triton.cdiv(rows * triton.cdiv(width, 64) * 16, BLOCK)
+    with torch.cuda.device_of(x):
+        dropout_mask_kernel[(programs,)](
+            x, places, out, rows, width, *numbers, 1 / (1 - p), BLOCK=BLOCK, num_warps=WARPS
+        )
+    return out

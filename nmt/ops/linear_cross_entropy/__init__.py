@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nmt.ops.cross_entropy import smoothing_terms
 from nmt.ops.linear_cross_entropy.chunks import LinearCrossEntropy, chunked
-from nmt.ops.linear_cross_entropy.step import Loss
+from nmt.ops.linear_cross_entropy.reference import Loss
 from nmt.ops.recurrence import product_type
 
 __all__ = ["linear_cross_entropy"]
@@ -18,8 +17,8 @@ def linear_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """The weighted sum of the losses of the logits `features` [N, E] times `table` [V, E], and the losses [N].
 
-    targets: ids [N]. weights: [N], or a scalar for all. The losses are those of `nmt.ops.cross_entropy`, in nats, in
-    fp32 (fp64 for fp64 features); only their weighted sum, a scalar, is differentiable, in features and table. Its
+    targets: ids [N]. weights: [N], or a scalar for all. The losses (see `reference`) are in nats, in fp32
+    (fp64 for fp64 features); only their weighted sum, a scalar, is differentiable, in features and table. Its
     gradient is made together with it, which is why the weights must be known now.
 
     Matrix products are computed in the type that autocast asks for; the gradient of the table adds up in fp32.
@@ -30,7 +29,7 @@ def linear_cross_entropy(
     targets = targets.long()
     wide = torch.promote_types(dtype, torch.float32)
     weights = weights.to(wide).expand(len(targets)).contiguous()
-    loss = Loss(*smoothing_terms(len(table), label_smoothing))
+    loss = Loss.smoothed(len(table), label_smoothing)
     if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
         total, losses = LinearCrossEntropy.apply(features, table, targets, weights, loss, dtype)
         return total, losses

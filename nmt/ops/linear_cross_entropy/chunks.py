@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
-from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
-from nmt.ops.linear_cross_entropy.step import Loss, Step
+from nmt.ops.linear_cross_entropy.reference import Loss, linear_cross_entropy_reference
 from nmt.ops.matrices.training import matrix_of
 from nmt.ops.sizes import aligned_rows
 
@@ -27,12 +26,6 @@ class Result(NamedTuple):
     losses: Tensor
     features: Tensor | None
     table: Tensor | None
-
-
-def choose_step(logits: Tensor) -> Step:
-    """The implementation for logits of this type and device."""
-    step: Step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=logits)
-    return step
 
 
 @torch.no_grad()
@@ -55,7 +48,7 @@ def chunked(
         dx = torch.empty_like(x) if needed[0] else None
         dw: Tensor | None = None
         buffer = aligned_rows(rows, len(table), like=x)
-        step = choose_step(buffer)
+        step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=buffer)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
             logits = buffer[: len(x[part])]

@@ -6,8 +6,7 @@ from typing import Final
 
 from torch import Tensor
 
-from nmt.ops.linear_cross_entropy.reference import linear_cross_entropy_reference
-from nmt.ops.linear_cross_entropy.step import Loss
+from nmt.ops.linear_cross_entropy.reference import Loss, linear_cross_entropy_reference
 from nmt.ops.native import kernel
 
 MOST_WORDS: Final = 1 << 18
@@ -17,7 +16,7 @@ MOST_WORDS: Final = 1 << 18
 def linear_cross_entropy_native(
     logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
 ) -> None:
-    """See `nmt.ops.linear_cross_entropy.chunks.Step`."""
+    """See `linear_cross_entropy_reference`."""
     rows, words = logits.shape
     targets = targets.contiguous()
     if rows and not 0 <= int(targets.min()) <= int(targets.max()) < words:
@@ -26,4 +25,4 @@ def linear_cross_entropy_native(
         linear_cross_entropy_reference(logits, targets, weights=weights, loss=loss, losses=losses)
         return
     run = kernel("cross_entropy_step", logits.dtype)
-    run(logits, logits.stride(0), targets, weights, losses, rows, words, loss.confidence, loss.rest, loss.constant)
+    run(logits, logits.stride(0), targets, weights, losses, rows, words, *loss)

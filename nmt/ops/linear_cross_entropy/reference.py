@@ -1,18 +1,48 @@
-"""Losses and gradient of a chunk of logits in plain PyTorch, on any device."""
+"""The loss of a chunk of logits and its gradient: what it is, and in plain PyTorch on any device.
+
+With s = `label_smoothing` and V words the wanted distribution gives 1 - s to the target and q = s / (V - 1) to each
+other word; its own entropy is subtracted, so that a perfect fit costs nothing:
+
+    loss = lse(x) - (1 - s - q) x_target - q sum(x) + (1 - s) ln(1 - s) + s ln(q + 1e-20)
+"""
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.ops.linear_cross_entropy.step import Loss
 from nmt.ops.recurrence import at_least_fp32
+
+
+class Loss(NamedTuple):
+    """loss = lse(x) - confidence * x_target - rest * sum(x) + constant, for each row x of the logits."""
+
+    confidence: float
+    rest: float
+    constant: float
+
+    @classmethod
+    def smoothed(cls, words: int, label_smoothing: float) -> Loss:
+        """That of logits of so many words."""
+        kept = 1.0 - label_smoothing
+        rest = label_smoothing / max(words - 1, 1)
+        return cls(kept - rest, rest, kept * math.log(kept) + label_smoothing * math.log(rest + 1e-20))
 
 
 def linear_cross_entropy_reference(
     logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
 ) -> None:
-    """See `nmt.ops.linear_cross_entropy.chunks.Step`."""
+    """Write the losses [n], in at least fp32, of `logits` [n, V] against the ids `targets` [n].
+
+    The values of a row are side by side; what lies between it and the next may be overwritten.
+
+    With `weights` [n], in the type of the losses, the logits become the gradient of the weighted sum of the losses:
+    weight * (softmax(x) - rest), less weight * confidence at the target. Without, they are left alone or overwritten.
+    Computed in at least fp32.
+    """
     gold = targets.unsqueeze(1)
     log_p = torch.log_softmax(at_least_fp32(logits), -1)
     torch.mul(log_p.gather(1, gold).squeeze(1), -loss.confidence, out=losses)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
-from nmt.ops.linear_cross_entropy.step import Loss
+from nmt.ops.linear_cross_entropy.reference import Loss
 from nmt.ops.lrn.native import lrn_native
 from nmt.ops.native import kernel
 from tests.ops.native.units import needs_native

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmt.ops.dropout import Draw
+from nmt.ops.dropout import Draw, by_kernel
 from nmt.ops.dropout.reference import reference_dropout
 from tests.ops.triton.comparison import outputs_and_gradients, randn
 
@@ -31,7 +31,7 @@ def test_values_and_gradients(
     rows: int, width: int, dtype: torch.dtype, key: int, layer: int, device: torch.device
 ) -> None:
     x, draw = randn(rows, width, device=device, dtype=dtype), Draw(key, layer, places(rows, device))
-    ours = outputs_and_gradients(lambda x: (fused.dropout_triton(x, 0.3, draw),), [x])
+    ours = outputs_and_gradients(lambda x: (by_kernel(fused.dropout_triton, x, 0.3, draw),), [x])
     wanted = outputs_and_gradients(lambda x: (reference_dropout(x, 0.3, draw),), [x])
     for one, other in zip(ours, wanted, strict=True):
         assert torch.equal(one == 0, other == 0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.ops.atr import ATR
 from nmt.ops.dropout import Draw
-from nmt.ops.linear_cross_entropy.step import Loss
+from nmt.ops.linear_cross_entropy.reference import Loss
 
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")

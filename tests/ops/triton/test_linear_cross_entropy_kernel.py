@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from nmt.kernel_check.comparison import TOLERANCES
-from nmt.ops.cross_entropy import reference_cross_entropy
-from nmt.ops.cross_entropy.reference import smoothing_terms
-from nmt.ops.linear_cross_entropy.step import Loss
+from nmt.ops.linear_cross_entropy.reference import Loss
+from tests.cross_entropy import reference_cross_entropy
 from tests.ops.triton.comparison import randn
 
 fused = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
@@ -30,7 +29,7 @@ def inputs(
 def run(logits: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float) -> tuple[Tensor, Tensor]:
     """Losses, and what the logits have become."""
     logits, losses = logits.clone(), logits.new_empty(len(logits), dtype=torch.float32)
-    loss = Loss(*smoothing_terms(logits.size(1), smoothing))
+    loss = Loss.smoothed(logits.size(1), smoothing)
     fused.linear_cross_entropy_triton(logits, targets, weights=weights, loss=loss, losses=losses)
     return losses, logits
 
@@ -82,7 +81,7 @@ def test_what_lies_between_rows_counts_for_nothing(
     room = torch.full((3, step), math.nan, device=device)
     room[:, :words] = logits
     losses = logits.new_empty(3)
-    loss = Loss(*smoothing_terms(words, 0.1))
+    loss = Loss.smoothed(words, 0.1)
     fused.linear_cross_entropy_triton(room[:, :words], targets, weights=weights, loss=loss, losses=losses)
     right = plain(logits, targets, weights, 0.1)
     assert_near(losses, right[0])
