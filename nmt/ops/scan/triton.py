@@ -18,7 +18,7 @@ Imported only by kernels, because Triton is not installed everywhere.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 import triton
@@ -50,14 +50,14 @@ def load_each(p, step, o, inside, COUNT: tl.constexpr):
     """The channels o at p and at each further `step`, as a tuple."""
     found = ()
     for i in tl.static_range(COUNT):
-        found = found + (tl.load(p + i * step + o, mask=inside, other=0.0),)
+        found = found + (tl.load(p + o + i * step, mask=inside, other=0.0),)
     return found
 
 
 @triton.jit
 def store_each(p, step, o, values, inside, COUNT: tl.constexpr):
     for i in tl.static_range(COUNT):
-        tl.store(p + i * step + o, values[i].to(p.dtype.element_ty), mask=inside)
+        tl.store(p + o + i * step, values[i].to(p.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -109,7 +109,8 @@ def scan_forward_kernel(
     step = 1 - 2 * i_d if BOTH else 1 - 2 * REVERSE
     i_d = i_d.to(tl.int64)
     p_x += i_d * sx_d + i_b * sx_b
-    o_out = i_d * so_d + i_b * so_b
+    p_out += i_d * so_d + i_b * so_b
+    p_memory += i_d * so_d + i_b * so_b
     o_state = i_b * H
     vectors = load_each(p_vectors + i_d * CELLS * VECTORS * H, H, o, inside, CELLS * VECTORS)
     if STARTED:
@@ -140,12 +141,12 @@ def scan_forward_kernel(
                 new = choose_each(zero + s < T, new, state, STATES)
             state = new
             within = inside if UNROLL == 1 else inside & (zero + s < T)
-            o_step = o_out + (start + s * step) * so_t
             if KEPT > 0:
-                tl.store(p_out + o_step + o, state[0].to(p_out.dtype.element_ty), mask=within)
-            for p in tl.static_range(1, KEPT):
-                p_kept = p_memory + (p - 1) * s_memory + o_step + o
-                tl.store(p_kept, state[p].to(p_memory.dtype.element_ty), mask=within)
+                h = state[0].to(p_out.dtype.element_ty)
+                tl.store(p_out + (start + s * step) * so_t + o, h, mask=within)
+            for i in tl.static_range(KEPT - 1):
+                kept = state[1 + i].to(p_memory.dtype.element_ty)
+                tl.store(p_memory + i * s_memory + (start + s * step) * so_t + o, kept, mask=within)
     store_each(p_last + i_d * STATES * s_last + o_state, s_last, o, state, inside, STATES)
 
 
@@ -191,8 +192,6 @@ def scan_backward_kernel(
         d_vectors = as_fp32(zeros, 0, CELLS * VECTORS)
     if STARTED:
         first = load_each(p_first + i_d * STATES * s_first + o_state, s_first, o, inside, STATES)
-    else:
-        first = as_fp32(zeros, 0, STATES)
     d_state = load_each(p_dlast + i_d * STATES * s_dstate + o_state, s_dstate, o, inside, STATES)
     for r0 in tl.range(0, T, UNROLL, num_stages=STAGES):
         b_x = ()
@@ -215,15 +214,17 @@ def scan_backward_kernel(
         for j in tl.static_range(UNROLL):
             s = T - 1 - (r0 + j)
             within = inside if UNROLL == 1 else inside & (zero + s >= 0)
-            before = choose_each(zero + s > 0, as_fp32(b_before[j], 0, STATES), first, STATES)
+            before = as_fp32(b_before[j], 0, STATES)
+            if STARTED:
+                before = choose_each(zero + s > 0, before, first, STATES)
             d_after = d_state
             if GIVEN:
                 d_after = add_each((b_dout[j].to(tl.float32),), d_state, 1) + as_fp32(d_state, 1, STATES - 1)
             d = d_after
             if MASKED or UNROLL > 1:  # a dead step hands the gradient on to the state before it
-                live = zero + s >= 0
-                if MASKED:
-                    live = live & (zero + b_live[j] != 0)
+                live = zero + b_live[j] != 0 if MASKED else zero + s >= 0
+                if MASKED and UNROLL > 1:
+                    live = live & (zero + s >= 0)
                 d = choose_each(live, d_after, as_fp32(zeros, 0, STATES), STATES)
             between = (before,)
             for c in tl.static_range(CELLS - 1):
@@ -306,6 +307,8 @@ def _backward(
 
 class TritonScan(Scan):
     """A scan unit by the Triton kernels."""
+
+    recorded: ClassVar[bool] = True
 
     @staticmethod
     def run_forward(given: Given) -> tuple[Tensor, Tensor, Tensor]:
