@@ -1,6 +1,11 @@
-"""Errors a user can cause; each message is complete and needs no traceback."""
+"""Errors a user can cause and the wording of messages; each is complete and needs no traceback."""
 
 from __future__ import annotations
+
+import difflib
+import functools
+import logging
+from collections.abc import Sequence
 
 
 class NmtError(Exception):
@@ -39,3 +44,44 @@ def shown(value: object) -> str:
     """A user's value as errors show it: its `repr`, of a long one the beginning and the end."""
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:40]} ... {text[-10:]}"
+
+
+_ALSO_CALLED = {
+    "xavier": "glorot",
+    "xavier_uniform": "glorot",
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "plateau": "score",
+    "reduce_lr_on_plateau": "score",
+    "vanilla": "constant",
+    "sacrebleu": "bleu",
+    "spm": "sentencepiece",
+    "bpe": "sentencepiece",
+    "unigram": "sentencepiece",
+    "word": "whitespace",
+    "space": "whitespace",
+    "moses": "whitespace",
+    "xent": "loss",
+    "ppl": "loss",
+}
+"""Names that other toolkits have for some of ours."""
+
+
+def plain(name: str) -> str:
+    """`name` without what is only a way of writing: letter case, hyphens and spaces."""
+    return name.casefold().replace("-", "_").replace(" ", "_")
+
+
+def near_miss(name: str, known: Sequence[str]) -> str:
+    """Return " Did you mean 'x'?" when `name` resembles one of `known`, else an empty string."""
+    wanted, candidates = plain(name), {plain(candidate): candidate for candidate in known}
+    also = _ALSO_CALLED.get(wanted)
+    close = [also] if also in candidates else difflib.get_close_matches(wanted, candidates, n=1)
+    return f" Did you mean '{candidates[close[0]]}'?" if close else ""
+
+
+@functools.cache
+def say_once(logger: logging.Logger, message: str) -> None:
+    """Log a warning, if this process has not yet."""
+    logger.warning(message)

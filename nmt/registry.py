@@ -2,49 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, near_miss, shown
 
 T = TypeVar("T")
-
-
-_ALSO_CALLED = {
-    "xavier": "glorot",
-    "xavier_uniform": "glorot",
-    "float32": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-    "plateau": "score",
-    "reduce_lr_on_plateau": "score",
-    "vanilla": "constant",
-    "sacrebleu": "bleu",
-    "spm": "sentencepiece",
-    "bpe": "sentencepiece",
-    "unigram": "sentencepiece",
-    "word": "whitespace",
-    "space": "whitespace",
-    "moses": "whitespace",
-    "xent": "loss",
-    "ppl": "loss",
-}
-"""Names that other toolkits have for some of ours."""
-
-
-def plain(name: str) -> str:
-    """`name` without what is only a way of writing: letter case, hyphens and spaces."""
-    return name.casefold().replace("-", "_").replace(" ", "_")
-
-
-def near_miss(name: str, known: Sequence[str]) -> str:
-    """Return " Did you mean 'x'?" when `name` resembles one of `known`, else an empty string."""
-    wanted, candidates = plain(name), {plain(candidate): candidate for candidate in known}
-    also = _ALSO_CALLED.get(wanted)
-    close = [also] if also in candidates else difflib.get_close_matches(wanted, candidates, n=1)
-    return f" Did you mean '{candidates[close[0]]}'?" if close else ""
 
 
 class Registry(Generic[T]):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
 from nmt.search import ScoredText, Translation
-
-Format = Callable[..., str]
 
 
 def as_text(number: int, translation: Translation, *, n_best: int, notes: Sequence[str] = ()) -> str:

@@ -19,10 +19,9 @@ from nmt.config.problems import SET, Problem, format_problems, type_problems
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
 from nmt.config.yaml12 import Document, read_yaml, write_yaml
-from nmt.errors import ConfigError, DataError, shown
+from nmt.errors import ConfigError, DataError, near_miss, shown
 from nmt.files.safe import LARGEST_CONFIG, open_model_file
 from nmt.home import expanded
-from nmt.registry import near_miss
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.suggest import unknown_key
-from nmt.errors import printable, shown
-from nmt.registry import near_miss
+from nmt.errors import near_miss, printable, shown
 
 _UNION_MEMBER = re.compile(r"^(constrained-|function-|list\[|dict\[|int$|float$|str$|none|literal\[)")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")

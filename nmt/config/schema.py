@@ -27,7 +27,7 @@ from nmt.limits import (
     WIDEST_BEAM,
 )
 
-STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+STRICT = ConfigDict(extra="forbid")
 
 Bool = Annotated[bool, Strict()]
 Seed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nmt.config.schema import SECTIONS, Config
-from nmt.registry import CELLS, INITIALIZERS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry, near_miss, plain
+from nmt.errors import near_miss, plain
+from nmt.registry import CELLS, INITIALIZERS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
 
 _LONGEST_LIST = 80
 """Characters of a list of all that is allowed; a longer one is in the reference."""

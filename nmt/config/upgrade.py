@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ def upgrade(raw: dict[str, Any], *, unmarked: int, origin: str) -> dict[str, Any
         for rule in RULES[number]:
             line = rule(raw)
             if line is not None:
-                _say_once(line)
+                say_once(logger, line)
     return raw
 
 
@@ -47,11 +46,6 @@ def is_newer(raw: Mapping[str, Any]) -> bool:
     """Whether a later version of nmt has written this configuration."""
     written = raw.get(KEY)
     return type(written) is int and written > FORMAT
-
-
-@functools.cache
-def _say_once(line: str) -> None:
-    logger.warning(line)
 
 
 def _coupled_input(raw: dict[str, Any]) -> str | None:

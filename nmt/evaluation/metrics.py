@@ -12,8 +12,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.errors import ConfigError, DataError
-from nmt.registry import METRICS, near_miss
+from nmt.errors import ConfigError, DataError, near_miss
+from nmt.registry import METRICS
 
 
 class Score(NamedTuple):

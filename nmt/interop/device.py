@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import warnings
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.kernel_check.accidents import explained
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ def choose_device(name: str | torch.device, *, index: int | None = None) -> torc
     if name != "auto" or others:
         raise ConfigError(f"device: 'cuda' was asked for, but {problem}. Allowed: auto, cpu.")
     if torch.version.cuda and _has_gpu():
-        _say_once(f"device: the CPU is used, because {problem}")
+        say_once(logger, f"device: the CPU is used, because {problem}")
     return torch.device("cpu")
 
 
@@ -59,8 +58,3 @@ def _problem(device: torch.device) -> str | None:
 def _has_gpu() -> bool:
     """Whether this machine has NVIDIA's driver for a GPU that is not hidden from us."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and any(_DEVICES.glob("nvidia[0-9]*"))
-
-
-@functools.cache
-def _say_once(message: str) -> None:
-    logger.warning(message)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, near_miss
 from nmt.files.safe import open_regular
-from nmt.registry import near_miss
 
 PARAM_JSON = "param.json"
 """What Zero writes beside its checkpoints: one line of JSON with all hyper-parameters."""

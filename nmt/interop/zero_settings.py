@@ -8,10 +8,10 @@ from typing import Any
 
 from nmt.config import Config, component_options
 from nmt.config.schema import ModelConfig
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, near_miss
 from nmt.interop.zero_hparams import DEFAULTS, HyperParameters
 from nmt.interop.zero_names import other_designs
-from nmt.registry import CELLS, near_miss
+from nmt.registry import CELLS
 from nmt.units import SIDES, unit_of
 
 SAME = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -16,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, near_miss, say_once
 from nmt.ops import native
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,8 +87,7 @@ def set_kernels(choice: str, *, verified: Iterable[str] = ()) -> None:
     """
     global _selected
     if choice not in CHOICES:
-        close = difflib.get_close_matches(str(choice), CHOICES, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
+        hint = near_miss(str(choice), CHOICES)
         raise ConfigError(f"kernels: {choice!r} is not a known choice.{hint} Allowed: {', '.join(CHOICES)}.")
     if choice == "triton":
         problem = triton_problem() if TRITON_KERNELS else "this version has no Triton kernels"
@@ -165,7 +163,7 @@ def no_kernel(what: str, *, like: Tensor) -> None:
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' has no kernel for {what}. Use auto.")
     if use_native(like) or (choice == "auto" and like.is_cuda):
-        _say_once(f"{what}: there is no kernel for it, slower PyTorch code runs.")
+        say_once(logger, f"{what}: there is no kernel for it, slower PyTorch code runs.")
 
 
 def use_verified(operation: str, like: Tensor) -> bool:
@@ -201,10 +199,5 @@ def fall_back(operation: str, problem: str, *, reference: F) -> F:
     """
     if _selected.choice == "triton":
         raise ConfigError(f"kernels: 'triton' cannot run {operation}: {problem}. Use auto.")
-    _say_once(f"{operation}: the PyTorch reference runs instead of the Triton kernel: {problem}.")
+    say_once(logger, f"{operation}: the PyTorch reference runs instead of the Triton kernel: {problem}.")
     return reference
-
-
-@functools.cache
-def _say_once(message: str) -> None:
-    logger.warning(message)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nmt.cells import GRU, Cell, DroppedCell, HiddenState, select_state
 from nmt.config.schema import ModelConfig
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.models import build_model
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.encoder import Bidirectional
@@ -243,7 +243,7 @@ def test_all_cells_of_a_model_drop_by_one_mask_each_in_training_alone(settings: 
 
 def test_that_no_kernel_runs_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     cell, x = build("sru", {}).float(), random(B, T, D).float()
-    dispatch._say_once.cache_clear()
+    say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             cell.for_batch(x).layer(x)

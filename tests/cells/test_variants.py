@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn, sigmoid, tanh
 
 from nmt.cells import GRU, LSTM, RNN, Cell, HiddenState, MemoryState
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.encoder import Bidirectional
 from nmt.ops import dispatch
@@ -230,7 +230,7 @@ def test_searches_take_its_matrices_in_int8(name: str) -> None:
 @pytest.mark.parametrize(("unit", "options"), [VARIANTS[name] for name in ("peepholes", "reset after", "rnn")])
 def test_that_no_kernel_runs_is_said_once(unit: str, options: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     cell, x = maker(unit, hidden=H, **options)(D), random(B, T, D, dtype=torch.float32)
-    dispatch._say_once.cache_clear()
+    say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
         with dispatch.selected("reference"):
             cell.layer(x)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from nmt.config import Config, dump, load_config, load_saved, upgrade
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.training.run_dir import check_resumable
 from tests.tiny_training import nmt_train, same, training_state, write_config, write_corpus
 
@@ -21,7 +21,7 @@ COUPLED = {"cell": "atr", "cell_options": {"gates": "coupled"}}
 
 @pytest.fixture(autouse=True)
 def _nothing_said_yet() -> None:
-    upgrade._say_once.cache_clear()
+    say_once.cache_clear()
 
 
 def write(folder: Path, content: dict[str, Any], name: str = "config.yaml") -> Path:
@@ -127,7 +127,7 @@ def test_a_run_from_before_goes_on_as_coupled_input(
     message = capfd.readouterr().err
     assert "'gates': 'coupled_input'" in message and "'gates': 'coupled'," in message
     caplog.clear()
-    upgrade._say_once.cache_clear()
+    say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
         assert nmt_train(config) == 0
     assert [record.getMessage() for record in caplog.records].count(SAID) == 1

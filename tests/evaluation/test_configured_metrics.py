@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from nmt.config import dump, import_plugins, load_config, load_saved
-from nmt.config.upgrade import _say_once
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.training.setup import build_metrics, build_ranking
 from nmt.training.state import Ranking
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
@@ -141,7 +140,7 @@ def test_mistakes_are_named_with_their_keys(tmp_path: Path, plugin: Path, metric
 def test_a_run_saved_with_a_metric_twice_still_loads(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "saved.yaml"
     path.write_text(yaml.safe_dump({"run_dir": "x", "evaluation": {"metrics": ["bleu", "ter", "bleu"]}}))
-    _say_once.cache_clear()
+    say_once.cache_clear()
     assert load_saved(path).evaluation.metrics == ["bleu", "ter"]
     assert "a metric that is there twice in an older saved configuration is read as once" in caplog.text
     with pytest.raises(ConfigError, match="'bleu' is there 2 times"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.interop import device
 from nmt.interop.device import choose_device
 
@@ -25,7 +25,7 @@ class Machine:
         monkeypatch.setattr(torch.cuda, "init", self._use)
         monkeypatch.setattr(torch, "ones", self._use)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        device._say_once.cache_clear()
+        say_once.cache_clear()
 
     def _is_available(self) -> bool:
         warnings.warn("CUDA initialization: pages of it", stacklevel=2)

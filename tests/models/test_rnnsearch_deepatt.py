@@ -13,7 +13,7 @@ from torch import nn
 
 from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.interop import zero
 from nmt.models import RNNSearchDeepAtt, build_model, count_parameters
 from nmt.models.conditional import AttentionRNN
@@ -162,7 +162,7 @@ def test_on_a_gpu_the_missing_kernel_is_said_and_refused_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dispatch, "triton_problem", lambda: None)
-    dispatch._say_once.cache_clear()
+    say_once.cache_clear()
     gpu: Any = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
     unit, written = Unit("gru"), object()
 

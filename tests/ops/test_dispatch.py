@@ -9,7 +9,7 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 import torch
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.ops import dispatch
 
 
@@ -63,7 +63,7 @@ def test_without_a_triton_that_will_do_the_reference_runs_and_that_is_said_once(
     version: str | None, problem: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dispatch, "triton_version", lambda: version)
-    dispatch._say_once.cache_clear()
+    say_once.cache_clear()
     gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
     with dispatch.selected("auto", verified={"lrn"}):
         for _ in range(2):

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from nmt.cli import translate
+from nmt.errors import say_once
 from nmt.interop.model_dir import load_model
-from nmt.ops import dispatch, native
+from nmt.ops import native
 from tests.tiny_training import nmt_train, same, training_state, write_config, write_corpus
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -38,7 +39,7 @@ def test_train_resume_translate(folder: Path, name: str, architecture: str) -> N
     limits = {"max_steps": 4, "validate_every": 2}
     config = write_config(folder, model=model, training=limits, evaluation={"metrics": []})
     run = folder / "run"
-    dispatch._say_once.cache_clear()
+    say_once.cache_clear()
     assert nmt_train(config, "--overwrite") == 0
     whole = training_state(run, 4)
     shutil.rmtree(run / "checkpoints/step-4")

@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from nmt.errors import shown
+from nmt.errors import say_once, shown
 from nmt.ops.native import build
 from nmt.ops.native.cache import BuildError
 from nmt.ops.native.signatures import Parameter, read_signatures
@@ -66,13 +66,8 @@ def usable(like: Tensor) -> bool:
         return False
     if problem() is None:
         return True
-    _say_once(f"the slower PyTorch code runs on this CPU, not the compiled kernels: {problem()}")
+    say_once(logger, f"the slower PyTorch code runs on this CPU, not the compiled kernels: {problem()}")
     return False
-
-
-@functools.cache
-def _say_once(message: str) -> None:
-    logger.warning(message)
 
 
 @functools.cache
@@ -94,7 +89,7 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
     Raises:
         BuildError: there is no such function, or no library.
     """
-    library, version = _library(source), TYPES[dtype]
+    library, version = _library(source), TYPES.get(dtype, "")
     address = library.address(name, version)
     if address is None:
         raise BuildError(f"there is no kernel {name} for {_short(dtype)} in {source or 'this library'}")

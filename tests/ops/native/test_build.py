@@ -18,6 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.errors import say_once
 from nmt.ops import native
 from nmt.ops.conditional.reference import run_written_out
 from nmt.ops.dispatch import choose
@@ -37,7 +38,7 @@ SUMS = Path(native.__file__).with_name("native.c")
 @pytest.fixture(autouse=True)
 def _anew() -> Iterator[None]:
     """Nothing is known of a library when a test begins, nor after it of its own."""
-    caches = (native.problem, native._library, native.kernel, native._say_once, cache_place._elsewhere)
+    caches = (native.problem, native._library, native.kernel, say_once, cache_place._elsewhere)
     for cached in caches:
         cached.cache_clear()
     yield

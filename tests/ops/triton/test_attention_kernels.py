@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops import dispatch
+from nmt.errors import say_once
 from nmt.ops.attention.reference import attention_reference
 from tests.ops.triton.comparison import assert_equal, make_mask, randn
 
@@ -126,7 +126,7 @@ def test_a_source_too_long_is_left_to_the_reference_and_that_is_said_once(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(attention, "MOST_SOURCE", 4)
-    dispatch._say_once.cache_clear()
+    say_once.cache_clear()
     tensors = inputs(device)
     with caplog.at_level(logging.WARNING):
         ours = [bound(attention.attention_triton, None)(*tensors) for _ in range(2)][-1]
