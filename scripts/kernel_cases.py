@@ -170,7 +170,7 @@ def step_cases() -> Iterator[Case]:
     from nmt.ops.atr import step_kernels as atr
     from nmt.ops.gru import kernels as gru
     from nmt.ops.lstm import kernels as lstm
-    from nmt.ops.steps import MOST_CHANNELS, row_launch
+    from nmt.ops.row_kernel import MOST_CHANNELS, row_launch
 
     atr_options = {"GATES": "twin", "TANH_CANDIDATE": False, "TANH_STATE": False}
     kernels: list[tuple[str, Any, dict[str, Any]]] = [

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from nmt.cells.initializers import INIT_RANGE, as_initializer, reset_weight_
 from nmt.cells.state import CellState, HiddenState, select_state
-from nmt.ops.dispatch import no_kernel, use_native
+from nmt.ops.dispatch import no_kernel
 from nmt.ops.dropout import layer_dropout
-from nmt.ops.native.step import native_step
-from nmt.ops.native.unit import supported
 from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
 from nmt.ops.unit import Projection, Unit
 
@@ -107,10 +105,7 @@ class Cell(nn.Module, Generic[S]):
 
     def search_step(self, projected: Tensor, state: S) -> S:
         """As `step`, by the unit's C kernel where there is one and no gradient is wanted."""
-        unit = None if torch.is_grad_enabled() else self.unit()
-        if unit is None or not supported(unit) or not use_native(projected):
-            return self.step(projected, state)
-        return cast("S", self.State(*native_step(unit, projected, tuple(state))))
+        return self.step(projected, state)
 
     def output(self, state: S) -> Tensor:
         """What the unit puts out in this state [N, H]."""
@@ -136,7 +131,7 @@ class Cell(nn.Module, Generic[S]):
         return self.sequence(self.project(x), state, mask, reverse=reverse)
 
     def unit(self) -> Unit | None:
-        """What kernels over several cells need of this one; None where they must call `step`."""
+        """What kernels run, with the weights as they are now; None where others must call `step`."""
         return None
 
     def projection(self) -> Projection | None:

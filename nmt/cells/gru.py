@@ -8,12 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nmt.cells.initializers import INIT_RANGE
+from nmt import ops
 from nmt.cells.state import HiddenState
-from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_, seen_of
-from nmt.ops.gru import Reset, gru_cell, gru_sequence
-from nmt.ops.recurrence import Recurrent, at_least_fp32
-from nmt.ops.unit import Unit as KernelUnit
+from nmt.cells.unit import RecurrentCell, RecurrentInit
+from nmt.ops.gru import Reset
+from nmt.ops.recurrence import Recurrent
 from nmt.ops.unit import flat
 from nmt.registry import CELLS
 
@@ -30,7 +29,7 @@ class GRUOptions:
 
 
 @CELLS.register("gru")
-class GRU(RecurrentUnit[HiddenState]):
+class GRU(RecurrentCell[HiddenState]):
     """Gated recurrent unit (Cho et al., EMNLP 2014), in which z keeps the old state.
 
         z = sigmoid(x_z + U_z h' + b_z)
@@ -50,47 +49,22 @@ class GRU(RecurrentUnit[HiddenState]):
     input_parts: ClassVar[tuple[int, ...]] = (2, 1)
     recurrent_parts: ClassVar[tuple[int, ...]] = (2,)
 
-    def __init__(
-        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: GRUOptions | None = None
-    ) -> None:
-        super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
-        # A parameter of its own: autocast keeps the converted copy of a parameter, not of a slice.
-        self.candidate_weight = nn.Parameter(torch.empty(hidden_size, hidden_size))
-        self.candidate_bias = nn.Parameter(torch.empty(hidden_size))
-        self.candidate_scale = self._normalised(hidden_size)
-        self.candidate_offset = self._normalised(hidden_size)
-        self.reset_parameters()
-
-    def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
-        super().reset_parameters(init_range)
-        if self.options.recurrent_init == "orthogonal":
-            orthogonal_blocks_(self.recurrent_weight)
-            orthogonal_blocks_(self.candidate_weight)
-
     @property
     def candidate(self) -> Recurrent:
-        """The parameters of the candidate's recurrent product as nmt.ops takes them."""
+        """The parameters of the candidate's recurrent product as a `Unit` takes them."""
         return Recurrent(self.candidate_weight, self.candidate_bias, self.candidate_scale, self.candidate_offset)
 
-    def unit(self) -> KernelUnit | None:
-        if self.options.reset == "after":
-            return None
-        return KernelUnit("gru", flat(self.recurrent, self.candidate), normalized=self.layer_norm)
+    def _make_recurrent(self) -> None:
+        super()._make_recurrent()
+        # A parameter of its own: autocast keeps the converted copy of a parameter, not of a slice.
+        self.candidate_weight = nn.Parameter(torch.empty(self.hidden_size, self.hidden_size))
+        self.candidate_bias = nn.Parameter(torch.empty(self.hidden_size))
+        self.candidate_scale = self._normalised(self.hidden_size)
+        self.candidate_offset = self._normalised(self.hidden_size)
 
-    def step(self, projected: Tensor, state: HiddenState, keep: Tensor | None = None) -> HiddenState:
-        x_z, x_r, x_h = at_least_fp32(projected).chunk(3, -1)
-        gates, candidate, reset, seen = self.recurrent, self.candidate, self.options.reset, seen_of(state.h, keep)
-        return HiddenState(gru_cell(x_z, x_r, x_h, state.h, gates=gates, candidate=candidate, reset=reset, seen=seen))
+    def recurrent_matrices(self) -> list[Tensor]:
+        return [self.recurrent_weight, self.candidate_weight]
 
-    def sequence(
-        self,
-        projected: Tensor,
-        state: HiddenState | None = None,
-        mask: Tensor | None = None,
-        *,
-        reverse: bool = False,
-    ) -> tuple[Tensor, HiddenState]:
-        h = None if state is None else state.h
-        reset = self.options.reset
-        outputs, last = gru_sequence(projected, self.recurrent, self.candidate, h, mask, reverse=reverse, reset=reset)
-        return outputs, HiddenState(last)
+    def unit(self) -> ops.GRU:
+        weights = flat(self.recurrent, self.candidate)
+        return ops.GRU(weights=weights, normalized=self.layer_norm, reset=self.options.reset)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from nmt.cells.initializers import INIT_RANGE
+from nmt import ops
 from nmt.cells.state import HiddenState
-from nmt.cells.unit import RecurrentInit, RecurrentUnit, orthogonal_blocks_, seen_of
-from nmt.ops.recurrence import at_least_fp32
-from nmt.ops.rnn import Activation, rnn_cell, rnn_sequence
+from nmt.cells.unit import RecurrentCell, RecurrentInit
+from nmt.ops.rnn import Activation
+from nmt.ops.unit import flat
 from nmt.registry import CELLS
 
 
@@ -26,7 +24,7 @@ class RNNOptions:
 
 
 @CELLS.register("rnn")
-class RNN(RecurrentUnit[HiddenState]):
+class RNN(RecurrentCell[HiddenState]):
     """Plain recurrent unit without gates (Elman 1990), to compare the others with.
 
         h = tanh(x + U h' + b)
@@ -40,30 +38,5 @@ class RNN(RecurrentUnit[HiddenState]):
     input_parts: ClassVar[tuple[int, ...]] = (1,)
     recurrent_parts: ClassVar[tuple[int, ...]] = (1,)
 
-    def __init__(
-        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: RNNOptions | None = None
-    ) -> None:
-        super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
-        self.reset_parameters()
-
-    def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
-        super().reset_parameters(init_range)
-        if self.options.recurrent_init == "orthogonal":
-            orthogonal_blocks_(self.recurrent_weight)
-
-    def step(self, projected: Tensor, state: HiddenState, keep: Tensor | None = None) -> HiddenState:
-        x, activation = at_least_fp32(projected), self.options.activation
-        return HiddenState(rnn_cell(x, seen_of(state.h, keep), recurrent=self.recurrent, activation=activation))
-
-    def sequence(
-        self,
-        projected: Tensor,
-        state: HiddenState | None = None,
-        mask: Tensor | None = None,
-        *,
-        reverse: bool = False,
-    ) -> tuple[Tensor, HiddenState]:
-        h = None if state is None else state.h
-        activation = self.options.activation
-        outputs, last = rnn_sequence(projected, self.recurrent, h, mask, reverse=reverse, activation=activation)
-        return outputs, HiddenState(last)
+    def unit(self) -> ops.RNN:
+        return ops.RNN(weights=flat(self.recurrent), normalized=self.layer_norm, activation=self.options.activation)

@@ -1,4 +1,4 @@
-"""What the units have in common: how their weights are named, laid out, started and normalised."""
+"""Cells of a `nmt.ops.unit.Unit`: how their weights are named, laid out, started and normalised."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells.base import Cell
+from nmt.cells.initializers import INIT_RANGE
 from nmt.cells.state import CellState
 from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.matrices.training import linear
-from nmt.ops.recurrence import Recurrent
-from nmt.ops.unit import Projection
+from nmt.ops.recurrence import Recurrent, at_least_fp32
+from nmt.ops.sequence import sequence, step
+from nmt.ops.unit import Projection, Unit
 
 S = TypeVar("S", bound=CellState)
 
@@ -20,10 +22,10 @@ RecurrentInit = Literal["uniform", "orthogonal"]
 """`uniform` means as all other weights, which once were always uniform."""
 
 
-class Unit(Cell[S]):
-    """A cell whose input products are one matrix without bias: `input_weight` [kH, D].
+class UnitCell(Cell[S]):
+    """A cell whose steps are those of a `Unit`, and whose input products are one matrix: `input_weight` [kH, D].
 
-    With layer norm there are `input_scale` and `input_offset` [kH]; `input_parts` says which products
+    There is no bias. With layer norm there are `input_scale` and `input_offset` [kH]; `input_parts` says which products
     are normalised together, as widths in H. The order of the products is that of Zero's variables, so
     that each of its variables is a block of rows.
     """
@@ -38,35 +40,65 @@ class Unit(Cell[S]):
         self.input_weight = nn.Parameter(torch.empty(width, input_size))
         self.input_scale = self._normalised(width)
         self.input_offset = self._normalised(width)
+        self._make_recurrent()
+        self.reset_parameters()
+
+    def _make_recurrent(self) -> None:
+        """Make the parameters besides those of the input."""
 
     def _normalised(self, width: int) -> nn.Parameter | None:
         """A scale or offset, if there is layer norm."""
         return nn.Parameter(torch.empty(width)) if self.layer_norm else None
 
+    def unit(self) -> Unit:
+        raise NotImplementedError
+
     def project(self, x: Tensor) -> Tensor:
         products = linear(x, self.input_weight)
         if self.input_scale is None or self.input_offset is None:
             return products
-        widths = [part * self.hidden_size for part in self.input_parts]
-        return layer_norm_parts(products, self.input_scale, self.input_offset, widths=widths)
+        return layer_norm_parts(products, self.input_scale, self.input_offset, widths=self._heights(self.input_parts))
+
+    def _heights(self, parts: tuple[int, ...]) -> list[int]:
+        return [part * self.hidden_size for part in parts]
 
     def step(self, projected: Tensor, state: S, keep: Tensor | None = None) -> S:
         """One time step of N rows; products and gates see the state before times `keep` [N, H], if there is one."""
-        raise NotImplementedError
+        now = tuple(state)
+        seen = now if keep is None else tuple(part * keep for part in now)
+        return self._state(self.unit().equation(at_least_fp32(projected), now, seen))
 
     def dropped_step(self, projected: Tensor, state: S, keep: Tensor) -> S:
         return self.step(projected, state, keep)
 
+    def search_step(self, projected: Tensor, state: S) -> S:
+        found = None if torch.is_grad_enabled() else step(self.unit(), projected, tuple(state))
+        return self.step(projected, state) if found is None else self._state(found)
+
+    def output(self, state: S) -> Tensor:
+        return self.unit().output(state.h)
+
+    def sequence(
+        self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, S]:
+        before = None if state is None else tuple(state)
+        outputs, last = sequence(self.unit(), projected, before, mask, reverse=reverse)
+        return outputs, self._state(last)
+
+    def _state(self, parts: tuple[Tensor, ...]) -> S:
+        state: S = self.State(*parts)
+        return state
+
     def stacked_weights(self) -> dict[str, list[int]]:
-        return {"input_weight": [part * self.hidden_size for part in self.input_parts]}
+        return {"input_weight": self._heights(self.input_parts)}
 
     def projection(self) -> Projection:
-        widths = tuple(part * self.hidden_size for part in self.input_parts)
+        widths = tuple(self._heights(self.input_parts))
         return Projection(self.input_weight, None, self.input_scale, self.input_offset, widths)
 
 
-class RecurrentUnit(Unit[S]):
-    """A unit that also multiplies its state: `recurrent_weight` [jH, H] with `recurrent_bias` [jH].
+class RecurrentCell(UnitCell[S]):
+    """A cell that also multiplies its state: `recurrent_weight` [jH, H] with `recurrent_bias` [jH].
 
     With layer norm also `recurrent_scale` and `recurrent_offset` [jH].
     """
@@ -74,23 +106,29 @@ class RecurrentUnit(Unit[S]):
     recurrent_parts: ClassVar[tuple[int, ...]]
     """Widths, in H, of the matrices that Zero has in place of the recurrent one; j is their sum."""
 
-    def __init__(
-        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
-    ) -> None:
-        super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
-        width = sum(self.recurrent_parts) * hidden_size
-        self.recurrent_weight = nn.Parameter(torch.empty(width, hidden_size))
+    def _make_recurrent(self) -> None:
+        width = sum(self.recurrent_parts) * self.hidden_size
+        self.recurrent_weight = nn.Parameter(torch.empty(width, self.hidden_size))
         self.recurrent_bias = nn.Parameter(torch.empty(width))
         self.recurrent_scale = self._normalised(width)
         self.recurrent_offset = self._normalised(width)
 
+    def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
+        super().reset_parameters(init_range)
+        if self.options.recurrent_init == "orthogonal":
+            for weight in self.recurrent_matrices():
+                orthogonal_blocks_(weight)
+
+    def recurrent_matrices(self) -> list[Tensor]:
+        """All of them."""
+        return [self.recurrent_weight]
+
     def stacked_weights(self) -> dict[str, list[int]]:
-        heights = [part * self.hidden_size for part in self.recurrent_parts]
-        return {**super().stacked_weights(), "recurrent_weight": heights}
+        return {**super().stacked_weights(), "recurrent_weight": self._heights(self.recurrent_parts)}
 
     @property
     def recurrent(self) -> Recurrent:
-        """The recurrent parameters as nmt.ops takes them."""
+        """The recurrent parameters as a `Unit` takes them."""
         return Recurrent(self.recurrent_weight, self.recurrent_bias, self.recurrent_scale, self.recurrent_offset)
 
 
@@ -99,8 +137,3 @@ def orthogonal_blocks_(weight: Tensor) -> None:
     with torch.no_grad():
         for block in torch.split(weight, weight.size(1)):
             nn.init.orthogonal_(block)
-
-
-def seen_of(state: Tensor, keep: Tensor | None) -> Tensor:
-    """What products and gates see of a state [N, H]."""
-    return state if keep is None else state * keep

@@ -13,6 +13,7 @@ from nmt.models.linear import Linear
 from nmt.ops.attention import additive_attention
 from nmt.ops.attention.native import attend_native, powers_of
 from nmt.ops.dispatch import use_native
+from nmt.ops.loop import Attention, Memory
 from nmt.ops.recurrence import at_least_fp32, product_type
 from nmt.ops.unit import Projection
 
@@ -30,6 +31,11 @@ class AttentionMemory(NamedTuple):
     """[B, 1, 1, S], 0 at words, -1e8 at padding; added to the scores"""
     powers: Tensor | None = None
     """[B, G, S, M/G], what the C kernels need of the keys when no gradient is; see `nmt.ops.attention.native`"""
+
+    @property
+    def attended(self) -> Memory:
+        """What loops over time attend to."""
+        return Memory(self.keys, self.values, self.penalty)
 
     def keep(self, sentences: Tensor) -> AttentionMemory:
         """The memory of the given sentences [B'] only."""
@@ -55,12 +61,11 @@ class AttentionQuery(nn.Module):
         as_initializer(init_range).weight_(self.score_weight, fan_in=self.score_weight.numel(), fan_out=1)
         nn.init.zeros_(self.score_bias)
 
-    @property
-    def scoring(self) -> tuple[Tensor, Tensor, Projection]:
-        """Weight and bias of the scores, and the projection of the queries."""
+    def level(self, context: Projection) -> Attention:
+        """What loops over time need of it; `context` is the input product of the cell that reads its contexts."""
         query = self.query
         norm = (query.norms[0].scale, query.norms[0].offset) if query.norms else (None, None)
-        return self.score_weight, self.score_bias, Projection(query.weights[0], query.bias, *norm)
+        return Attention(Projection(query.weights[0], query.bias, *norm), self.score_weight, self.score_bias, context)
 
     def attend(self, query: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
         """Context [B, Q, M] and weights [B, G, Q, S] for Q queries [B, Q, H] of each sentence.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from nmt.cells import Cell, DroppedCell, select_state
-from nmt.models.attention import AdditiveAttention, AttentionMemory
-from nmt.ops.conditional import Aligned, Attended, Attention, conditional_sequence, one_to_one_sequence
+from nmt.models.attention import AdditiveAttention, AttentionMemory, AttentionQuery
+from nmt.ops.conditional import Aligned, Attended, Level, attended_sequence, one_to_one_sequence
 from nmt.ops.recurrence import live_rows, time_order
 
 AnyCell = Cell[Any] | DroppedCell[Any]
@@ -51,6 +51,27 @@ def masked(live: Tensor | None, new: Any, old: Any) -> Any:
     return new if live is None else select_state(live, new, old)
 
 
+def levels_of(levels: Sequence[tuple[AttentionQuery, AnyCell]]) -> list[Level] | None:
+    """What kernels need of attentions and the cells above them; None if of a cell's inside nothing is known."""
+    found = []
+    for attention, higher in levels:
+        unit, context = higher.unit(), higher.projection()
+        if unit is None or context is None:
+            return None
+        found.append(Level(attention.level(context), unit))
+    return found
+
+
+def attended(
+    lower: AnyCell, levels: list[Level] | None, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
+) -> Attended | None:
+    """The steps of a cell and levels above it by kernels; None where there are none."""
+    unit = lower.unit()
+    if unit is None or levels is None:
+        return None
+    return attended_sequence(unit, levels, inputs, memory=memory.attended, state=tuple(state), mask=mask)
+
+
 class AttentionRNN(nn.Module):
     """s = lower(h', x_t); c_t = attention(s); h = higher(s, c_t), with own weights in each cell.
 
@@ -78,17 +99,11 @@ class AttentionRNN(nn.Module):
             state = self.lower.initial_state(x.size(0), like=x)
         lower, higher = self.lower.for_batch(x), self.higher.for_batch(x)
         inputs = lower.project(x)
-        outputs, contexts, weights, last = conditional_sequence(
-            lower.unit(),
-            higher.unit(),
-            inputs,
-            context=higher.projection(),
-            attention=Attention(memory.keys, memory.values, memory.penalty, *self.attention.scoring),
-            state=tuple(state),
-            mask=mask,
-            written_out=partial(self._written_out, lower, higher, inputs, memory, state, mask),
-        )
-        return AttentionSequence(outputs, contexts, weights, type(state)(*last))
+        levels = levels_of([(self.attention, higher)])
+        found = attended(lower, levels, inputs, memory, state, mask)
+        if found is None:
+            found = self._written_out(lower, higher, inputs, memory, state, mask)
+        return AttentionSequence(found.outputs, found.contexts, found.weights, type(state)(*found.last))
 
     def _written_out(
         self, lower: AnyCell, higher: AnyCell, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
@@ -133,17 +148,14 @@ class OneToOneRNN(nn.Module):
             state = self.lower.initial_state(x.size(0), like=x)
         lower, higher = self.lower.for_batch(x), self.higher.for_batch(x)
         inputs, contexts = lower.project(x), higher.project(memory)
-        outputs, last = one_to_one_sequence(
-            lower.unit(),
-            higher.unit(),
-            inputs,
-            context=contexts,
-            state=tuple(state),
-            mask=mask,
-            reverse=reverse,
-            written_out=partial(self._written_out, lower, higher, inputs, contexts, state, mask, reverse=reverse),
-        )
-        return outputs, type(state)(*last)
+        first, second, found = lower.unit(), higher.unit(), None
+        if first is not None and second is not None:
+            found = one_to_one_sequence(
+                first, second, inputs, context=contexts, state=tuple(state), mask=mask, reverse=reverse
+            )
+        if found is None:
+            found = self._written_out(lower, higher, inputs, contexts, state, mask, reverse=reverse)
+        return found.outputs, type(state)(*found.last)
 
     def _written_out(
         self,

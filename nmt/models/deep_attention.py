@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -11,8 +10,8 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell
 from nmt.models.attention import AdditiveAttention, AttentionMemory, AttentionQuery
-from nmt.models.conditional import AnyCell, AttentionSequence, AttentionStep, MakeCell, masked
-from nmt.ops.conditional import Attended, Attention, Level, deep_attention_sequence
+from nmt.models.conditional import AnyCell, AttentionSequence, AttentionStep, MakeCell, attended, levels_of, masked
+from nmt.ops.conditional import Attended
 from nmt.ops.recurrence import live_rows
 
 AnyLevel = tuple[AttentionQuery, AnyCell]
@@ -26,9 +25,8 @@ class DeepAttentionRNN(nn.Module):
     queries and scores of their own and share one memory, of which the first level makes the keys. Where the mask is 0
     all cells keep the state they got. With one level it is an `AttentionRNN`.
 
-    On a CPU without layer norm the loop over time runs in C kernels, as that of an `AttentionRNN`. Else it is written
-    out in PyTorch operations, on a GPU too, where only each attention is a kernel. In search, where steps come one by
-    one, each attention and without layer norm each cell are C kernels on a CPU.
+    The loop over time runs by kernels where that of an `AttentionRNN` does. In search, where steps come one by one,
+    each attention and without layer norm each cell are C kernels on a CPU.
     """
 
     def __init__(
@@ -71,15 +69,10 @@ class DeepAttentionRNN(nn.Module):
         lower = self.lower.for_batch(x)
         levels = [(attention, higher.for_batch(x)) for attention, higher in self.levels]
         inputs = lower.project(x)
-        outputs, contexts, weights, last = deep_attention_sequence(
-            lower.unit(),
-            _kernel_levels(levels, memory),
-            inputs,
-            state=tuple(state),
-            mask=mask,
-            written_out=partial(_written_out, lower, levels, inputs, memory, state, mask),
-        )
-        return AttentionSequence(outputs, contexts, weights, type(state)(*last))
+        found = attended(lower, levels_of(levels), inputs, memory, state, mask)
+        if found is None:
+            found = _written_out(lower, levels, inputs, memory, state, mask)
+        return AttentionSequence(found.outputs, found.contexts, found.weights, type(state)(*found.last))
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
@@ -92,18 +85,6 @@ class DeepAttentionRNN(nn.Module):
             state = higher.search_step(higher.project(contexts[-1]), state)
             cell = higher
         return AttentionStep(cell.output(state), torch.cat(contexts, -1), state)
-
-
-def _kernel_levels(levels: Sequence[AnyLevel], memory: AttentionMemory) -> list[Level] | None:
-    """What kernels need of the levels; None if one has a cell of whose inside nothing is known."""
-    found = []
-    for attention, higher in levels:
-        unit, context = higher.unit(), higher.projection()
-        if unit is None or context is None:
-            return None
-        asks = Attention(memory.keys, memory.values, memory.penalty, *attention.scoring)
-        found.append(Level(asks, unit, context))
-    return found
 
 
 def _written_out(

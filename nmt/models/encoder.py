@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple, cast
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from nmt.models.conditional import AnyCell, MakeCell, OneToOneRNN
 from nmt.models.dropout import Dropout
 from nmt.models.linear import LayerNorm, Linear
-from nmt.ops.both import Both, Direction, both_directions
+from nmt.ops.sequence import Direction, bidirectional
 
 
 class EncoderOutput(NamedTuple):
@@ -60,17 +59,22 @@ class Bidirectional(Encoder):
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         cells = self.forward_rnn.for_batch(x), self.backward_rnn.for_batch(x)
-        ahead, back = (Direction(cell.unit(), cell.projection()) for cell in cells)
-        written_out = partial(self._written_out, *cells, x, mask)
-        outputs, states = both_directions(ahead, back, x, mask=mask, written_out=written_out)
+        ahead, back = (_direction(cell) for cell in cells)
+        found = None if ahead is None or back is None else bidirectional(ahead, back, x, mask=mask)
+        if found is None:  # one direction after the other
+            first, ahead_last = cells[0].layer(x, mask=mask)
+            second, back_last = cells[1].layer(x, mask=mask, reverse=True)
+            outputs, states = torch.cat([first, second], -1), (ahead_last, back_last)
+        else:
+            outputs, states = found
         last = [cell.output(cell.State(*state)) for cell, state in zip(cells, states, strict=True)]
         return EncoderOutput(outputs, torch.cat(last, -1))
 
-    def _written_out(self, ahead: AnyCell, back: AnyCell, x: Tensor, mask: Tensor) -> Both:
-        """One direction after the other."""
-        first, ahead_last = ahead.layer(x, mask=mask)
-        second, back_last = back.layer(x, mask=mask, reverse=True)
-        return Both(torch.cat([first, second], -1), (tuple(ahead_last), tuple(back_last)))
+
+def _direction(cell: AnyCell) -> Direction | None:
+    """What kernels for both directions need of a cell; None of one of whose inside nothing is known."""
+    unit, projection = cell.unit(), cell.projection()
+    return None if unit is None or projection is None else Direction(unit, projection)
 
 
 class ContextAware(Encoder):

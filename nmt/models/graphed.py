@@ -16,9 +16,6 @@ from nmt.ops import graphs
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.ops.matrices.inference import plain_parts, rebuilt_matrix
 
-SOURCE_STEP: Final = 16
-"""Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""
-
 WORDS_STEP: Final = 256
 """The same of the words of a shortlist."""
 
@@ -139,8 +136,8 @@ class GraphedModel:
 
 
 def _filled_up(memory: AttentionMemory) -> AttentionMemory:
-    """With positions that get no attention, up to a multiple of SOURCE_STEP."""
-    more = -memory.keys.size(2) % SOURCE_STEP
+    """With positions that get no attention, up to a multiple of graphs.SOURCE_STEP."""
+    more = -memory.keys.size(2) % graphs.SOURCE_STEP
     keys, values = (F.pad(part, (0, 0, 0, more)) for part in memory[:2])
     return AttentionMemory(keys, values, F.pad(memory.penalty, (0, more), value=float("-inf")))
 

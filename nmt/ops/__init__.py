@@ -1,1 +1,7 @@
 """Functions of tensors: the recurrences and the other inner loops, each with a plain reference beside any kernel."""
+
+from __future__ import annotations
+
+from nmt.ops.units import ATR, GRU, LRN, LSTM, OLRN, RNN, SRU
+
+__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "RNN", "SRU"]

@@ -27,6 +27,9 @@ MEMORY_SHARE: Final = 1 / 8
 the memory of like inputs, all of them that of what is neither; but results stay where they are from one replay to the
 next, and a training has hundreds of shapes."""
 
+SOURCE_STEP: Final = 16
+"""Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""
+
 Session = dict[int, Tensor]
 """What has been given in one row of runs, empty at its start: tensors given again are not copied again."""
 
@@ -76,8 +79,6 @@ def filled_up(batch: int) -> int:
 
     Batches of about as many words each have any number of sentences; filled up, most are like an earlier one.
     """
-    if torch.compiler.is_compiling():  # where sizes may be symbols
-        return batch
     return next_size(batch, an_octave=8)
 
 

@@ -5,17 +5,16 @@ Letters: D directions, B rows, T time steps, H channels, P tensors of the state,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.ops.new_unit import Unit
+from nmt.ops.product import recurrent_matrix
 from nmt.ops.recurrence import State
-
-MOST_CHANNELS: Final = 2048
-"""A program on a GPU has a row of all channels in registers; more are left to the reference."""
+from nmt.ops.unit import Unit
 
 
 class Sizes(NamedTuple):
@@ -74,17 +73,27 @@ class Kernel:
     backward pass: tensors [T, B, width * H] in the type of the products.
     """
 
+    recorded: ClassVar[bool] = False
+    """Whether loops over it become CUDA graphs, of which there is one for each shape."""
     saved_widths: ClassVar[tuple[int, ...]] = ()
     written_widths: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
         """`saved` is what a forward pass has saved; without it there is room for that."""
         self.unit, self.sizes = unit, sizes
+        self.matrices = [recurrent_matrix(recurrent.weight, sizes) for recurrent in unit.recurrents]
+        self.parameters = [[_operand(part) for part in recurrent[1:]] for recurrent in unit.recurrents]
+        """Of each matrix bias, scale and offset, fp32; the last two None without layer norm."""
         self.saved = self._room(self.saved_widths) if saved is None else tuple(saved)
 
     def _room(self, widths: Sequence[int]) -> tuple[Tensor, ...]:
         length, batch, hidden = self.sizes[:3]
         return tuple(self.sizes.empty(length, batch, width * hidden) for width in widths)
+
+    @functools.cached_property
+    def written(self) -> tuple[Tensor, ...]:
+        """What the backward pass writes, of `written_widths`."""
+        return self._room(self.written_widths)
 
     @classmethod
     def problem(cls, unit: Unit, *, dtype: torch.dtype, hidden: int) -> str | None:
@@ -106,8 +115,11 @@ class Kernel:
 
     @property
     def deferrable(self) -> bool:
-        """Whether all of its work is C kernels for bf16, which can run later; see `nmt.ops.native.in_one_team`."""
-        return False
+        """Whether all of its work is C kernels for bf16, which can run later; see `nmt.ops.native.in_one_team`.
+
+        In Triton nobody asks.
+        """
+        return self.sizes.dtype == torch.bfloat16 and all(matrix.packed for matrix in self.matrices)
 
     def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
         """Time step t: from x [B, 1, kH] and the state `before` to `after`; rows keep theirs where mask [B, 1] is 0."""
@@ -137,3 +149,12 @@ class Kernel:
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
         """The gradients of all weights in their order, from the states before all T steps and dx [T, B, kH] of all."""
         raise NotImplementedError
+
+
+def _operand(parameter: Tensor | None) -> Tensor | None:
+    return None if parameter is None else parameter.detach().float().contiguous()
+
+
+def rows_of(x: Tensor | None) -> tuple[Tensor | None, int]:
+    """An optional tensor [B, 1, ...] and the step in memory from row to row, as kernels take them."""
+    return x, 0 if x is None else x.stride(0)

@@ -1,214 +1,574 @@
-"""The loop over time of the units whose steps need a matrix product, as one custom operator.
+"""The loop over time of one or more cells, forward and backward, by kernels in C or in Triton.
 
-The whole loop is one CUDA graph (`nmt.ops.graphs`), so that its many small kernels cost little to launch.
-Imported only by kernels, because Triton is not installed everywhere.
+    s_0 = cell_0(h', x_t);  s_i = cell_i(s_(i-1), input_i);  h = the last s
+
+The input of a cell above the lowest is aligned with x, or made of the context of an attention that the cell below asks.
+So this is the sequence of a single unit, the two cells of a one-to-one layer, the decoder's conditional RNN and deep
+attention, on a CPU as on a GPU. No step uses autograd, and the gradients of weights are one product each after the
+loop. On a GPU a pass is a CUDA graph for each shape (`nmt.ops.graphs`); on a CPU the C kernels in bf16 of a whole pass
+run in one team of threads (`nmt.ops.native.in_one_team`).
+
+Letters: B sentences, T time steps, P parts of the state, H channels, k products of the input, M = G * D width of the
+memory in G heads, S source positions. Time comes first in all that is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from nmt.ops import graphs
-from nmt.ops.dispatch import fall_back
-from nmt.ops.recurrence import Recurrent, product_type, time_order
-from nmt.ops.steps import States, Steps, as_operands, steps_class, unsupported
-from nmt.ops.triton_tools import mask_bytes, or_zeros, with_rows
-from nmt.ops.unit import flat
-
-
-def _steps(unit: str, weights: Sequence[Tensor], options: str, x: Tensor, *, saved: Sequence[Tensor] | None) -> Steps:
-    batch, length, width = x.shape
-    kind = steps_class(unit)
-    hidden = width // kind.products
-    return kind(weights, options, length=length, batch=batch, hidden=hidden, like=weights[0], saved=saved)
+from nmt.ops import graphs, memory_product
+from nmt.ops.kernel import Kernel, Sizes, States
+from nmt.ops.native import in_one_team
+from nmt.ops.product import Product
+from nmt.ops.recurrence import time_order
+from nmt.ops.unit import Projection, Unit
 
 
-def _column(mask: Tensor | None, t: int) -> Tensor | None:
-    return None if mask is None else mask[:, t]
+class Attention(NamedTuple):
+    """How the cell below a level asks the memory, and what the cell above reads of the context."""
+
+    query: Projection
+    """[M, H] with bias"""
+    score_weight: Tensor
+    """[D]"""
+    score_bias: Tensor
+    """[1]; changes no softmax, so its gradient is zero"""
+    context: Projection
+    """[k'H, M], the input product of the cell above"""
 
 
-def run_forward(
-    x: Tensor, first: Tensor, mask: Tensor | None, *weights: Tensor, unit: str, options: str, reverse: bool
-) -> list[Tensor]:
-    """Outputs, last state, then T + 1 states, wide and narrow, and what else the unit saves.
+class Memory(NamedTuple):
+    """What is attended to; see `nmt.ops.attention`."""
 
-    State t is the one before time step t or, where they run backward, the one after it.
-    """
-    steps = _steps(unit, weights, options, x, saved=None)
-    length = steps.length
-    start, end = (length, 0) if reverse else (0, length)
-    parts = first.new_empty(steps.parts, length + 1, steps.batch, steps.hidden)
-    states = States(parts, weights[0].new_empty(length + 1, steps.batch, steps.hidden))
-    parts[:, start] = first
-    states.narrow[start] = first[0]
-    for t in time_order(length, reverse=reverse):
-        before, after = states.at(t + reverse), states.at(t + 1 - reverse)
-        steps.forward(t, x[:, t], _column(mask, t), before=before, after=after)
-    h = states.narrow if states.narrow.dtype == x.dtype else parts[0]
-    outputs = _aligned(h, after=True, reverse=reverse).transpose(0, 1)
-    outputs = outputs.to(x.dtype, memory_format=torch.contiguous_format, copy=True)
-    return [outputs, parts[:, end].clone(), *states, *steps.saved]
+    keys: Tensor
+    """[B, G, S, D], twice the projected memory"""
+    values: Tensor
+    """[B, G, S, D]"""
+    penalty: Tensor
+    """[B, 1, 1, S]"""
 
 
-def _aligned(states: Tensor, *, after: bool, reverse: bool) -> Tensor:
-    """Of T + 1 states the T before, or after, each time step."""
-    return states[1:] if after != reverse else states[:-1]
+class Given(NamedTuple):
+    """What a loop reads."""
+
+    x: Tensor
+    """[B, T, kH]"""
+    mask: Tensor | None
+    """[B, T] bytes; rows keep their state where it is 0"""
+    first: Tensor
+    """the state before, fp32 [P, B, H]"""
+    cells: Sequence[Unit]
+    """lowest first"""
+    aligned: Sequence[Tensor] = ()
+    """[B, T, k'H], the inputs of the cells above the lowest where there is no attention"""
+    memory: Memory | None = None
+    attentions: Sequence[Attention] = ()
+    """one for each cell above the lowest"""
+
+    def tensors(self) -> list[Tensor | None]:
+        """All of them in one row."""
+        row: list[Tensor | None] = [self.x, self.mask, self.first, *self.aligned, *(self.memory or ())]
+        row += [weight for cell in self.cells for weight in cell.weights]
+        for level in self.attentions:
+            row += [*level.query[:4], level.score_weight, level.score_bias, *level.context[:4]]
+        return row
 
 
-def run_backward(
-    x: Tensor, d_outputs: Tensor, d_last: Tensor, mask: Tensor | None, parts: Tensor, narrow: Tensor, *rest: Tensor,
-    unit: str, options: str, reverse: bool, weights: int,
-) -> list[Tensor]:  # fmt: skip
-    """Gradients of x and of the first state, then of the weights; `rest` are the weights and what was saved."""
-    steps = _steps(unit, rest[:weights], options, x, saved=rest[weights:])
-    states, gradient, dx = States(parts, narrow), d_last.clone(), x.new_empty(x.shape)
-    pending = None
-    for t in reversed(time_order(steps.length, reverse=reverse)):
-        pending = steps.backward(
-            t, x[:, t], _column(mask, t), before=states.at(t + reverse),
-            gradient=gradient, pending=pending, d_output=d_outputs[:, t], dx=dx[:, t],
-        )  # fmt: skip
-    if pending is not None:
-        gradient[0] += pending
-    by_time, narrow = (_aligned(part, after=False, reverse=reverse) for part in (parts.transpose(0, 1), narrow))
-    before = States(by_time.transpose(0, 1), narrow)
-    return [dx, gradient, *steps.weight_gradients(before, dx.transpose(0, 1))]
+class Plan(NamedTuple):
+    """What a loop is made of: with the shapes and types of its tensors, all that its work depends on."""
+
+    kernels: tuple[type[Kernel], ...]
+    attention: Any
+    """Class of the attentions, None without"""
+    dtype: torch.dtype
+    """of the products"""
+    reverse: bool
+    cells: tuple[Unit, ...]
+    """designs"""
+    counts: tuple[int, ...]
+    """how many weights the cells have"""
+    widths: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    """of each attention: the parts in which the products of query and context are normalised"""
+
+    @property
+    def shared(self) -> bool:
+        """Whether h in the type of the products is h in fp32. Kernels in Triton want a place for each."""
+        return self.dtype == torch.float32 and not self.kernels[0].recorded
+
+    def given(self, tensors: Sequence[Any]) -> Given:
+        """The inverse of `Given.tensors`."""
+        row: Iterator[Any] = iter(tensors)
+        x, mask, first = next(row), next(row), next(row)
+        aligned = [] if self.attention else [next(row) for _ in self.cells[1:]]
+        memory = Memory(next(row), next(row), next(row)) if self.attention else None
+        cells = [
+            cell.with_weights([next(row) for _ in range(count)])
+            for cell, count in zip(self.cells, self.counts, strict=True)
+        ]
+        attentions = [
+            Attention(
+                Projection(next(row), next(row), next(row), next(row), query),
+                *(next(row), next(row)),
+                Projection(next(row), next(row), next(row), next(row), context),
+            )
+            for query, context in self.widths
+        ]
+        return Given(x, mask, first, cells, aligned, memory, attentions)
 
 
-def _replayed(work: Callable[..., list[Tensor]], inputs: graphs.Inputs, **options: Any) -> list[Tensor]:
-    def bound(*tensors: Tensor) -> list[Tensor]:
-        with torch.autocast(tensors[0].device.type, enabled=False), torch.cuda.device_of(tensors[0]):
-            return work(*tensors, **options)
-
-    return graphs.run(bound, inputs, key=(work.__name__, *options.values()))
-
-
-@torch.library.custom_op(
-    "nmt::loop",
-    mutates_args=(),
-    schema="(str unit, Tensor x, Tensor[] weights, Tensor? mask, Tensor first, bool reverse, str options)"
-    " -> (Tensor, Tensor, Tensor[])",
-)
-def loop_op(
-    unit: str,
-    x: Tensor,
-    weights: Sequence[Tensor],
-    mask: Tensor | None,
-    first: Tensor,
-    reverse: bool,
-    options: str,
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Outputs [B, T, H] in the type of x, the last state fp32 [P, B, H], and what the gradient needs.
-
-    x [B, T, kH]; weights: for each recurrent matrix itself, in the type of the products, its bias and, with layer
-    norm, scale and offset, all fp32; mask [B, T] or None; first fp32 [P, B, H]; options as the unit says.
-    """
-    inputs = [x.contiguous(), first.contiguous(), mask_bytes(mask), *(weight.contiguous() for weight in weights)]
-    outputs, last, *saved = _replayed(run_forward, inputs, unit=unit, options=options, reverse=reverse)
-    return outputs, last, saved
-
-
-@loop_op.register_fake
-def _(
-    unit: str,
-    x: Tensor,
-    weights: Sequence[Tensor],
-    mask: Tensor | None,
-    first: Tensor,
-    reverse: bool,
-    options: str,
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    batch, length, hidden = x.size(0), x.size(1), first.size(-1)
-    states = first.new_empty(first.size(0), length + 1, batch, hidden)
-    narrow = weights[0].new_empty(length + 1, batch, hidden)
-    saved = [narrow.new_empty(length, batch, width * hidden) for width in steps_class(unit).saved_widths]
-    return x.new_empty(batch, length, hidden), first.new_empty(first.shape), [states, narrow, *saved]
-
-
-@torch.library.custom_op(
-    "nmt::loop_backward",
-    mutates_args=(),
-    schema="(str unit, Tensor x, Tensor[] weights, Tensor? mask, Tensor[] saved, Tensor d_outputs, Tensor d_last,"
-    " bool reverse, str options) -> (Tensor, Tensor, Tensor[])",
-)
-def loop_backward_op(
-    unit: str,
-    x: Tensor,
-    weights: Sequence[Tensor],
-    mask: Tensor | None,
-    saved: Sequence[Tensor],
-    d_outputs: Tensor,
-    d_last: Tensor,
-    reverse: bool,
-    options: str,
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Gradients of x, of the first state, and of the weights."""
-    inputs = [x.contiguous(), d_outputs.contiguous(), d_last.contiguous(), mask_bytes(mask), *saved[:2]]
-    inputs += [*(weight.contiguous() for weight in weights), *saved[2:]]
-    dx, d_first, *d_weights = _replayed(
-        run_backward, inputs, unit=unit, options=options, reverse=reverse, weights=len(weights)
+def plan_of(
+    given: Given, kernels: Sequence[type[Kernel]], *, attention: Any, dtype: torch.dtype, reverse: bool
+) -> Plan:
+    """The plan for what is given, with these kernels."""
+    return Plan(
+        kernels=tuple(kernels),
+        attention=attention,
+        dtype=dtype,
+        reverse=reverse,
+        cells=tuple(cell.design for cell in given.cells),
+        counts=tuple(len(cell.weights) for cell in given.cells),
+        widths=tuple((level.query.widths, level.context.widths) for level in given.attentions),
     )
-    return dx, d_first, d_weights
 
 
-@loop_backward_op.register_fake
-def _(
-    unit: str,
-    x: Tensor,
-    weights: Sequence[Tensor],
-    mask: Tensor | None,
-    saved: Sequence[Tensor],
-    d_outputs: Tensor,
-    d_last: Tensor,
-    reverse: bool,
-    options: str,
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    d_weights = [weight.new_empty(weight.shape) for weight in weights]
-    return x.new_empty(x.shape), d_last.new_empty(d_last.shape), d_weights
+class Room:
+    """What the forward pass keeps: room for it or, in the backward pass, what it has kept, in the same order."""
+
+    def __init__(self, sizes: Sizes, kept: Sequence[Tensor] | None, *, shared: bool) -> None:
+        """`shared`: h is there once, in fp32, where products are in fp32, too."""
+        self.sizes, self.kept, self._shared = sizes, list[Tensor](), shared
+        self._given = None if kept is None else iter(kept)
+
+    def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """The next tensor."""
+        self.kept.append(self.sizes.empty(*shape, dtype=dtype) if self._given is None else next(self._given))
+        return self.kept[-1]
+
+    def states(self, parts: int, length: int) -> States:
+        """Those of `length` time steps."""
+        shape = length, self.sizes.batch, self.sizes.hidden
+        wide = self.take(parts, *shape, dtype=torch.float32)
+        return States(wide, wide[0] if self._shared else self.take(*shape))
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-    ctx.unit, x, weights, mask, _, ctx.reverse, ctx.options = inputs
-    outputs, last, saved = output
-    ctx.set_materialize_grads(False)
-    ctx.weights = len(weights)
-    ctx.save_for_backward(x, mask, outputs, last, *weights, *saved)
+class Aligned:
+    """The input of a cell that is there before the loop: x [B, T, kH]."""
+
+    deferrable = True
+    dx: Tensor
+    """its gradient; set by the backward pass"""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x, self._steps = x, x.split(1, 1)
+
+    def forward(self, t: int, below: States) -> Tensor:
+        """The input [B, 1, kH] of time step t; `below` is the state before the cell."""
+        return self._steps[t]
+
+    def again(self, t: int) -> Tensor:
+        """The same in the backward pass."""
+        return self._steps[t]
+
+    def start_backward(self) -> None:
+        """Make room for what the backward pass writes."""
+        self.dx = torch.empty_like(self.x, memory_format=torch.contiguous_format)
+        self._d_steps = self.dx.split(1, 1)
+
+    def gradient(self, t: int) -> Tensor:
+        """Where the gradient of the input of time step t is written."""
+        return self._d_steps[t]
+
+    def backward(self, t: int, below: States) -> Tensor | None:
+        """The gradient [B, 1, H] of what the cell below puts out, from that of the input."""
+        return None
+
+    def gradients(self) -> Tensor:
+        """Of all inputs [T, B, kH]."""
+        return self.dx.transpose(0, 1)
 
 
-def _backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None, d_saved: Any) -> tuple[Any, ...]:
-    x, mask, outputs, last, *rest = ctx.saved_tensors
-    weights, saved = rest[: ctx.weights], rest[ctx.weights :]
-    d_outputs, d_last = or_zeros(d_outputs, like=outputs), or_zeros(d_last, like=last)
-    dx, d_first, d_weights = loop_backward_op(
-        ctx.unit, x, weights, mask, saved, d_outputs, d_last, ctx.reverse, ctx.options
-    )
-    return None, dx, d_weights, None, d_first, None, None
+class _Step(NamedTuple):
+    """What belongs to one time step of an attention, [B, ...]."""
+
+    query: Tensor
+    weights: Tensor
+    context: Tensor
+    inputs: Tensor
 
 
-loop_op.register_autograd(_backward, setup_context=_setup_context)
+class Attended:
+    """The input of a cell that is a product of the context that the cell below asks an attention for."""
+
+    def __init__(
+        self, attention: Any, own: Attention, below: Unit, room: Room, *, weights: Tensor, contexts: Tensor,
+        multiplied: bool,
+    ) -> None:  # fmt: skip
+        """`weights` [T, B, G, S] and `contexts` [T, B, M] are room. `multiplied`: see `nmt.ops.memory_product`."""
+        self.attention, self._below, self._multiplied = attention, below, multiplied
+        self.weights, self.contexts = weights, contexts
+        sizes, (length, batch) = room.sizes, contexts.shape[:2]
+        self.query, self.context = (Product(part, sizes, room.take) for part in (own.query, own.context))
+        self.queries = room.take(length, batch, len(own.query.weight))
+        self.inputs = room.take(length, batch, len(own.context.weight), dtype=self.context.dtype)
+        self._steps = self._cut(self.queries, self.weights, self.contexts, self.inputs)
+        self._inputs = self.inputs.unsqueeze(2).unbind()
+
+    @staticmethod
+    def _cut(*tensors: Tensor) -> list[_Step]:
+        return [_Step(*step) for step in zip(*(x.unbind() for x in tensors), strict=True)]
+
+    @property
+    def deferrable(self) -> bool:
+        """See `Kernel.deferrable`."""
+        return self.query.deferrable and self.context.deferrable and not self._below.tanh_output
+
+    def _output(self, below: States) -> Tensor:
+        """What the cell below puts out [n, B, H], as the query is multiplied with it."""
+        return torch.tanh(below.parts[0]).to(below.operand.dtype) if self._below.tanh_output else below.operand
+
+    def forward(self, t: int, below: States) -> Tensor:
+        """See `Aligned.forward`."""
+        step = self._steps[t]
+        self.query.forward(t, self._output(below)[0], out=step.query)
+        if self._multiplied:
+            place = self.context.place(t, out=step.inputs)
+            self.attention.forward(step.query, weights=step.weights, context=place)
+            self.context.finish(t, out=step.inputs)
+        else:
+            self.attention.forward(step.query, weights=step.weights, context=step.context)
+            self.context.forward(t, step.context, out=step.inputs)
+        return self._inputs[t]
+
+    def again(self, t: int) -> Tensor:
+        """See `Aligned.again`."""
+        return self._inputs[t]
+
+    def start_backward(self, d_scores: Tensor, outer: Tensor | None) -> None:
+        """`d_scores` is room as the weights are; `outer` [T, ...] is the gradient of the contexts or, with a memory
+        that is multiplied, of the weights, that comes from outside of the loop."""
+        self.d_scores, self.d_queries, self.d_inputs = d_scores, *map(torch.empty_like, (self.queries, self.inputs))
+        self.d_contexts = torch.empty_like(self.contexts, memory_format=torch.contiguous_format)
+        self._d_steps = self._cut(self.d_queries, d_scores, self.d_contexts, self.d_inputs)
+        self._d_inputs = self.d_inputs.unsqueeze(2).unbind()
+        self._outer = [None] * len(self._d_steps) if outer is None else outer.unbind()
+        self._d_below = self.queries.new_empty(self.queries.size(1), 1, self.query.inputs)
+        for product in (self.query, self.context):
+            product.start_backward()
+
+    def gradient(self, t: int) -> Tensor:
+        """See `Aligned.gradient`."""
+        return self._d_inputs[t]
+
+    def backward(self, t: int, below: States) -> Tensor | None:
+        """See `Aligned.backward`."""
+        step, own, outer = self._steps[t], self._d_steps[t], self._outer[t]
+        d_product = self.context.product_gradient(t, own.inputs)
+        if self._multiplied:
+            asked = {"d_context": d_product, "d_weights": outer}
+        else:
+            self.context.backward(d_product, out=own.context, added=outer)
+            asked = {"d_context": own.context}
+        self.attention.query_gradient(
+            step.query, weights=step.weights, d_scores=own.weights, d_query=own.query, **asked
+        )
+        self.query.backward(self.query.product_gradient(t, own.query), out=self._d_below[:, 0])
+        if self._below.tanh_output:
+            slope = 1 - torch.tanh(below.parts[0]).square()
+            return (self._d_below * slope.transpose(0, 1)).to(self._d_below.dtype)
+        return self._d_below
+
+    def finish_contexts(self, d_contexts: Tensor | None, attention: Any) -> None:
+        """After all steps with a memory that is multiplied: the gradients of the contexts; `attention` is over the
+        memory itself."""
+        outer = None if d_contexts is None else d_contexts.transpose(0, 1).flatten(0, 1)
+        d_product = self.context.product_gradients(self.d_inputs).flatten(0, 1)
+        self.context.backward(d_product, out=self.d_contexts.flatten(0, 1), added=outer)
+        self.attention = attention
+
+    def gradients(self) -> Tensor:
+        """See `Aligned.gradients`."""
+        return self.d_inputs
+
+    def weight_gradients(self, below: States) -> list[Tensor | None]:
+        """Of the tensors of its `Attention`, from the states before the cell at all steps."""
+        scores = [torch.zeros(1, device=self.weights.device)]
+        return [
+            *self.query.weight_gradients(self._output(below), self.d_queries),
+            *(self.d_score_weight, *scores),
+            *self.context.weight_gradients(self.contexts, self.d_inputs),
+        ]
+
+    def memory_gradients(self) -> tuple[Tensor, Tensor]:
+        """Of keys and values."""
+        d_keys, d_values, self.d_score_weight = self.attention.memory_gradients(
+            self.queries, weights=self.weights, d_scores=self.d_scores, d_contexts=self.d_contexts
+        )
+        return d_keys, d_values
+
+
+class _Cell(NamedTuple):
+    """A cell in the loop."""
+
+    kernel: Kernel
+    source: Aligned | Attended
+    before: States
+    """those before each of T time steps"""
+    before_each: list[States]
+    after_each: list[States]
+
+
+class Loop:
+    """A loop over one batch: with what a forward pass has kept, the backward pass over it."""
+
+    def __init__(self, plan: Plan, given: Given, *, kept: Sequence[Tensor] | None = None) -> None:
+        self.plan, self.given = plan, given
+        self.multiplied: Tensor | None = None
+        """See `nmt.ops.memory_product`."""
+        batch, length = given.x.shape[:2]
+        self.sizes = Sizes(length, batch, given.first.size(-1), plan.dtype, given.x.device)
+        self.room = Room(self.sizes, kept, shared=plan.shared)
+        self.states = self.room.states(len(given.first), length + 1)
+        early, late = self.states.at(0, length), self.states.at(1, length + 1)
+        self.before, self.after = (late, early) if plan.reverse else (early, late)
+        self.start, self.end = (length, 0) if plan.reverse else (0, length)
+        self.sources: list[Aligned | Attended] = [Aligned(given.x), *map(Aligned, given.aligned), *self._attended()]
+        between = [self.room.states(len(given.first), length) for _ in given.cells[1:]]
+        each = [self.before, *between, self.after]
+        self.cells = [
+            _Cell(self._kernel(kind, unit), source, before, before.each(), after.each())
+            for kind, unit, source, before, after in zip(
+                plan.kernels, given.cells, self.sources, each[:-1], each[1:], strict=True
+            )
+        ]
+        self._live = [None] * length if given.mask is None else given.mask.split(1, 1)
+
+    def _kernel(self, kind: type[Kernel], unit: Unit) -> Kernel:
+        length, batch, hidden = self.sizes[:3]
+        saved = [self.room.take(length, batch, width * hidden) for width in kind.saved_widths]
+        return kind(unit, self.sizes, saved=saved)
+
+    def _attended(self) -> Iterator[Attended]:
+        """The inputs of the cells above the lowest, where they attend; their weights and contexts side by side."""
+        _, _, _, cells, _, memory, levels = self.given
+        if memory is None:
+            return
+        count, (_, heads, source, width), (length, batch) = len(levels), memory.keys.shape, self.sizes[:2]
+        self.weights = self.room.take(length, batch, count * heads, source, dtype=torch.float32)
+        self.contexts = self.room.take(length, batch, count * heads * width)
+        if self.plan.attention.takes_wide_values and count == 1:
+            self.multiplied = memory_product.multiplied(memory.values, levels[0].context)
+        attentions = self._attentions(memory.values if self.multiplied is None else self.multiplied)
+        room = zip(levels, attentions, cells, self.weights.chunk(count, 2), self.contexts.chunk(count, 2), strict=False)
+        for level, attention, below, weights, contexts in room:
+            yield Attended(
+                attention, level, below, self.room,
+                weights=weights, contexts=contexts, multiplied=self.multiplied is not None,
+            )  # fmt: skip
+
+    def _attentions(self, values: Tensor) -> list[Any]:
+        """One for each level, over the same keys and these values."""
+        _, _, _, _, _, memory, levels = self.given
+        assert memory is not None
+        weights = [level.score_weight.detach().float() for level in levels]
+        found: list[Any] = self.plan.attention.for_levels(
+            memory.keys, values, penalty=memory.penalty[:, 0, 0].float(), weights=weights
+        )
+        return found
+
+    @property
+    def aligned(self) -> list[Aligned]:
+        """The sources that are there before the loop, that of the lowest cell first."""
+        return [source for source in self.sources if isinstance(source, Aligned)]
+
+    @property
+    def attended(self) -> list[Attended]:
+        """The sources that attend."""
+        return [source for source in self.sources if isinstance(source, Attended)]
+
+    @property
+    def deferrable(self) -> bool:
+        """Whether all work of the steps is C kernels for bf16; see `nmt.ops.native.in_one_team`."""
+        return all(cell.kernel.deferrable and cell.source.deferrable for cell in self.cells)
+
+    def forward(self) -> list[Tensor]:
+        """h after each step [B, T, H] in the type of x, the last state fp32 [P, B, H], the contexts [B, T, M'] if any,
+        then all that is kept."""
+        self.states.put(self.start, self.given.first)
+        with in_one_team(possible=self.deferrable):
+            for t in time_order(self.sizes.length, reverse=self.plan.reverse):
+                for kernel, source, _, before, after in self.cells:
+                    kernel.forward(t, source.forward(t, before[t]), before[t], after[t], self._live[t])
+        h = self.after.operand if self.sizes.dtype == self.given.x.dtype else self.after.parts[0]
+        results = [_batch_first(h, self.given.x.dtype), self.states.parts[:, self.end].clone()]
+        if self.given.memory is not None:
+            if self.multiplied is not None:
+                memory_product.write_contexts(self.weights, self.given.memory.values, out=self.contexts)
+            results.append(_batch_first(self.contexts, self.contexts.dtype))
+        return [*results, *self.room.kept]
+
+    def backward(
+        self, d_outputs: Tensor | None, d_contexts: Tensor | None, d_last: Tensor | None
+    ) -> list[Tensor | None]:
+        """The gradients of all tensors of `Given.tensors`, from those of what `forward` returns first."""
+        gradient = torch.zeros_like(self.given.first) if d_last is None else d_last.float().clone()
+        self._start_backward(d_contexts)
+        added = [None] * self.sizes.length if d_outputs is None else _rows(d_outputs).split(1, 1)
+        pending = None
+        with in_one_team(possible=self.deferrable):
+            for t in reversed(time_order(self.sizes.length, reverse=self.plan.reverse)):
+                d_output = added[t]
+                for kernel, source, _, before, after in reversed(self.cells):
+                    pending = kernel.backward(
+                        *(t, source.again(t), before[t], after[t], self._live[t]),
+                        gradient=gradient,
+                        pending=pending,
+                        d_output=d_output,
+                        dx=source.gradient(t),
+                    )
+                    d_output = source.backward(t, before[t])
+        if pending is not None:
+            gradient[0] += pending
+        return self._gradients(gradient, d_contexts)
+
+    def _start_backward(self, d_contexts: Tensor | None) -> None:
+        for aligned in self.aligned:
+            aligned.start_backward()
+        attended = self.attended
+        if not attended:
+            return
+        count = len(attended)
+        outer: Sequence[Tensor | None] = [None] * count
+        if d_contexts is not None:
+            outer = d_contexts.transpose(0, 1).chunk(count, -1)
+        if d_contexts is not None and self.multiplied is not None and self.given.memory is not None:
+            outer = [memory_product.weights_gradient(d_contexts.transpose(0, 1), self.given.memory.values)]
+        d_scores = torch.empty_like(self.weights).chunk(count, 2)
+        for source, scores, own in zip(attended, d_scores, outer, strict=True):
+            source.start_backward(scores, own)
+
+    def _gradients(self, d_first: Tensor, d_contexts: Tensor | None) -> list[Tensor | None]:
+        """After all time steps."""
+        attended, (x, *aligned) = self.attended, self.aligned
+        gradients: list[Tensor | None] = [x.dx, None, d_first]
+        if attended:
+            if self.multiplied is not None and self.given.memory is not None:
+                attended[0].finish_contexts(d_contexts, self._attentions(self.given.memory.values)[0])
+            d_keys, d_values = zip(*(source.memory_gradients() for source in attended), strict=True)
+            gradients += [sum(d_keys[1:], d_keys[0]), sum(d_values[1:], d_values[0]), None]
+        else:
+            gradients += [source.dx for source in aligned]
+        for cell in self.cells:
+            gradients += cell.kernel.weight_gradients(cell.before, cell.source.gradients())
+        for cell, source in zip(self.cells[1:], attended, strict=False):
+            gradients += source.weight_gradients(cell.before)
+        return gradients
+
+
+def _batch_first(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x [T, B, W] as a copy [B, T, W]."""
+    return x.transpose(0, 1).to(dtype, memory_format=torch.contiguous_format, copy=True)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+class Result(NamedTuple):
+    """What a loop yields."""
+
+    outputs: Tensor
+    """h after each step [B, T, H], in the type of x"""
+    last: Tensor
+    """the last state fp32 [P, B, H]"""
+    contexts: Tensor | None
+    """[B, T, M] of each attention, side by side"""
+    weights: Tensor | None
+    """[B, G, T, S] of each attention, one below the other, fp32; without a gradient"""
+
+
+class _Pass(torch.autograd.Function):
+    """Both passes over a loop."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: Plan, *tensors: Any) -> Any:
+        def work(*tensors: Any) -> list[Tensor]:
+            return Loop(plan, plan.given(tensors)).forward()
+
+        results = _run(work, tensors, plan, name="forward")
+        count = 3 if plan.attention else 2
+        results, kept = results[:count], results[count:]
+        ctx.plan, ctx.given = plan, len(tensors)
+        ctx.save_for_backward(*tensors, *kept)
+        ctx.set_materialize_grads(False)
+        if not plan.attention:
+            return tuple(results)
+        weights = kept[1 if plan.shared else 2].permute(1, 2, 0, 3)
+        ctx.mark_non_differentiable(weights)
+        return (*results, weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        plan, count = ctx.plan, ctx.given
+        d_outputs, d_last, d_contexts = (*gradients, None)[:3]
+        tensors, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        without = {1, 5} if plan.attention else {1}  # mask and penalty
+        wanted = [tensor is not None and i not in without for i, tensor in enumerate(tensors)]
+
+        def work(d_outputs: Any, d_contexts: Any, d_last: Any, *rest: Any) -> list[Tensor]:
+            loop = Loop(plan, plan.given(rest[:count]), kept=rest[count:])
+            found = loop.backward(d_outputs, d_contexts, d_last)
+            return [gradient for gradient, here in zip(found, wanted, strict=True) if here and gradient is not None]
+
+        found = iter(_run(work, [d_outputs, d_contexts, d_last, *tensors, *kept], plan, name="backward"))
+        return (None, *(next(found) if here else None for here in wanted))
+
+
+def _run(work: graphs.Work, tensors: Sequence[Any], plan: Plan, *, name: str) -> Sequence[Tensor]:
+    """The results of a pass, without autocast: the types of all tensors are as they should be."""
+    one = next(x for x in tensors if x is not None)
+
+    def plainly(*tensors: Any) -> Sequence[Tensor]:
+        with torch.autocast(one.device.type, enabled=False), torch.cuda.device_of(one):
+            return work(*tensors)
+
+    if not plan.kernels[0].recorded:
+        return plainly(*tensors)
+    return graphs.run(plainly, tensors, key=(name, plan))
 
 
 def run_loop(
-    unit: str, projected: Tensor, recurrents: Sequence[Recurrent], state: Sequence[Tensor | None],
-    mask: Tensor | None, *, reverse: bool, options: str = "", reference: Callable[[], tuple[Tensor, ...]],
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Outputs [B, T, H] and the last state's tensors [B, H] of `unit`; `reference` runs where its kernels cannot.
+    given: Given, kernels: Sequence[type[Kernel]], *, dtype: torch.dtype, reverse: bool = False, attention: Any = None
+) -> Result:
+    """Run the loop over `given` with these kernels, products in `dtype`; `attention` is the class of the attentions."""
+    x = given.x if given.x.stride(-1) == 1 else given.x.contiguous()
+    mask = None if given.mask is None else given.mask.bool().view(torch.uint8)
+    given = given._replace(x=x, mask=mask, first=given.first.contiguous())
+    plan = plan_of(given, kernels, attention=attention, dtype=dtype, reverse=reverse)
+    outputs, last, *attended = _Pass.apply(plan, *given.tensors())
+    contexts, weights = attended or (None, None)
+    return Result(outputs, last, contexts, weights)
 
-    Under autocast products are computed in its type, as those of the references are.
-    """
-    dtype, hidden = product_type(recurrents[0].weight), recurrents[0].weight.size(-1)
-    problem = unsupported(dtype, hidden=hidden)
-    if problem or projected.numel() == 0:
-        return (fall_back(unit, problem, reference=reference) if problem else reference)()
-    weights = as_operands(flat(*recurrents), dtype)
-    zeros = projected.new_zeros(len(projected), hidden, dtype=torch.float32)
-    first = torch.stack([zeros if part is None else part.float() for part in state])
-    batch, rows = len(projected), graphs.filled_up(len(projected))
-    projected, first = with_rows(projected, rows), with_rows(first, rows, axis=1)
-    mask = None if mask is None else with_rows(mask, rows)
-    outputs, last, _ = loop_op(unit, projected, weights, mask, first, reverse, options)
-    return outputs[:batch], *last[:, :batch].unbind()
+
+def filled_up(given: Given, *, rows: int, source_step: int) -> Given:
+    """With more sentences, `rows` in all, and source positions up to a multiple of `source_step`: of shapes that are
+    few, most are like an earlier one. What is added is nothing but zeros, and gets no attention."""
+    more = rows - len(given.x)
+
+    def filled(x: Tensor) -> Tensor:
+        return F.pad(x, [0, 0] * (x.dim() - 1) + [0, more]) if more else x
+
+    memory = given.memory
+    if memory is not None:
+        longer = -memory.keys.size(2) % source_step
+        keys, values = (filled(F.pad(x, (0, 0, 0, longer))) for x in memory[:2])
+        memory = Memory(keys, values, filled(F.pad(memory.penalty, (0, longer), value=float("-inf"))))
+    mask, first = None if given.mask is None else filled(given.mask), filled(given.first.transpose(0, 1))
+    aligned = [filled(x) for x in given.aligned]
+    return given._replace(x=filled(given.x), mask=mask, first=first.transpose(0, 1), aligned=aligned, memory=memory)

@@ -1,8 +1,8 @@
-"""What the reference recurrences share: the loop over time, masks, directions and the recurrent product."""
+"""What recurrences in plain PyTorch share: types, masks, directions and the recurrent product."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.tracing import traced
+
+State = tuple[Tensor, ...]
+"""What is carried from one time step to the next: tensors [N, H], h first."""
 
 
 class Recurrent(NamedTuple):
@@ -50,13 +53,6 @@ def product_type(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if casts else x.dtype
 
 
-def initial(state: Tensor | None, projected: Tensor, *, hidden: int) -> Tensor:
-    """The given state [B, H], or zeros, in at least fp32."""
-    if state is not None:
-        return at_least_fp32(state)
-    return projected.new_zeros(projected.size(0), hidden, dtype=torch.promote_types(projected.dtype, torch.float32))
-
-
 def time_order(length: int, *, reverse: bool) -> range:
     """Time steps in the order they are run."""
     return range(length - 1, -1, -1) if reverse else range(length)
@@ -74,42 +70,3 @@ def live_rows(mask: Tensor | None, *, length: int) -> Sequence[Tensor | None]:
     if mask.is_cuda or traced():
         return columns
     return [None if full else column for full, column in zip(mask.all(0).tolist(), columns, strict=True)]
-
-
-def steps(projected: Tensor, *, parts: int) -> list[tuple[Tensor, ...]]:
-    """Cut projected [B, T, parts * H] into T tuples of [B, H] views.
-
-    One unbind over time and parts together, whose backward is one stack; indexing time steps would
-    fill a zero tensor for each of them.
-    """
-    batch, length, width = projected.shape
-    flat = projected.reshape(batch, length * parts, width // parts).unbind(1)
-    return [flat[t * parts : (t + 1) * parts] for t in range(length)]
-
-
-State = tuple[Tensor, ...]
-
-
-def scan(
-    cell: Callable[[tuple[Tensor, ...], State], State],
-    inputs: Sequence[tuple[Tensor, ...]],
-    state: State,
-    mask: Tensor | None,
-    *,
-    reverse: bool,
-) -> tuple[Tensor, State]:
-    """Run `cell(inputs[t], state) -> state` over time; rows that `mask` [B, T] calls dead keep their state.
-
-    Returns the first member of all states in input order [B, T, H], and the last state computed.
-    """
-    live = live_rows(mask, length=len(inputs))
-    outputs = []
-    for t in time_order(len(inputs), reverse=reverse):
-        new, rows = cell(inputs[t], state), live[t]
-        if rows is not None:
-            new = tuple(torch.where(rows, after, before) for after, before in zip(new, state, strict=True))
-        state = new
-        outputs.append(state[0])
-    if reverse:
-        outputs.reverse()
-    return torch.stack(outputs, 1) if outputs else state[0].new_zeros(state[0].size(0), 0, state[0].size(1)), state

@@ -254,7 +254,7 @@ def test_that_no_kernel_runs_is_said_once(caplog: pytest.LogCaptureFixture) -> N
 @pytest.mark.skipif(dispatch.triton_problem() is not None, reason="Triton cannot be chosen here")
 def test_it_is_an_error_for_who_insists_on_kernels() -> None:
     cell, x = build("gru", {}).float(), random(B, T, D).float()
-    refused = "^kernels: 'triton' has no kernel for recurrent dropout. Use auto.$"
+    refused = "^kernels: 'triton' cannot run recurrent dropout: there is no kernel for it. Use auto.$"
     with dispatch.selected("triton"), pytest.raises(ConfigError, match=refused):
         cell.for_batch(x)
 

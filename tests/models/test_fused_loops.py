@@ -12,12 +12,16 @@ from torch import Tensor
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.deep_attention import DeepAttentionRNN
 from nmt.ops import dispatch, native
-from nmt.ops.native.unit import KERNELS
+from nmt.ops.unit import UNITS as KINDS
 from tests.models.two_cells import USUAL, check, given, maker, masks, run_attention, run_one_to_one, started
 
-UNITS = sorted(KERNELS)
+UNITS = sorted(name for name, kind in KINDS.items() if kind.native)
 OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "atr": [{"activation": "state", "gates": "coupled_input"}, {"activation": "candidate", "gates": "coupled"}],
+    "atr": [
+        {"activation": "output"},
+        {"activation": "state", "gates": "coupled_input"},
+        {"activation": "candidate", "gates": "coupled"},
+    ],
     "lrn": [{"tanh": True}],
     "olrn": [{"tanh": True}],
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,12 @@ from torch import nn
 
 from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
-from nmt.errors import ConfigError, say_once
 from nmt.interop import zero
 from nmt.models import RNNSearchDeepAtt, build_model, count_parameters
 from nmt.models.conditional import AttentionRNN
 from nmt.models.deep_attention import DeepAttentionRNN
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
-from nmt.ops import dispatch
-from nmt.ops.conditional import deep_attention_sequence
-from nmt.ops.unit import Unit
 from nmt.search import beam_search
 from tests.models.two_cells import USUAL, check, given, maker, masks, run_attention, started
 from tests.models.zero_deepatt import ZeroDeepAtt
@@ -156,24 +151,6 @@ def test_attention_weights_of_all_levels_stand_side_by_side() -> None:
     per_head = memory.values.unsqueeze(1).expand(3, 3, 2, 5, 4).flatten(1, 2)
     contexts = (result.weights @ per_head).transpose(1, 2).flatten(2)
     torch.testing.assert_close(contexts, result.contexts)
-
-
-def test_on_a_gpu_the_missing_kernel_is_said_and_refused_where_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(dispatch, "triton_problem", lambda: None)
-    say_once.cache_clear()
-    gpu: Any = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
-    unit, written = Unit("gru"), object()
-
-    def run() -> Any:
-        return deep_attention_sequence(unit, [], gpu, state=(), mask=None, written_out=lambda: written)
-
-    with dispatch.selected("auto"):
-        assert run() is run() is written
-    assert caplog.messages == ["deep attention: there is no kernel for it, slower PyTorch code runs."]
-    with dispatch.selected("triton"), pytest.raises(ConfigError, match="'triton' has no kernel for deep attention"):
-        run()
 
 
 def test_levels_share_one_memory() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,11 +21,14 @@ def kernel() -> str:
     return "kernel"
 
 
+KERNEL = f"{__name__}:kernel"
+
+
 def chosen(choice: str, operation: str = "lrn") -> str:
     """What runs on the CPU after `choice`, without leaving the choice behind."""
 
     with dispatch.selected(choice):
-        return dispatch.choose(operation, reference, like=torch.zeros(1))()
+        return dispatch.choose(operation, reference, like=torch.zeros(1), native=KERNEL, triton=KERNEL)()
 
 
 @pytest.mark.parametrize(
@@ -35,20 +38,11 @@ def chosen(choice: str, operation: str = "lrn") -> str:
 def test_a_cpu_runs_the_c_kernels_where_there_are_any(
     choice: str, usable: bool, runs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "NATIVE_KERNELS", MappingProxyType({"lrn": f"{__name__}:kernel"}))
     monkeypatch.setattr(dispatch.native, "usable", lambda like: usable)
     assert chosen(choice) == runs
 
 
-def test_triton_without_kernels_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "TRITON_KERNELS", MappingProxyType({}))
-    with pytest.raises(ConfigError, match="^kernels: 'triton' .* no Triton kernels") as error:
-        chosen("triton")
-    assert "\n" not in str(error.value)
-
-
 def test_triton_without_a_kernel_for_this_operation_or_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "TRITON_KERNELS", MappingProxyType({"lrn": f"{__name__}:kernel"}))
     monkeypatch.setattr(dispatch, "triton_version", lambda: "3.6.0")
     for operation in ("lrn", "gru"):
         with pytest.raises(ConfigError, match=f"no kernel for {operation} on cpu"):
@@ -67,21 +61,22 @@ def test_without_a_triton_that_will_do_the_reference_runs_and_that_is_said_once(
     gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
     with dispatch.selected("auto", verified={"lrn"}):
         for _ in range(2):
-            assert dispatch.choose("lrn", reference, like=gpu) is reference
+            assert dispatch.choose("lrn", reference, like=gpu, triton=KERNEL) is reference
     assert len(caplog.messages) == 1
-    assert re.search(f"^lrn: the PyTorch reference runs .*: .*{problem}", caplog.messages[0])
+    assert re.search(f"^lrn: .*{problem}.*, slower PyTorch code runs.$", caplog.messages[0])
     with pytest.raises(ConfigError, match=f"^kernels: 'triton' was asked for, but .*{problem}.* Use auto.$"):
         dispatch.set_kernels("triton")
 
 
 def test_auto_leaves_out_kernels_that_are_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "TRITON_KERNELS", MappingProxyType(dict.fromkeys(["a", "b"], f"{__name__}:kernel")))
     monkeypatch.setattr(dispatch, "triton_problem", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     gpu = SimpleNamespace(is_cuda=True, dtype=torch.float32, device=torch.device("cuda"))
     for choice, runs in (("auto", ["reference", "kernel"]), ("triton", ["kernel", "kernel"])):
         with dispatch.selected(choice, verified={"b"}):
-            assert [dispatch.choose(operation, reference, like=gpu)() for operation in ("a", "b")] == runs
+            assert [
+                dispatch.choose(operation, reference, like=gpu, triton=KERNEL)() for operation in ("a", "b")
+            ] == runs
 
 
 def test_all_threads_run_what_was_chosen() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from nmt.ops import LRN
 from nmt.ops.layer_norm import layer_norm, layer_norm_parts
-from nmt.ops.lrn import lrn_sequence
-from nmt.ops.recurrence import live_rows, steps, time_order
+from nmt.ops.recurrence import live_rows, time_order
+from nmt.ops.sequence import sequence
 
 
 def test_layer_norm_is_the_formula() -> None:
@@ -49,22 +50,14 @@ def test_time_order() -> None:
     assert list(time_order(3, reverse=True)) == [2, 1, 0]
 
 
-def test_steps_are_views_of_each_product() -> None:
-    projected = torch.arange(24.0).view(2, 3, 4)
-    cut = steps(projected, parts=2)
-    for t in range(3):
-        assert torch.equal(torch.cat(cut[t], -1), projected[:, t])
-    assert cut[0][0].data_ptr() == projected.data_ptr()
-
-
 def test_noncontiguous_input_gives_the_same() -> None:
     projected = torch.randn(3, 4, 6)
     strided = projected.transpose(0, 1).contiguous().transpose(0, 1)
-    torch.testing.assert_close(lrn_sequence(strided, None, None), lrn_sequence(projected, None, None))
+    torch.testing.assert_close(sequence(LRN(), strided), sequence(LRN(), projected))
 
 
 def test_a_sequence_without_time_steps_returns_its_initial_state() -> None:
     h = torch.randn(2, 3)
-    outputs, last = lrn_sequence(torch.empty(2, 0, 9), h, None)
+    outputs, (last,) = sequence(LRN(), torch.empty(2, 0, 9), (h,))
     assert outputs.shape == (2, 0, 3)
     assert torch.equal(last, h)

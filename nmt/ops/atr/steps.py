@@ -1,68 +1,81 @@
-"""ATR with layer norm in Triton: one product and one kernel a step, forward as backward; see `nmt.ops.loop`."""
+"""ATR in Triton one step at a call: one product and one kernel, forward as backward.
+
+Whole sequences run in `nmt.ops.atr.triton` where their programs fit on the GPU.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, cast
 
-import torch
 from torch import Tensor
 
-from nmt.ops.atr.reference import Gates
+from nmt.ops.atr import ATR
 from nmt.ops.atr.step_kernels import atr_step_backward_kernel, atr_step_forward_kernel
-from nmt.ops.steps import States, Steps, added, parameter_gradients, row_mask
+from nmt.ops.atr.triton import atr_whole
+from nmt.ops.kernel import States, rows_of
+from nmt.ops.product import recurrent_gradients
+from nmt.ops.recurrence import State
+from nmt.ops.row_kernel import RowKernel
+from nmt.ops.unit import Unit
 
 
-class ATRSteps(Steps):
-    """ATR; one matrix; options: names of its gates and of its activation. Saves its product; its gradients are
-    that of the product before and after layer norm."""
+class ATRKernel(RowKernel[ATR]):
+    """ATR; saves its product; writes the gradients of the product before and after layer norm."""
 
-    products: ClassVar[int] = 1
-    saved_widths: ClassVar[tuple[int, ...]] = (1,)
+    saved_widths = (1,)
+    written_widths = (1, 1)
 
-    gradient_widths: ClassVar[tuple[int, ...]] = (1, 1)
+    @classmethod
+    def whole(
+        cls, units: Sequence[Unit], x: Tensor, state: Sequence[State] | None, mask: Tensor | None, *, reverse: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        return atr_whole(cast("Sequence[ATR]", units), x, state, mask, reverse=reverse)
 
-    def __init__(self, weights: Sequence[Tensor], options: str, **sizes: Any) -> None:
-        super().__init__(weights, options, **sizes)
-        self.tanh_output = "output" in self.words
-        self.designs = {
-            "GATES": next((word for word in get_args(Gates) if word in self.words), "twin"),
-            "TANH_CANDIDATE": "candidate" in self.words,
-            "TANH_STATE": "state" in self.words,
+    @functools.cached_property
+    def launch(self) -> dict[str, Any]:
+        activation = self.unit.activation
+        return super().launch | {
+            "GATES": self.unit.gates,
+            "TANH_CANDIDATE": activation == "candidate",
+            "TANH_STATE": activation == "state",
         }
 
-    def forward(self, t: int, x: Tensor, mask: Tensor | None, *, before: States, after: States) -> None:
-        (recurrent,), product = self.recurrents, self.saved[0][t]
-        torch.mm(before.narrow, recurrent.weight.t(), out=product)
-        atr_step_forward_kernel[(self.batch,)](
-            x, product, *recurrent[1:], before.parts[0], row_mask(mask)[0], after.parts[0], after.narrow,
-            x.stride(0), row_mask(mask)[1], self.hidden, MASKED=mask is not None, **self.designs, **self.launch,
+    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+        product, (mask, sm_b) = self.saved[0][t], rows_of(mask)
+        self.matrices[0].forward(before.operand[0], out=product)
+        atr_step_forward_kernel[(self.sizes.batch,)](
+            x, product, *self.parameters[0], before.parts, mask, after.parts, after.operand,
+            x.stride(0), sm_b, self.sizes.hidden, MASKED=mask is not None, **self.launch,
         )  # fmt: skip
 
     def backward(
         self,
         t: int,
         x: Tensor,
+        before: States,
+        after: States,
         mask: Tensor | None,
         *,
-        before: States,
         gradient: Tensor,
         pending: Tensor | None,
         d_output: Tensor | None,
         dx: Tensor,
     ) -> Tensor:
-        (recurrent,), (d_product, d_sum) = self.recurrents, (part[t] for part in self.gradients)
-        d_output, so_b = added(d_output)
-        atr_step_backward_kernel[(self.batch,)](
-            x, self.saved[0][t], *recurrent[1:], before.parts[0], row_mask(mask)[0], pending, d_output, gradient[0],
-            dx, d_sum, d_product, x.stride(0), row_mask(mask)[1], so_b, dx.stride(0), self.hidden,
-            MASKED=mask is not None, PENDING=pending is not None, ADDED=d_output is not None,
-            **self.designs, **self.launch,
+        (d_product, d_sum), (mask, sm_b), (d_output, so_b) = (
+            [written[t] for written in self.written], rows_of(mask), rows_of(d_output)
         )  # fmt: skip
-        return torch.mm(d_product, recurrent.weight)
+        atr_step_backward_kernel[(self.sizes.batch,)](
+            x, self.saved[0][t], *self.parameters[0], before.parts, mask, pending, d_output, gradient,
+            dx, d_sum, d_product, x.stride(0), sm_b, so_b, dx.stride(0), self.sizes.hidden,
+            MASKED=mask is not None, PENDING=pending is not None, ADDED=d_output is not None, **self.launch,
+        )  # fmt: skip
+        return self.through(0, d_product)
 
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        (recurrent,), (product,), (d_product, d_sum) = self.recurrents, self.saved, self.gradients
-        return parameter_gradients(
-            recurrent, operand=before.narrow, product=product, d_product=d_product, d_sum=d_sum, widths=[self.hidden]
-        )
+        (d_product, d_sum), product = self.written, self.saved[0] if self.unit.normalized else None
+        return recurrent_gradients(
+            self.matrices[0], operand=before.operand, d_product=d_product, d_sum=d_sum,
+            product=product, widths=[self.sizes.hidden],
+        )  # fmt: skip

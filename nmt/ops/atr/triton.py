@@ -12,14 +12,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton.runtime import driver
 
-from nmt.ops.atr import ATR, Activation, Gates
+from nmt.ops.atr import ATR
 from nmt.ops.atr.kernels import COUNTER, atr_backward_kernel, atr_forward_kernel
-from nmt.ops.atr.reference import atr_reference
 from nmt.ops.layer_norm import EPSILON
-from nmt.ops.loop import run_loop
-from nmt.ops.new_unit import flat
-from nmt.ops.recurrence import Recurrent, State, product_type
-from nmt.ops.steps import unsupported
+from nmt.ops.recurrence import State, product_type
 from nmt.ops.triton_tools import gradient_like, mask_bytes, mask_strides, or_zeros, readable
 
 FP32_PRODUCTS: Final = "ieee"
@@ -227,7 +223,6 @@ class ATRSequence(torch.autograd.Function):
         return dx, d_weight, dq.sum(1, dtype=torch.float32), d_scale, d_first, None, None
 
 
-@torch.compiler.disable
 def atr_whole(
     units: Sequence[ATR],
     x: Tensor,
@@ -254,33 +249,3 @@ def atr_whole(
     design = Design(units[0].gates, units[0].activation, reverse, tiles)
     outputs, last = ATRSequence.apply(x, weight, bias, scale, first, mask, design)
     return outputs, last.unsqueeze(1)
-
-
-def atr_triton(
-    projected: Tensor,
-    recurrent: Recurrent,
-    h: Tensor | None,
-    mask: Tensor | None,
-    *,
-    reverse: bool,
-    activation: Activation,
-    gates: Gates,
-) -> tuple[Tensor, Tensor]:
-    """See `nmt.ops.atr.atr_sequence`."""
-    unit = ATR(weights=flat(recurrent), normalized=recurrent.scale is not None, activation=activation, gates=gates)
-    found = None
-    if not unsupported(product_type(recurrent.weight), hidden=projected.size(-1)):
-        found = atr_whole(
-            [unit], projected.unsqueeze(0), None if h is None else [(h,)], mask, reverse=reverse
-        )  # fmt: skip
-    if found is None:
-        outputs, last = run_loop(
-            "atr", projected, [recurrent], [h], mask, reverse=reverse, options=f"{gates} {activation}",
-            reference=lambda: atr_reference(
-                projected, recurrent, h, mask, reverse=reverse, gates=gates,
-                activation="none" if activation == "output" else activation,
-            ),
-        )  # fmt: skip
-    else:
-        outputs, last = found[0][0], found[1][0, 0]
-    return torch.tanh(outputs) if activation == "output" else outputs, last

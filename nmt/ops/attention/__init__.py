@@ -29,5 +29,5 @@ def additive_attention(
     Returns the context [B, Q, M], heads side by side, and the weights a [B, G, Q, S] in the type of
     `penalty` (fp32, or fp64). The kernel gives `penalty` no gradient.
     """
-    run = choose("attention", attention_reference, like=keys)
+    run = choose("attention", attention_reference, like=keys, triton="nmt.ops.attention.triton:attention_triton")
     return run(query, keys, values=values, penalty=penalty, weight=weight, bias=bias)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -43,6 +46,22 @@ class AttentionKernel:
     fp32. Queries and contexts are [N, G * D], N = B * Q rows, sentence-major; weights and the gradients of the scores
     [N, G, S] fp32.
     """
+
+    takes_wide_values: ClassVar[bool] = False
+    """Whether values may be wider than keys."""
+
+    @classmethod
+    def for_levels(
+        cls, keys: Tensor, values: Tensor, *, penalty: Tensor, weights: Sequence[Tensor]
+    ) -> list[AttentionKernel]:
+        """One for each of several weights, over the same memory."""
+        powers = powers_of(keys)
+        return [cls(keys, values, powers=powers, penalty=penalty, weight=weight) for weight in weights]
+
+    @staticmethod
+    def problem(keys: Tensor) -> str | None:
+        """Why it cannot attend to these keys; None, as it can."""
+        return None
 
     def __init__(self, keys: Tensor, values: Tensor, *, powers: Tensor, penalty: Tensor, weight: Tensor) -> None:
         self.keys, self.powers, self.values = keys.contiguous(), powers.contiguous(), values.contiguous()

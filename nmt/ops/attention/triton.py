@@ -16,7 +16,7 @@ from nmt.ops.attention.kernels import (
     attention_query_backward_kernel,
 )
 from nmt.ops.attention.reference import attention_reference
-from nmt.ops.dispatch import fall_back
+from nmt.ops.dispatch import no_kernel
 from nmt.ops.triton_tools import readable, readable_rows
 
 MOST_SOURCE: Final = 1024
@@ -173,14 +173,14 @@ class Attention(torch.autograd.Function):
         return d_query, d_keys, d_values, None, d_weight.to(weight.dtype), torch.zeros_like(bias)
 
 
-@torch.compiler.disable
 def attention_triton(
     query: Tensor, keys: Tensor, *, values: Tensor, penalty: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See `nmt.ops.attention.additive_attention`."""
     problem = AttentionKernel.problem(keys)
     if problem or query.numel() == 0 or keys.numel() == 0:
-        run = fall_back("attention", problem, reference=attention_reference) if problem else attention_reference
-        return run(query, keys, values=values, penalty=penalty, weight=weight, bias=bias)
+        if problem:
+            no_kernel("attention", like=query, problem=problem)
+        return attention_reference(query, keys, values=values, penalty=penalty, weight=weight, bias=bias)
     context, weights = Attention.apply(query, keys, values, penalty, weight, bias)
     return context, weights

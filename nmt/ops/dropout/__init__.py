@@ -34,12 +34,12 @@ def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
             return F.dropout(x, p)
         draw = Draw(int(torch.empty((), dtype=torch.int64).random_()))
     rows = x.numel() // x.size(-1) if draw.places is None else len(draw.places)
-    run = choose("dropout", reference_dropout, like=x)
+    kernels = {"native": "nmt.ops.dropout.native:dropout_native", "triton": "nmt.ops.dropout.triton:dropout_triton"}
+    run = choose("dropout", reference_dropout, like=x, **kernels)
     flat = x.reshape(rows, -1)
     return (run(flat, p, draw) if run is reference_dropout else by_kernel(run, flat, p, draw)).reshape(x.shape)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def by_kernel(run: Callable[[Tensor, float, Draw], Tensor], x: Tensor, p: float, draw: Draw) -> Tensor:
     """Dropout with a gradient by `run`, a kernel for x [N, W]."""
     result: Tensor = _Dropout.apply(run, x, p, draw)

@@ -1,36 +1,46 @@
-"""The GRU recurrence over a sequence (Cho et al., EMNLP 2014)."""
+"""GRU, the gated recurrent unit (Cho et al., EMNLP 2014)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
 from torch import Tensor
 
-from nmt.ops.dispatch import choose, no_kernel
-from nmt.ops.gru.reference import Reset, gru_cell, gru_reference
-from nmt.ops.recurrence import Recurrent
+from nmt.ops.recurrence import State, recurrent_product
+from nmt.ops.unit import Unit, register
 
-__all__ = ["Reset", "gru_cell", "gru_sequence"]
+Reset = Literal["before", "after"]
 
 
-def gru_sequence(
-    projected: Tensor,
-    gates: Recurrent,
-    candidate: Recurrent,
-    h: Tensor | None,
-    mask: Tensor | None,
-    *,
-    reverse: bool = False,
-    reset: Reset = "before",
-) -> tuple[Tensor, Tensor]:
-    """z, r = sigmoid(x_zr + U h' + b), g = tanh(x_h + V (r * h') + d), h = z * h' + (1 - z) * g, for each time step.
+@register("gru")
+@dataclass(frozen=True, kw_only=True)
+class GRU(Unit):
+    """z, r = sigmoid(x_zr + U h' + b), g = tanh(x_h + V (r * h') + d), h = z * h' + (1 - z) * g.
 
-    projected [B, T, 3H] holds x_z, x_r, x_h; weight of `gates` (U) [2H, H], of `candidate` (V) [H, H];
-    h [B, H] or None for zeros; mask [B, T] or None, rows keep their state where it is 0; `reverse`
-    runs from the last time step to the first. The reset gate acts before the product with V, or, with
+    Inputs x_z, x_r, x_h; matrices U [2H, H] and V [H, H]. The reset gate acts before the product with V or, with
     `reset="after"`, as in cuDNN, after it: g = tanh(x_h + r * (V h' + d)). z keeps the old state.
-    Returns all states [B, T, H] in input order and the last one computed [B, H], in at least fp32.
     """
-    if reset == "after":
-        no_kernel("gru with the reset gate after the product", like=projected)
-        return gru_reference(projected, gates, candidate, h, mask, reverse=reverse, reset=reset)
-    run = choose("gru", gru_reference, like=projected)
-    return run(projected, gates, candidate, h, mask, reverse=reverse)
+
+    inputs = 3
+    matrices = 2
+    native = "nmt.ops.gru.native:GRUKernel"
+    triton = "nmt.ops.gru.triton:GRUKernel"
+
+    reset: Reset = "before"
+
+    def equation(self, x: Tensor, state: State, seen: State) -> State:
+        x_z, x_r, x_h = x.chunk(3, -1)
+        gates, candidate = self.recurrents
+        u_z, u_r = recurrent_product(seen[0], gates).chunk(2, -1)
+        z, r = torch.sigmoid(x_z + u_z), torch.sigmoid(x_r + u_r)
+        if self.reset == "before":
+            v = recurrent_product(r * seen[0], candidate)
+        else:
+            v = r * recurrent_product(seen[0], candidate)
+        return (torch.lerp(torch.tanh(x_h + v), state[0], z),)  # z * h' + (1 - z) * g
+
+    @property
+    def usual(self) -> bool:
+        return self.reset == "before"

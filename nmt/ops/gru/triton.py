@@ -1,97 +1,81 @@
-"""GRU in Triton: two products and two kernels a step, forward as backward; see `nmt.ops.loop`."""
+"""GRU in Triton: two products and two kernels a step, forward as backward."""
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from nmt.ops.gru import GRU
 from nmt.ops.gru.kernels import (
     gru_gates_backward_kernel,
     gru_gates_forward_kernel,
     gru_state_backward_kernel,
     gru_state_forward_kernel,
 )
-from nmt.ops.gru.reference import gru_reference
-from nmt.ops.loop import run_loop
-from nmt.ops.recurrence import Recurrent
-from nmt.ops.steps import States, Steps, added, parameter_gradients, row_mask
+from nmt.ops.kernel import States, rows_of
+from nmt.ops.product import recurrent_gradients
+from nmt.ops.row_kernel import RowKernel
 
 
-class GRUSteps(Steps):
-    """GRU; matrices: gates, candidate; no options. Saves the product of each, and r * h."""
+class GRUKernel(RowKernel[GRU]):
+    """GRU; saves the products of both matrices and r * h', which the second multiplies."""
 
-    products: ClassVar[int] = 3
-    matrices: ClassVar[int] = 2
-    saved_widths: ClassVar[tuple[int, ...]] = (2, 1, 1)
-    gradient_widths: ClassVar[tuple[int, ...]] = (2, 1)
+    saved_widths = (2, 1, 1)
+    written_widths = (2, 1)
 
-    def forward(self, t: int, x: Tensor, mask: Tensor | None, *, before: States, after: States) -> None:
-        gates, candidate = self.recurrents
+    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
         product, candidate_product, reset = (saved[t] for saved in self.saved)
-        h, z, grid = before.parts[0], torch.empty_like(before.parts[0]), (self.batch,)
-        torch.mm(before.narrow, gates.weight.t(), out=product)
+        (mask, sm_b), grid, hidden = rows_of(mask), (self.sizes.batch,), self.sizes.hidden
+        h, z = before.parts, torch.empty_like(before.parts)
+        self.matrices[0].forward(before.operand[0], out=product)
         gru_gates_forward_kernel[grid](
-            x, product, *gates[1:], h, z, reset, x.stride(0), self.hidden, **self.launch
+            x, product, *self.parameters[0], h, z, reset, x.stride(0), hidden, **self.launch
         )  # fmt: skip
-        torch.mm(reset, candidate.weight.t(), out=candidate_product)
+        self.matrices[1].forward(reset, out=candidate_product)
         gru_state_forward_kernel[grid](
-            x, candidate_product, *candidate[1:], h, z, row_mask(mask)[0], after.parts[0], after.narrow,
-            x.stride(0), row_mask(mask)[1], self.hidden, MASKED=mask is not None, **self.launch,
+            x, candidate_product, *self.parameters[1], h, z, mask, after.parts, after.operand,
+            x.stride(0), sm_b, hidden, MASKED=mask is not None, **self.launch,
         )  # fmt: skip
 
     def backward(
         self,
         t: int,
         x: Tensor,
+        before: States,
+        after: States,
         mask: Tensor | None,
         *,
-        before: States,
         gradient: Tensor,
         pending: Tensor | None,
         d_output: Tensor | None,
         dx: Tensor,
     ) -> Tensor:
-        gates, candidate = self.recurrents
-        product, candidate_product, _ = (saved[t] for saved in self.saved)
-        d_product, d_candidate_product = (part[t] for part in self.gradients)
-        h, grid = before.parts[0], (self.batch,)
-        d_output, so_b = added(d_output)
+        (product, candidate_product, _), (d_product, d_candidate_product) = (
+            [tensor[t] for tensor in tensors] for tensors in (self.saved, self.written)
+        )
+        (mask, sm_b), (d_output, so_b) = rows_of(mask), rows_of(d_output)
+        gates, candidate = self.parameters
+        h, grid, hidden = before.parts, (self.sizes.batch,), self.sizes.hidden
         gru_state_backward_kernel[grid](
-            x, product, candidate_product, *gates[1:], *candidate[1:], h, row_mask(mask)[0], pending, d_output,
-            gradient[0], dx, d_candidate_product, x.stride(0), row_mask(mask)[1], so_b, dx.stride(0), self.hidden,
+            x, product, candidate_product, *gates, *candidate, h, mask, pending, d_output,
+            gradient, dx, d_candidate_product, x.stride(0), sm_b, so_b, dx.stride(0), hidden,
             MASKED=mask is not None, PENDING=pending is not None, ADDED=d_output is not None, **self.launch,
         )  # fmt: skip
-        d_reset = torch.mm(d_candidate_product, candidate.weight)
+        d_reset = self.through(1, d_candidate_product)
         gru_gates_backward_kernel[grid](
-            x, product, *gates[1:], h, d_reset, gradient[0], dx, d_product, x.stride(0), dx.stride(0), self.hidden,
-            **self.launch,
+            x, product, *gates, h, d_reset, gradient, dx, d_product, x.stride(0), dx.stride(0), hidden, **self.launch
         )  # fmt: skip
-        return torch.mm(d_product, gates.weight)
+        return self.through(0, d_product)
 
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        (gates, candidate), (product, candidate_product, reset) = self.recurrents, self.saved
-        d_product, d_candidate_product = self.gradients
-        d_gates, d_candidate = dx.split((2 * self.hidden, self.hidden), -1)
+        hidden, normalized = self.sizes.hidden, self.unit.normalized
+        d_sums, operands = dx.split((2 * hidden, hidden), -1), (before.operand, self.saved[2])
+        each = zip(self.matrices, operands, self.written, d_sums, self.saved[:2], (2 * hidden, hidden), strict=True)
         return [
-            *parameter_gradients(
-                gates, operand=before.narrow, product=product, d_product=d_product,
-                d_sum=d_gates, widths=[2 * self.hidden],
-            ),
-            *parameter_gradients(
-                candidate, operand=reset, product=candidate_product, d_product=d_candidate_product,
-                d_sum=d_candidate, widths=[self.hidden],
-            ),
+            part
+            for matrix, operand, d_product, d_sum, product, width in each
+            for part in recurrent_gradients(
+                matrix, operand=operand, d_product=d_product, d_sum=d_sum,
+                product=product if normalized else None, widths=[width],
+            )
         ]  # fmt: skip
-
-
-def gru_triton(
-    projected: Tensor, gates: Recurrent, candidate: Recurrent, h: Tensor | None, mask: Tensor | None, *, reverse: bool
-) -> tuple[Tensor, Tensor]:
-    """See `nmt.ops.gru.gru_sequence`."""
-    outputs, last = run_loop(
-        "gru", projected, [gates, candidate], [h], mask, reverse=reverse,
-        reference=lambda: gru_reference(projected, gates, candidate, h, mask, reverse=reverse),
-    )  # fmt: skip
-    return outputs, last

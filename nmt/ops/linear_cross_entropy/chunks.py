@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,10 @@ from nmt.ops.linear_cross_entropy.reference import Loss, linear_cross_entropy_re
 from nmt.ops.matrices.training import matrix_of
 from nmt.ops.sizes import aligned_rows
 
+KERNELS: Final = {
+    "native": "nmt.ops.linear_cross_entropy.native:linear_cross_entropy_native",
+    "triton": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
+}
 CPU_ROWS = 1024
 """Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
 table takes longer."""
@@ -48,7 +52,7 @@ def chunked(
         dx = torch.empty_like(x) if needed[0] else None
         dw: Tensor | None = None
         buffer = aligned_rows(rows, len(table), like=x)
-        step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=buffer)
+        step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=buffer, **KERNELS)
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
             logits = buffer[: len(x[part])]

@@ -1,54 +1,49 @@
-"""The LSTM recurrence over a sequence (Hochreiter and Schmidhuber 1997, with forget gate)."""
+"""LSTM, long short-term memory (Hochreiter and Schmidhuber 1997, with forget gate)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
 from torch import Tensor
 
-from nmt.ops.dispatch import choose, no_kernel, use_verified
-from nmt.ops.lstm.fused import can_run, lstm_layer_fused
-from nmt.ops.lstm.reference import USUAL, Design, OutputActivation, Peepholes, lstm_cell, lstm_reference
-from nmt.ops.matrices.training import linear
-from nmt.ops.recurrence import Recurrent
+from nmt.ops.recurrence import State, recurrent_product
+from nmt.ops.unit import Unit, register
 
-__all__ = ["Design", "OutputActivation", "Peepholes", "lstm_cell", "lstm_layer", "lstm_sequence"]
+OutputActivation = Literal["tanh", "identity"]
 
 
-def lstm_sequence(
-    projected: Tensor,
-    recurrent: Recurrent,
-    h: Tensor | None,
-    c: Tensor | None,
-    mask: Tensor | None,
-    *,
-    reverse: bool = False,
-    design: Design = USUAL,
-) -> tuple[Tensor, Tensor, Tensor]:
+@register("lstm")
+@dataclass(frozen=True, kw_only=True)
+class LSTM(Unit):
     """i, f, o = sigmoid(x_ifo + U h' + b), g = tanh(x_g + V h' + d), c = i * g + f * c', h = o * tanh(c).
 
-    projected [B, T, 4H] holds x_i, x_f, x_o, x_g; recurrent weight [4H, H] is U (3H rows) above V (H
-    rows), which layer norm normalises apart; h, c [B, H] or None for zeros; mask [B, T] or None, rows
-    keep their state where it is 0; `reverse` runs from the last time step to the first. A `design` may add peepholes,
-    w * c' to what i and f, and w * c to what o is the sigmoid of, and have h = o * c.
-    Returns all h [B, T, H] in input order and the last h and c computed [B, H], in at least fp32.
+    Inputs x_i, x_f, x_o, x_g; one matrix, U (3H rows) above V (H rows), which layer norm normalises apart. With
+    `peepholes` there are three vectors, w_i * c' and w_f * c' in what i and f are the sigmoid of, w_o * c in that of o;
+    with `output_activation="identity"` h = o * c.
     """
-    if not design.is_usual:
-        no_kernel("lstm with peepholes or the identity as output activation", like=projected)
-        return lstm_reference(projected, recurrent, h, c, mask, reverse=reverse, design=design)
-    run = choose("lstm", lstm_reference, like=projected)
-    return run(projected, recurrent, h, c, mask, reverse=reverse)
 
+    inputs = 4
+    states = 2
+    matrices = 1
+    native = "nmt.ops.lstm.native:LSTMKernel"
+    triton = "nmt.ops.lstm.triton:LSTMKernel"
 
-def lstm_layer(
-    x: Tensor,
-    input_weight: Tensor,
-    recurrent: Recurrent,
-    h: Tensor | None,
-    c: Tensor | None,
-    mask: Tensor | None,
-    *,
-    reverse: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`lstm_sequence` of the products of x [B, T, D] with input_weight [4H, D], by cuDNN where that is verified."""
-    if use_verified("lstm_layer", x) and can_run(x, recurrent):
-        return lstm_layer_fused(x, input_weight, recurrent, h, c, mask, reverse=reverse)
-    return lstm_sequence(linear(x, input_weight), recurrent, h, c, mask, reverse=reverse)
+    peepholes: bool = False
+    output_activation: OutputActivation = "tanh"
+
+    def equation(self, x: Tensor, state: State, seen: State) -> State:
+        (recurrent,), c, hidden = self.recurrents, state[1], state[0].size(-1)
+        i, f, o, g = (x + recurrent_product(seen[0], recurrent, widths=(3 * hidden, hidden))).chunk(4, -1)
+        if self.peepholes:
+            w_i, w_f, w_o = self.vectors
+            i, f = i + w_i * seen[1], f + w_f * seen[1]
+        new = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
+        if self.peepholes:
+            o = o + w_o * new
+        return torch.sigmoid(o) * (torch.tanh(new) if self.output_activation == "tanh" else new), new
+
+    @property
+    def usual(self) -> bool:
+        return not self.peepholes and self.output_activation == "tanh"

@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.recurrence import Recurrent, at_least_fp32, product_type
+from nmt.ops.dispatch import use_verified
+from nmt.ops.lstm import LSTM
+from nmt.ops.recurrence import Recurrent, State, at_least_fp32, product_type
 
 SHUT: Final = 1e4
 """Added to a gate it makes it exactly 0 or 1, in any type."""
@@ -27,10 +29,20 @@ BF16_CUDNN: Final = 91300
 PyTorch's own loop over time, without a word and slower than ours."""
 
 
+def lstm_layer(
+    unit: LSTM, x: Tensor, input_weight: Tensor, state: State | None, mask: Tensor | None, *, reverse: bool
+) -> tuple[Tensor, State] | None:
+    """`nmt.ops.sequence.sequence` of the products of x [B, T, D] with input_weight [4H, D], by cuDNN where that is
+    verified; None elsewhere. Outputs are in the type of the products."""
+    if not unit.usual or unit.normalized or not use_verified("lstm_layer", x) or not can_run(x, unit.recurrents[0]):
+        return None
+    return lstm_layer_fused(x, input_weight, unit.recurrents[0], state, mask, reverse=reverse)
+
+
 def can_run(x: Tensor, recurrent: Recurrent) -> bool:
-    """Whether cuDNN computes what `nmt.ops.lstm.lstm_layer` promises: not if it rounded fp32 to TF32."""
-    if recurrent.scale is not None or x.numel() == 0 or torch.compiler.is_compiling():
-        return False  # a compiler would take it apart into its steps
+    """Whether cuDNN computes what `lstm_layer` promises: not if it rounded fp32 to TF32."""
+    if recurrent.scale is not None or x.numel() == 0:
+        return False
     dtype = product_type(recurrent.weight)
     return cudnn_takes(dtype, device=x.device) and (dtype != torch.float32 or not torch.backends.cudnn.allow_tf32)
 
@@ -51,16 +63,15 @@ def lstm_layer_fused(
     x: Tensor,
     input_weight: Tensor,
     recurrent: Recurrent,
-    h: Tensor | None,
-    c: Tensor | None,
+    state: State | None,
     mask: Tensor | None,
     *,
     reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See `nmt.ops.lstm.lstm_layer`; T > 0, no layer norm. Outputs are in the type of the products."""
+) -> tuple[Tensor, State]:
+    """See `lstm_layer`; T > 0, no layer norm, no peepholes."""
     dtype = product_type(recurrent.weight)
     zeros = x.new_zeros(len(x), recurrent.weight.size(1), dtype=dtype)
-    first = [(zeros if part is None else part.to(dtype).contiguous()).unsqueeze(0) for part in (h, c)]
+    first = [(zeros if part is None else part.to(dtype).contiguous()).unsqueeze(0) for part in state or (None, None)]
     if reverse:
         x, mask = x.flip(1), None if mask is None else mask.flip(1)
     with torch.autocast(x.device.type, enabled=False):
@@ -75,7 +86,7 @@ def lstm_layer_fused(
             states, _, c_last = _run(_taken(marked, behind), first, _weights(_shutting(input_weight), recurrent, dtype))
             outputs = _taken(torch.cat([first[0].transpose(0, 1), states], 1), live.cumsum(1))
             h_last = outputs[:, -1]
-    return outputs.flip(1) if reverse else outputs, at_least_fp32(h_last), at_least_fp32(c_last[0])
+    return outputs.flip(1) if reverse else outputs, (at_least_fp32(h_last), at_least_fp32(c_last[0]))
 
 
 def _run(x: Tensor, first: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:

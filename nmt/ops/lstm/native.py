@@ -2,65 +2,47 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from nmt.ops.lstm.reference import lstm_reference
+from nmt.ops.kernel import States, rows_of
+from nmt.ops.lstm import LSTM
 from nmt.ops.native import kernel
-from nmt.ops.native.product import ProductKernel
-from nmt.ops.native.sequence import native_sequence
-from nmt.ops.native.unit import States, mask_arguments, output_arguments
-from nmt.ops.recurrence import Recurrent
-from nmt.ops.unit import Unit
+from nmt.ops.native.unit_kernel import OneProductKernel
 
 
-def lstm_native(
-    projected: Tensor, recurrent: Recurrent, h: Tensor | None, c: Tensor | None, mask: Tensor | None, *, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See `nmt.ops.lstm.lstm_sequence`. Layer norm is left to the reference."""
-    if recurrent.scale is not None:
-        return lstm_reference(projected, recurrent, h, c, mask, reverse=reverse)
-    unit = Unit("lstm", (recurrent.weight, recurrent.bias))
-    outputs, h, c = native_sequence(unit, projected, (h, c), mask, reverse=reverse)
-    return outputs, h, c
+class LSTMKernel(OneProductKernel[LSTM]):
+    """LSTM."""
 
+    saved_widths = (4,)
+    written_widths = (4,)
 
-class LSTMKernel(ProductKernel):
-    """LSTM; weights U [4H, H] and b [4H] (i, f, o, g); state h, c; no options."""
-
-    parts: ClassVar[int] = 2
-    products: ClassVar[int] = 4
-
-    def forward(
-        self, x: Tensor, before: States, after: States, mask: Tensor | None, *, start: int, reverse: bool
-    ) -> None:
-        (products,) = self.kept
-        self._product.forward(before.narrow[0], out=products[start])
-        run = kernel("lstm_forward", self.dtype)
+    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+        product, (_, batch, hidden, dtype, _) = self.saved[0][t], self.sizes
+        self.matrices[0].forward(before.operand[0], out=product)
+        run = kernel("lstm_forward", dtype)
         run(
-            *(x, x.stride(0), products[start], self._product.bias, *mask_arguments(mask)[:2]),
-            *(*before.parts, *after.parts, after.narrow, after.strides[0], self.batch, self.hidden),
+            *(*rows_of(x), product, self.parameters[0][0], *rows_of(mask)),
+            *(*before.parts, *after.parts, after.operand, hidden, batch, hidden),
         )
 
     def backward(
         self,
+        t: int,
         x: Tensor,
         before: States,
         after: States,
         mask: Tensor | None,
         *,
-        start: int,
-        reverse: bool,
         gradient: Tensor,
-        outputs: Tensor | None,
+        pending: Tensor | None,
+        d_output: Tensor | None,
         dx: Tensor,
     ) -> None:
-        (products,) = self.kept
-        run = kernel("lstm_backward", self.dtype)
+        written, (_, batch, hidden, dtype, _) = self.written[0][t], self.sizes
+        run = kernel("lstm_backward", dtype)
         run(
-            *(x, x.stride(0), products[start], self._product.bias, *mask_arguments(mask)[:2]),
-            *(before.parts[1], after.parts[1], after.strides[0], *output_arguments(outputs)[:2]),
-            *(*gradient, dx, dx.stride(0), self._product.gradients[start], self.batch, self.hidden),
+            *(*rows_of(x), self.saved[0][t], self.parameters[0][0], *rows_of(mask)),
+            *(before.parts[1], after.parts[1], hidden, *rows_of(d_output)),
+            *(*gradient, *rows_of(dx), written, batch, hidden),
         )
-        self._product.add_backward(start, to=gradient[0])
+        self.add_backward(0, written, to=gradient[0])

@@ -1,73 +1,57 @@
-"""LSTM in Triton: one product and one kernel a step, forward as backward; see `nmt.ops.loop`.
+"""LSTM in Triton: one product and one kernel a step, forward as backward.
 
 Without layer norm cuDNN computes the same equations, if it may multiply the input, too: see `nmt.ops.lstm.fused`.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import torch
 from torch import Tensor
 
-from nmt.ops.loop import run_loop
+from nmt.ops.kernel import States, rows_of
+from nmt.ops.lstm import LSTM
 from nmt.ops.lstm.kernels import lstm_backward_kernel, lstm_forward_kernel
-from nmt.ops.lstm.reference import lstm_reference
-from nmt.ops.recurrence import Recurrent
-from nmt.ops.steps import States, Steps, added, parameter_gradients, row_mask
+from nmt.ops.product import recurrent_gradients
+from nmt.ops.row_kernel import RowKernel
 
 
-class LSTMSteps(Steps):
-    """LSTM; one matrix, no options. Saves its product."""
+class LSTMKernel(RowKernel[LSTM]):
+    """LSTM; saves its product."""
 
-    parts: ClassVar[int] = 2
-    products: ClassVar[int] = 4
-    saved_widths: ClassVar[tuple[int, ...]] = (4,)
-    gradient_widths: ClassVar[tuple[int, ...]] = (4,)
+    saved_widths = (4,)
+    written_widths = (4,)
 
-    def forward(self, t: int, x: Tensor, mask: Tensor | None, *, before: States, after: States) -> None:
-        (recurrent,), product = self.recurrents, self.saved[0][t]
-        torch.mm(before.narrow, recurrent.weight.t(), out=product)
-        lstm_forward_kernel[(self.batch,)](
-            x, product, *recurrent[1:], *before.parts, row_mask(mask)[0], *after.parts, after.narrow,
-            x.stride(0), row_mask(mask)[1], self.hidden, MASKED=mask is not None, **self.launch,
+    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+        product, (mask, sm_b) = self.saved[0][t], rows_of(mask)
+        self.matrices[0].forward(before.operand[0], out=product)
+        lstm_forward_kernel[(self.sizes.batch,)](
+            x, product, *self.parameters[0], *before.parts, mask, *after.parts, after.operand,
+            x.stride(0), sm_b, self.sizes.hidden, MASKED=mask is not None, **self.launch,
         )  # fmt: skip
 
     def backward(
         self,
         t: int,
         x: Tensor,
+        before: States,
+        after: States,
         mask: Tensor | None,
         *,
-        before: States,
         gradient: Tensor,
         pending: Tensor | None,
         d_output: Tensor | None,
         dx: Tensor,
     ) -> Tensor:
-        (recurrent,), d_product = self.recurrents, self.gradients[0][t]
-        d_output, so_b = added(d_output)
-        lstm_backward_kernel[(self.batch,)](
-            x, self.saved[0][t], *recurrent[1:], before.parts[1], row_mask(mask)[0], pending, d_output, *gradient,
-            dx, d_product, x.stride(0), row_mask(mask)[1], so_b, dx.stride(0), self.hidden,
+        d_product, (mask, sm_b), (d_output, so_b) = self.written[0][t], rows_of(mask), rows_of(d_output)
+        lstm_backward_kernel[(self.sizes.batch,)](
+            x, self.saved[0][t], *self.parameters[0], before.parts[1], mask, pending, d_output, *gradient,
+            dx, d_product, x.stride(0), sm_b, so_b, dx.stride(0), self.sizes.hidden,
             MASKED=mask is not None, PENDING=pending is not None, ADDED=d_output is not None, **self.launch,
         )  # fmt: skip
-        return torch.mm(d_product, recurrent.weight)
+        return self.through(0, d_product)
 
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        (recurrent,), (product,), (d_product,) = self.recurrents, self.saved, self.gradients
-        widths = [3 * self.hidden, self.hidden]
-        return parameter_gradients(
-            recurrent, operand=before.narrow, product=product, d_product=d_product, d_sum=dx, widths=widths
-        )
-
-
-def lstm_triton(
-    projected: Tensor, recurrent: Recurrent, h: Tensor | None, c: Tensor | None, mask: Tensor | None, *, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See `nmt.ops.lstm.lstm_sequence`."""
-    outputs, h_last, c_last = run_loop(
-        "lstm", projected, [recurrent], [h, c], mask, reverse=reverse,
-        reference=lambda: lstm_reference(projected, recurrent, h, c, mask, reverse=reverse),
-    )  # fmt: skip
-    return outputs, h_last, c_last
+        hidden, product = self.sizes.hidden, self.saved[0] if self.unit.normalized else None
+        return recurrent_gradients(
+            self.matrices[0], operand=before.operand, d_product=self.written[0], d_sum=dx,
+            product=product, widths=[3 * hidden, hidden],
+        )  # fmt: skip

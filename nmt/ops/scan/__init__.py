@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.kernel import Kernel, States
-from nmt.ops.new_unit import Unit
 from nmt.ops.recurrence import State
+from nmt.ops.unit import Unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt.kernel_check.comparison import TOLERANCES
 from nmt.ops.attention import additive_attention
 from nmt.ops.attention.native import AttentionKernel, attend_native, powers_of
-from tests.ops.native.units import needs_native
+from tests.ops.units import needs_native
 
 pytestmark = needs_native
 

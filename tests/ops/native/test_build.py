@@ -19,17 +19,13 @@ import torch
 from torch import Tensor
 
 from nmt.errors import say_once
-from nmt.ops import native
-from nmt.ops.conditional.reference import run_written_out
-from nmt.ops.dispatch import choose
+from nmt.ops import GRU, LRN, native
 from nmt.ops.dropout import dropout
-from nmt.ops.gru import gru_sequence
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
-from nmt.ops.lrn import lrn_sequence
 from nmt.ops.native import build
 from nmt.ops.native import cache as cache_place
-from nmt.ops.recurrence import Recurrent
-from tests.ops.native.units import needs_native
+from nmt.ops.sequence import sequence
+from tests.ops.units import needs_native
 
 SUMS = Path(native.__file__).with_name("native.c")
 """The smallest source, which compiles in an instant."""
@@ -155,13 +151,14 @@ def everything() -> list[Tensor]:
     def tensor(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).requires_grad_()
 
-    x, gates, candidate = tensor(2, 3, 12), Recurrent(tensor(8, 4), tensor(8)), Recurrent(tensor(4, 4), tensor(4))
+    x, weights = tensor(2, 3, 12), (tensor(8, 4), tensor(8), tensor(4, 4), tensor(4))
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    outputs = [*gru_sequence(x, gates, candidate, None, mask), *lrn_sequence(x, None, mask, reverse=True)]
+    pairs = sequence(GRU(weights=weights), x, None, mask), sequence(LRN(), x, None, mask, reverse=True)
+    outputs = [part for outputs, last in pairs for part in (outputs, *last)]
     loss, _ = linear_cross_entropy(
-        outputs[0].flatten(0, 1), candidate.weight, targets=torch.tensor([0, 1, 2, 3, 0, 1]), weights=torch.tensor(0.5)
+        outputs[0].flatten(0, 1), weights[2], targets=torch.tensor([0, 1, 2, 3, 0, 1]), weights=torch.tensor(0.5)
     )
-    leaves = [x, *gates[:2], *candidate[:2]]
+    leaves = [x, *weights]
     return [*outputs, loss, *torch.autograd.grad(loss + sum(part.sum() for part in outputs), leaves)]
 
 
@@ -181,7 +178,6 @@ def test_without_kernels_pytorch_computes_the_same_and_says_why_once(
     caplog.clear()
     for ours, right in zip(everything(), wanted, strict=True):
         torch.testing.assert_close(ours, right, rtol=1e-5, atol=1e-6)
-    assert choose("conditional", run_written_out, like=torch.zeros(1)) is run_written_out
     assert (dropout(torch.ones(100), 0.5) == 0).any()
     assert len(caplog.messages) == 1
     said, _, why = caplog.messages[0].partition(": ")

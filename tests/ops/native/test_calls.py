@@ -17,7 +17,7 @@ from nmt.ops import native
 from nmt.ops.native import build, in_one_team, kernel
 from nmt.ops.native.cache import BuildError
 from nmt.ops.native.signatures import read_signatures
-from tests.ops.native.units import needs_native
+from tests.ops.units import needs_native
 
 pytestmark = needs_native
 

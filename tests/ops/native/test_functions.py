@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.ops import LRN
 from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
 from nmt.ops.linear_cross_entropy.reference import Loss
-from nmt.ops.lrn.native import lrn_native
 from nmt.ops.native import kernel
-from tests.ops.native.units import needs_native
+from nmt.ops.sequence import sequence
+from tests.ops.units import needs_native
 
 pytestmark = needs_native
 
@@ -30,7 +31,7 @@ def magnitudes() -> Tensor:
 def first_state(p: Tensor, r: Tensor, *, tanh: bool) -> Tensor:
     """One step of LRN from zero: sigmoid(p) * r, or the tanh of it."""
     x = torch.stack([p, torch.zeros_like(p), r], -1)[:, None]  # [B, 1, 3]
-    return lrn_native(x, None, None, reverse=False, tanh=tanh)[1][:, 0]
+    return sequence(LRN(tanh=tanh), x)[1][0][:, 0]
 
 
 def softmax_share(x: Tensor) -> Tensor:
@@ -82,7 +83,7 @@ def test_bf16_rounds_as_torch_does() -> None:
     ties = torch.arange(0, 2**32, 2**16, dtype=torch.int64) + 2**15
     values = torch.cat([bits, ties]).to(torch.int32).view(torch.float32)
     x, dead = torch.zeros(len(values), 1, 3, dtype=torch.bfloat16), torch.zeros(len(values), 1)
-    outputs, last = lrn_native(x, values[:, None], dead, reverse=False, tanh=False)
+    outputs, (last,) = sequence(LRN(), x, (values[:, None],), dead)
     assert torch.equal(last[:, 0].view(torch.int32), values.view(torch.int32))
     torch.testing.assert_close(outputs[:, 0, 0], values.bfloat16(), rtol=0, atol=0, equal_nan=True)
 

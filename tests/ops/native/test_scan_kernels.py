@@ -9,9 +9,9 @@ from torch import Tensor
 from nmt.ops.kernel import Sizes, States
 from nmt.ops.native import in_one_team
 from nmt.ops.scan.native import NativeScan
-from tests.ops.native.units import masks, needs_native
 from tests.ops.scan_units import UNITS, equation, inputs, whole
 from tests.ops.triton.comparison import assert_equal, outputs_and_gradients
+from tests.ops.units import masks, needs_native
 
 pytestmark = needs_native
 

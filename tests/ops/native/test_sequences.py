@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.ops.native.units import CASES, PLAIN, both, masks, needs_native
 from tests.ops.triton.comparison import assert_equal, outputs_and_gradients
+from tests.ops.units import CASES, PLAIN, both, masks, needs_native
 
 pytestmark = needs_native
 
@@ -50,7 +50,7 @@ def test_no_time_step_leaves_the_state_as_it_is(name: str, batch: int, reverse: 
     case = CASES[name]
     x, weights = case.inputs(batch=batch, length=0, hidden=HIDDEN)
     state = case.states(batch=batch, hidden=HIDDEN)
-    run = partial(case.native, mask=torch.ones(batch, 0, dtype=torch.bool), reverse=reverse)
+    run = partial(case.kernel, mask=torch.ones(batch, 0, dtype=torch.bool), reverse=reverse)
     results = outputs_and_gradients(run, [x, *weights, *state])
     outputs, last, gradients = results[0], results[1 : 1 + case.parts], results[1 + case.parts :]
     assert outputs.shape == (batch, 0, HIDDEN) and all(map(torch.equal, last, state))
@@ -64,7 +64,7 @@ def test_no_time_step_leaves_the_state_as_it_is(name: str, batch: int, reverse: 
 def test_an_empty_batch(name: str, length: int) -> None:
     case = CASES[name]
     x, weights = case.inputs(batch=0, length=length, hidden=HIDDEN)
-    results = outputs_and_gradients(partial(case.native, mask=None, reverse=False), [x, *weights])
+    results = outputs_and_gradients(partial(case.kernel, mask=None, reverse=False), [x, *weights])
     assert results[0].shape == (0, length, HIDDEN) and not any(result.any() for result in results)
 
 
@@ -77,7 +77,7 @@ def test_inputs_need_not_be_contiguous(name: str, dtype: torch.dtype) -> None:
     x = x.to(dtype)
     one = [part[:1] for part in case.states(batch=BATCH, hidden=HIDDEN)]
     right = outputs_and_gradients(
-        partial(case.native, mask=mask, reverse=False), [x, *weights, *(part.repeat(BATCH, 1) for part in one)]
+        partial(case.kernel, mask=mask, reverse=False), [x, *weights, *(part.repeat(BATCH, 1) for part in one)]
     )
     wide = torch.cat([x, x, x], -1)
     forms = {
@@ -90,7 +90,7 @@ def test_inputs_need_not_be_contiguous(name: str, dtype: torch.dtype) -> None:
     strange_weights = [torch.stack([w, w], -1)[..., 0] if w.dim() == 1 else w for w in strange_weights]
     for form, strange in forms.items():
         for live in (mask.t().contiguous().t(), mask.long(), torch.stack([mask, mask], -1)[..., 1]):
-            run = partial(case.native, mask=live, reverse=False)
+            run = partial(case.kernel, mask=live, reverse=False)
             found = outputs_and_gradients(run, [strange, *strange_weights, *(part.expand(BATCH, -1) for part in one)])
             for ours, wanted in zip(found, right, strict=True):
                 torch.testing.assert_close(ours, wanted, msg=form)
@@ -101,7 +101,7 @@ def test_gradients_from_above_need_not_be_contiguous(name: str) -> None:
     case = CASES[name]
     x, weights = case.inputs(batch=BATCH, length=LENGTH, hidden=HIDDEN)
     x.requires_grad_()
-    outputs, *last = case.native(x, *weights, mask=None, reverse=False)
+    outputs, *last = case.kernel(x, *weights, mask=None, reverse=False)
     upstream = torch.randn(BATCH, LENGTH, HIDDEN)
     (wanted,) = torch.autograd.grad(outputs, x, upstream, retain_graph=True)
     strange = upstream.permute(2, 1, 0).contiguous().permute(2, 1, 0)
@@ -120,7 +120,7 @@ def test_a_second_backward_pass_gives_the_same(name: str) -> None:
     case = CASES[name]
     x, weights = case.inputs(batch=2, length=3, hidden=HIDDEN)
     leaves = [tensor.requires_grad_() for tensor in (x, *weights)]
-    outputs = case.native(*leaves, mask=None, reverse=True)
+    outputs = case.kernel(*leaves, mask=None, reverse=True)
     passes = [torch.autograd.grad([part.sum() for part in outputs], leaves, retain_graph=True) for _ in range(2)]
     assert all(map(torch.equal, *passes))
 
@@ -136,7 +136,7 @@ def test_the_number_of_threads_changes_no_bit(name: str, dtype: torch.dtype) -> 
     results = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        results.append(outputs_and_gradients(partial(case.native, mask=masks(batch, length)[1], reverse=False), inputs))
+        results.append(outputs_and_gradients(partial(case.kernel, mask=masks(batch, length)[1], reverse=False), inputs))
     for alone, shared in zip(*results, strict=True):
         assert torch.equal(alone, shared)
 

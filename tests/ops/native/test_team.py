@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.native import in_one_team, kernel
-from tests.ops.native.units import needs_native
+from tests.ops.units import needs_native
 
 pytestmark = needs_native
 

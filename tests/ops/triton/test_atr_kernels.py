@@ -9,8 +9,7 @@ import torch
 
 from nmt.kernel_check.comparison import TOLERANCES
 from nmt.ops.atr import ATR
-from nmt.ops.atr.reference import atr_reference
-from nmt.ops.recurrence import Recurrent
+from nmt.ops.sequence import reference as by_equation
 from tests.ops.triton.comparison import assert_equal, make_mask, outputs_and_gradients, randn
 
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
@@ -57,15 +56,16 @@ def whole(mask: torch.Tensor | None, tiles: Any = None, *, reverse: bool = False
 def reference(mask: torch.Tensor | None, *, reverse: bool = False, **options: Any) -> Any:
     """The same in PyTorch; the tanh of an output is left to who calls the kernels."""
     options = {"gates": "twin", "activation": "none"} | options
+    if options["activation"] == "output":
+        options["activation"] = "none"
 
     def run(x: Any, h: Any, *parameters: Any) -> tuple[torch.Tensor, ...]:
-        runs = [
-            atr_reference(
-                x[d], Recurrent(*parameters[4 * d : 4 * d + 4]), None if h is None else h[d], mask,
-                reverse=reverse or d == 1, **options,
-            )
-            for d in range(len(x))
-        ]  # fmt: skip
+        runs = []
+        for d in range(len(x)):
+            parts = tuple(part for part in parameters[4 * d : 4 * d + 4] if part is not None)
+            unit, state = ATR(weights=parts, normalized=len(parts) > 2, **options), None if h is None else (h[d],)
+            outputs, (last,) = by_equation(unit, x[d], state, mask, reverse=reverse or d == 1)
+            runs.append((outputs, last))
         outputs, last = zip(*runs, strict=True)
         return torch.stack(outputs), torch.stack(last)
 

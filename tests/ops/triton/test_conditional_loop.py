@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,17 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.ops import dispatch
-from nmt.ops.conditional import memory
+from nmt.models.deep_attention import DeepAttentionRNN
+from nmt.ops import conditional, dispatch, graphs, memory_product
+from nmt.ops.product import Product
+from nmt.ops.unit import Projection
 from tests.models.two_cells import Sizes, check, given, maker, run_attention, run_one_to_one, started
 from tests.ops.triton.comparison import make_mask
+from tests.ops.units import by_triton
 
-operator = pytest.importorskip("nmt.ops.conditional.operator", reason="Triton is not installed")
-triton = pytest.importorskip("nmt.ops.conditional.triton", reason="Triton is not installed")
+row_kernel = pytest.importorskip("nmt.ops.row_kernel", reason="Triton is not installed")
 
 SIZES = Sizes(sentences=3, target=3, source=3, inputs=3, hidden=5, memory=6)
 BATCH, LENGTH = SIZES[:2]
-worth = memory.worth_it
+multiplied = memory_product.multiplied
 FORMS = ((False, "none"), (False, "holes"), (True, "padding"))
 FULL = () if torch.cuda.is_available() else pytest.mark.slow
 """For combinations that take the interpreter long: on a GPU all run, on a CPU not every unit with every form."""
@@ -42,35 +42,19 @@ DESIGNS = [
 ]
 
 
-@contextlib.contextmanager
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The loops run on their kernels, wherever they are; a list of those that did."""
-    used = []
-
-    def choose(operation: str, reference: Any, *, like: Tensor) -> Any:
-        used.append(operation)
-        return dispatch.load_kernel(dispatch.TRITON_KERNELS[operation])
-
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib.import_module("nmt.ops.conditional"), "choose", choose)
-        yield used
-
-
 @pytest.fixture(autouse=True)
-def _several_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two steps a graph, so that several are joined; what is compared with is not computed by kernels.
-
-    The product with the memory is in the loop, but where a test is about it.
-    """
-    monkeypatch.setattr(operator, "MOST_STEPS", 2)
-    monkeypatch.setattr(memory, "worth_it", lambda values, matrix: False)
+def _memory_is_not_multiplied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """But where a test is about it; what is compared with is not computed by kernels."""
+    monkeypatch.setattr(memory_product, "multiplied", lambda values, context: None)
     with dispatch.selected("reference"):
         yield
 
 
 def network(kind: type[nn.Module], unit: str, device: torch.device, **options: Any) -> Any:
     layer_norm = options.pop("layer_norm", False)
-    attention = {"heads": options.pop("heads", 1), "layer_norm": layer_norm} if kind is AttentionRNN else {}
+    attends = kind is not OneToOneRNN
+    attention = {"heads": options.pop("heads", 1), "layer_norm": layer_norm} if attends else {}
+    attention |= {"levels": 2} if kind is DeepAttentionRNN else {}
     make = maker(unit, hidden=SIZES.hidden, layer_norm=layer_norm, **options)
     return started(kind(make, SIZES.inputs, SIZES.memory, **attention)).to(device)
 
@@ -82,7 +66,7 @@ def compare(
 
     With autocast that is no more than 2 % further from the exact values than the loop written out is, times two.
     """
-    attends = isinstance(model, AttentionRNN)
+    attends = not isinstance(model, OneToOneRNN)
     inputs = given("memory" if attends else "aligned", parts=len(model.lower.State._fields), sizes=SIZES)
     device = next(model.parameters()).device
     tensors = {name: value.to(device) for name, value in inputs.items()}
@@ -97,10 +81,11 @@ def compare(
     if autocast:
         with torch.autocast(device.type, torch.bfloat16):
             rounded = run(copy.deepcopy(model), torch.float32)
-    with kernels(monkeypatch) as used, torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+    with by_triton(monkeypatch) as used, torch.autocast(device.type, torch.bfloat16, enabled=autocast):
         monkeypatch.setattr(model.lower, "step", None)
         found = run(model, torch.float32)
-    assert used == ["conditional" if attends else "one_to_one"]
+    pair = "one_to_one" if model.lower.unit().matrices else "sequence pair"
+    assert used == [f"{'conditional' if attends else pair} {model.lower.unit().words}"]
     check(found, wanted, tolerance=2e-2 if autocast else 2e-5, rounded=rounded)
 
 
@@ -115,9 +100,18 @@ def test_attention_loop(
     compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch)
 
 
+@pytest.mark.parametrize(("unit", "layer_norm", "heads"), [("gru", False, 2), ("lrn", True, 1)])
+def test_deep_attention(
+    unit: str, layer_norm: bool, heads: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(DeepAttentionRNN, unit, device, layer_norm=layer_norm, heads=heads)
+    compare(model, make_mask("padding", BATCH, LENGTH, device), monkeypatch)
+
+
 @pytest.fixture
 def _memory_multiplied_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "worth_it", lambda values, matrix: values.size(1) == 1)
+    monkeypatch.setattr(memory_product, "MOVED_MEANWHILE", 2**30)
+    monkeypatch.setattr(memory_product, "multiplied", multiplied)
 
 
 @pytest.mark.usefixtures("_memory_multiplied_once")
@@ -143,13 +137,15 @@ def test_a_multiplied_memory_takes_the_product_out_of_the_loop(
     once: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which is one of as many rows as there are sentences, with a matrix as wide as the memory."""
-    monkeypatch.setattr(memory, "worth_it", lambda values, matrix: once)
-    product, shape, calls = importlib.import_module("nmt.ops.conditional.product"), (3 * SIZES.hidden, SIZES.memory), []
-    original = product.Product.forward
-    monkeypatch.setattr(
-        product.Product, "forward",
-        lambda own, *rest, **named: (calls.append(tuple(own.parameters.weight.shape)), original(own, *rest, **named)),
-    )  # fmt: skip
+    if once:
+        monkeypatch.setattr(memory_product, "multiplied", multiplied)
+    shape, calls, original = (3 * SIZES.hidden, SIZES.memory), [], Product.forward
+
+    def forward(own: Product, *rest: Any, **named: Any) -> None:
+        calls.append((own.outputs, own.inputs))
+        original(own, *rest, **named)
+
+    monkeypatch.setattr(Product, "forward", forward)
     compare(network(AttentionRNN, "lrn", device), None, monkeypatch)
     assert calls.count(shape) == (0 if once else LENGTH)
 
@@ -157,7 +153,8 @@ def test_a_multiplied_memory_takes_the_product_out_of_the_loop(
 def test_the_memory_is_multiplied_once_where_that_moves_less() -> None:
     def worth_it(batch: int, source: int, width: int, *, products: int, heads: int = 1) -> bool:
         values = torch.empty(batch, heads, source, width // heads, dtype=torch.bfloat16, device="meta")
-        return worth(values, torch.empty(products * width, width, dtype=torch.bfloat16, device="meta"))
+        matrix = torch.empty(products * width, width, dtype=torch.bfloat16, device="meta")
+        return multiplied(values, Projection(matrix)) is not None
 
     assert worth_it(64, 32, 512, products=3)
     assert worth_it(100, 100, 1024, products=1)  # ATR reads as much as it did
@@ -191,7 +188,7 @@ def test_autocast_without_attention(
 def test_rows_that_are_added_for_graphs_change_nothing(
     unit: str, layer_norm: bool, mask: str, attends: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton.graphs, "filled_up", lambda batch: batch + 2)
+    monkeypatch.setattr(graphs, "filled_up", lambda batch: batch + 2)
     model = network(AttentionRNN if attends else OneToOneRNN, unit, device, layer_norm=layer_norm)
     direction = {} if attends else {"reverse": True}
     compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch, **direction)
@@ -206,52 +203,17 @@ def test_one_to_one_loop(
     compare(model, make_mask(mask, BATCH, LENGTH, device), monkeypatch, reverse=reverse)
 
 
-def arguments(device: torch.device, *, attends: bool) -> tuple[Any, ...]:
-    """Of the operator: LSTM with attention, or SRU without."""
-    model = network(AttentionRNN if attends else OneToOneRNN, "lstm" if attends else "sru", device)
-    unit, weights = model.lower.unit(), [*model.lower.unit().weights, *model.higher.unit().weights]
-    counts = [len(unit.weights)] * 2 + [0, 0]
-    x, first = torch.randn(2, 2, 20, device=device), torch.randn(2, 2, 5, device=device)
-    memory, aligned = [], torch.randn(2, 2, 20, device=device)
-    if attends:
-        memory = [torch.randn(2, 1, 3, 6, device=device) for _ in range(2)]
-        memory += [torch.zeros(2, 3, device=device), torch.randn(6, device=device), torch.zeros(1, device=device)]
-        context, (query, bias) = model.higher.projection().weight, model.attention.scoring[2][:2]
-        weights += [context, torch.zeros(20, device=device), query, bias]
-        counts[2:] = 2, 2
-    for part in (x, first, *weights, *memory[:2], aligned):
-        part.detach_().requires_grad_()
-    rest = ([20], None) if attends else ([], aligned)
-    return unit.words, unit.words, counts, rest[0], x, None, first, rest[1], memory, weights
-
-
-@pytest.mark.parametrize("attends", [True, False])
-def test_the_operator_passes_the_checks_of_torch(attends: bool, device: torch.device) -> None:
-    torch.library.opcheck(operator.conditional_op, arguments(device, attends=attends))
-
-
-def test_sequences_of_any_length_are_cut_into_few_kinds_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "MOST_STEPS", 8)
-    for length in range(1, 40):
-        parts = list(operator.parts(length))
-        assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])]
-        assert parts[-1][1] == length
-        assert {end - start for start, end in parts} <= {1, 2, 4, 8}
-        assert len(parts) <= length // 8 + 3
-
-
 def test_sources_of_similar_lengths_have_one_graph(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key of a graph is the shape of what it reads: of the source, that filled up."""
-    seen = set()
-    original = operator.graphs.run
+    seen, original = set(), graphs.run
 
     def run(work: Any, inputs: Any, **options: Any) -> Any:
         seen.add(tuple(None if x is None else tuple(x.shape) for x in inputs))
         return original(work, inputs, **options)
 
-    monkeypatch.setattr(operator.graphs, "run", run)
+    monkeypatch.setattr(graphs, "run", run)
     model = network(AttentionRNN, "lrn", device)
-    with kernels(monkeypatch), torch.no_grad():
+    with by_triton(monkeypatch), torch.no_grad():
         for source in (2, 3, 16):
             tensors = given("memory", parts=1, sizes=SIZES._replace(source=source, target=2))
             live = torch.ones(BATCH, source, device=device)
@@ -266,7 +228,8 @@ def test_what_no_kernel_can_do_is_written_out(device: torch.device, monkeypatch:
     x, memory = tensors["x"].float().to(device), tensors["memory"].float().to(device)
     attended = model.attention.prepare(memory, torch.ones(BATCH, 3, device=device))
     wanted = model.sequence(x, attended).outputs
-    monkeypatch.setattr(importlib.import_module("nmt.ops.steps"), "MOST_CHANNELS", 4)
-    with kernels(monkeypatch) as used:
+    monkeypatch.setattr(row_kernel, "MOST_CHANNELS", 4)
+    monkeypatch.setattr(conditional, "run_loop", None)
+    with by_triton(monkeypatch) as used:
         assert torch.equal(model.sequence(x, attended).outputs, wanted)
-    assert used == ["conditional"]
+    assert used == ["conditional gru before"]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from nmt.ops.atr import ATR
+from nmt.ops.dispatch import load
 from nmt.ops.dropout import Draw
 from nmt.ops.linear_cross_entropy.reference import Loss
+from nmt.ops.loop import Given, Loop, plan_of
+from nmt.ops.unit import UNITS
 
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
 dropout = pytest.importorskip("nmt.ops.dropout.triton", reason="Triton is not installed")
-loop = pytest.importorskip("nmt.ops.loop", reason="Triton is not installed")
 loss = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
 lrn = pytest.importorskip("nmt.ops.lrn.triton", reason="Triton is not installed")
 sru = pytest.importorskip("nmt.ops.sru.triton", reason="Triton is not installed")
-steps = pytest.importorskip("nmt.ops.steps", reason="Triton is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # loads give zeros, or what masked lanes get
 
@@ -112,16 +112,14 @@ def test_steps(unit: str, rows: list[int], hidden: int = 2**11) -> None:
     weights = []
     for count in rows:
         weights += [room(count * hidden, hidden), *[room(count * hidden).float()] * 3]
-    kind = steps.steps_class(unit)
-    width = kind.products * hidden
+    cell = UNITS[unit](weights=tuple(weights), normalized=True)
+    width = cell.inputs * hidden
     x = room(BATCH, 2**32 // (BATCH * width), width)
-    mask = room(*x.shape[:2], dtype=torch.uint8)
-    options: Any = {"unit": unit, "options": "", "reverse": False}
-    first = room(kind.parts, BATCH, hidden).float()
-    outputs, last, *saved = loop.run_forward(x, first, mask, *weights, **options)
-    states, saved = saved[:2], saved[2:]
-    dx, *_ = loop.run_backward(x, outputs, last, mask, *states, *weights, *saved, **options, weights=len(weights))
-    assert dx.shape == x.shape
+    given = Given(x, room(*x.shape[:2], dtype=torch.uint8), room(cell.states, BATCH, hidden).float(), [cell])
+    plan = plan_of(given, [load(str(cell.triton))], attention=None, dtype=x.dtype, reverse=False)
+    outputs, last, *kept = Loop(plan, given).forward()
+    dx, *_ = Loop(plan, given, kept=kept).backward(outputs, None, last)
+    assert dx is not None and dx.shape == x.shape
 
 
 def test_losses(words: int = 50_000) -> None:

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from nmt.models.encoder import Bidirectional
-from nmt.ops import both, dispatch
+from nmt.ops import dispatch
+from nmt.ops.sequence import Direction, bidirectional
 from tests.models.two_cells import maker, started
 from tests.ops.triton.comparison import assert_equal, make_mask, randn
+from tests.ops.units import by_triton
 
-triton = pytest.importorskip("nmt.ops.both.triton", reason="Triton is not installed")
+pytest.importorskip("triton", reason="Triton is not installed")
 
 BATCH, LENGTH, WIDTH, HIDDEN = 3, 4, 5, 6
-ONE_LAUNCH = {"atr", "lrn", "olrn", "sru"}
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -27,26 +28,24 @@ def test_it_is_one_direction_after_the_other(
     encoder = started(Bidirectional(maker(unit, hidden=HIDDEN, layer_norm=layer_norm), WIDTH)).to(device)
     mask = make_mask("holes", BATCH, LENGTH, device)
     names = [name for name, _ in encoder.named_parameters()]
-    written_out = []
-    original = Bidirectional._written_out
 
     def run(x: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
         return tuple(torch.func.functional_call(encoder, dict(zip(names, weights, strict=True)), (x, mask)))
 
-    def noted(self: Any, *arguments: Any) -> Any:
-        written_out.append(unit)
-        return original(self, *arguments)
-
     def by_kernel(*tensors: Tensor) -> tuple[Tensor, ...]:
-        with monkeypatch.context() as patch:
-            patch.setattr(both, "choose", lambda *_, like: triton.both_directions_triton)
-            patch.setattr(Bidirectional, "_written_out", noted)
-            return run(*tensors)
+        with by_triton(monkeypatch) as used:
+            found = run(*tensors)
+        words = encoder.forward_rnn.unit().words
+        alone = [] if unit in ONE_LAUNCH else [f"sequence {words}"] * 2
+        assert used == [f"bidirectional {words}", *alone]
+        return found
 
     x = randn(BATCH, LENGTH, WIDTH, device=device)
     with dispatch.selected("reference"):
         assert_equal(by_kernel, run, [x, *(weight.detach() for weight in encoder.parameters())])
-    assert bool(written_out) is (unit not in ONE_LAUNCH)
+
+
+ONE_LAUNCH = ("atr", "lrn", "olrn", "sru")
 
 
 @pytest.mark.parametrize(
@@ -57,13 +56,20 @@ def test_designs_of_atr(options: dict[str, str], device: torch.device, monkeypat
     mask, x = make_mask("padding", BATCH, LENGTH, device), randn(BATCH, LENGTH, WIDTH, device=device)
     with dispatch.selected("reference"):
         wanted = encoder(x, mask)
-        monkeypatch.setattr(both, "choose", lambda *_, like: triton.both_directions_triton)
+    with by_triton(monkeypatch):
         torch.testing.assert_close(tuple(encoder(x, mask)), tuple(wanted))
 
 
-def test_what_is_empty_or_unknown_is_written_out(device: torch.device) -> None:
-    known = both.Direction(*(getattr(maker("lrn", hidden=2)(2), part)() for part in ("unit", "projection")))
-    for direction, length in ((both.Direction(None, None), 3), (known, 0)):
-        x, mask = torch.zeros(1, length, 2, device=device), torch.ones(1, length, device=device)
-        found = triton.both_directions_triton(direction, direction, x, mask=mask, written_out=lambda: "written out")
-        assert found == "written out"
+def test_what_is_empty_or_of_two_designs_is_left_to_each_direction(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def direction(**options: Any) -> Direction:
+        cell = maker("lrn", hidden=2, **options)(2).to(device)
+        return Direction(cell.unit(), cell.projection())
+
+    mask = torch.ones(1, 3, device=device)
+    with by_triton(monkeypatch):
+        assert bidirectional(direction(), direction(), torch.zeros(1, 0, 2, device=device), mask=mask[:, :0]) is None
+        x = torch.zeros(1, 3, 2, device=device)
+        assert bidirectional(direction(), direction(tanh=True), x, mask=mask) is None
+        assert bidirectional(direction(), direction(), x, mask=mask) is not None

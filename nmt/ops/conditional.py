@@ -1,0 +1,111 @@
+"""Layers of two or more cells a step, which read contexts: from attention, or aligned with the input.
+
+Each returns None where no kernels run the loop, and the model has to write it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt.ops import graphs
+from nmt.ops.dispatch import load, no_kernel
+from nmt.ops.loop import Attention, Given, Memory, filled_up, run_loop
+from nmt.ops.recurrence import State, product_type
+from nmt.ops.scan import pair_of
+from nmt.ops.sequence import first_state, kernels_of, product_dtype, sequence
+from nmt.ops.unit import Unit
+
+ATTENTIONS: Final = {
+    False: "nmt.ops.attention.native:AttentionKernel",
+    True: "nmt.ops.attention.triton:AttentionKernel",
+}
+"""In C, and in Triton."""
+
+
+class Attended(NamedTuple):
+    """What `attended_sequence` yields, here for one level; of more, side by side."""
+
+    outputs: Tensor
+    """[B, T, H]"""
+    contexts: Tensor
+    """[B, T, M]"""
+    weights: Tensor
+    """[B, G, T, S] of attention, fp32 at least; from kernels without a gradient"""
+    last: State
+    """[B, H] each, fp32 at least"""
+
+
+class Aligned(NamedTuple):
+    """What `one_to_one_sequence` yields."""
+
+    outputs: Tensor
+    """[B, T, H], in input order"""
+    last: State
+    """[B, H] each, fp32 at least"""
+
+
+class Level(NamedTuple):
+    """An attention, and the cell that reads its context."""
+
+    attention: Attention
+    higher: Unit
+
+
+def attended_sequence(
+    lower: Unit, levels: Sequence[Level], projected: Tensor, *, memory: Memory, state: State, mask: Tensor | None
+) -> Attended | None:
+    """s = lower(h', x_t); in each level c = attention(s), s = higher(s, context(c)); h = s for each time step.
+
+    projected [B, T, kH] are the input products of the lower cell, `state` tensors [B, H]. Rows keep their state where
+    mask [B, T] is false. With one level this is the conditional RNN, with more deep attention. Outputs are in the
+    type of `projected`.
+    """
+    cells = [lower, *(level.higher for level in levels)]
+    kinds = kernels_of("conditional", cells, like=projected) if projected.numel() and memory.keys.numel() else []
+    if not kinds:
+        return None
+    recorded = kinds[0].recorded
+    dtype = product_type(levels[0].attention.context.weight) if recorded else projected.dtype
+    attention = load(ATTENTIONS[recorded])
+    problem = attention.problem(memory.keys)
+    if {memory.keys.dtype, memory.values.dtype} != {dtype}:
+        problem = "the memory is not in the type of the products"
+    if problem:
+        no_kernel("conditional", like=projected, problem=problem)
+        return None
+    first, (batch, source) = first_state(lower, projected, state), (len(projected), memory.keys.size(2))
+    given = Given(projected, mask, first, cells, (), memory, [level.attention for level in levels])
+    if recorded:
+        given = filled_up(given, rows=graphs.filled_up(batch), source_step=graphs.SOURCE_STEP)
+    found = run_loop(given, kinds, dtype=dtype, attention=attention)
+    assert found.contexts is not None
+    assert found.weights is not None
+    contexts, weights = found.contexts[:batch], found.weights[:batch, ..., :source]
+    return Attended(lower.output(found.outputs[:batch]), contexts, weights, tuple(found.last[:, :batch].unbind()))
+
+
+def one_to_one_sequence(
+    lower: Unit, higher: Unit, projected: Tensor, *, context: Tensor, state: State, mask: Tensor | None, reverse: bool
+) -> Aligned | None:
+    """s = lower(h', x_t); h = higher(s, context_t) for each time step; `reverse` from the last one to the first.
+
+    projected [B, T, kH] and context [B, T, k'H] are the input products of the cells; the rest as above.
+    """
+    if not projected.numel() or projected.dtype != context.dtype:
+        return None
+    pair = pair_of(lower, higher)
+    if pair is not None:  # steps that need no matrix are those of one unit
+        return Aligned(*sequence(pair, torch.cat([projected, context], -1), state, mask, reverse=reverse))
+    kinds = kernels_of("one_to_one", [lower, higher], like=projected)
+    if not kinds:
+        return None
+    batch, dtype = len(projected), product_dtype(lower, projected)
+    given = Given(projected, mask, first_state(lower, projected, state), [lower, higher], [context])
+    if kinds[0].recorded:
+        given = filled_up(given, rows=graphs.filled_up(batch), source_step=1)
+    found = run_loop(given, kinds, dtype=dtype, reverse=reverse)
+    return Aligned(higher.output(found.outputs[:batch]), tuple(found.last[:, :batch].unbind()))

@@ -1,0 +1,168 @@
+"""A unit over whole sequences, in one direction or in both, and one step of it: the entrance to all its kernels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.ops import graphs
+from nmt.ops.dispatch import language, load, no_kernel, use_native
+from nmt.ops.kernel import Kernel, Sizes, States
+from nmt.ops.layer_norm import layer_norm_parts
+from nmt.ops.loop import Given, filled_up, run_loop
+from nmt.ops.recurrence import State, at_least_fp32, live_rows, product_type, time_order
+from nmt.ops.unit import Projection, Unit
+
+
+def sequence(
+    unit: Unit, projected: Tensor, state: State | None = None, mask: Tensor | None = None, *, reverse: bool = False
+) -> tuple[Tensor, State]:
+    """Run `unit` over its input products `projected` [B, T, kH], from `state`, tensors [B, H], or zeros.
+
+    Rows keep their state where mask [B, T] is 0; `reverse` runs from the last time step to the first. Returns what it
+    puts out [B, T, H] in input order and the last state computed, in at least fp32 (kernels: outputs in the type of
+    `projected`). Under autocast recurrent products are computed in its type.
+    """
+    kind = kernel_of("sequence", [unit], like=projected) if projected.numel() else None
+    if kind is None:
+        return reference(unit, projected, state, mask, reverse=reverse)
+    found = kind.whole([unit], projected.unsqueeze(0), None if state is None else [state], mask, reverse=reverse)
+    if found is not None:
+        outputs, last = found[0][0], found[1][0]
+    else:
+        first = first_state(unit, projected, state)
+        batch, given = len(projected), Given(projected, mask, first, [unit])
+        if kind.recorded:
+            given = filled_up(given, rows=graphs.filled_up(batch), source_step=1)
+        outputs, last, *_ = run_loop(given, [kind], dtype=product_dtype(unit, projected), reverse=reverse)
+        outputs, last = outputs[:batch], last[:, :batch]
+    return unit.output(outputs), tuple(last.unbind())
+
+
+def reference(
+    unit: Unit, projected: Tensor, state: State | None, mask: Tensor | None, *, reverse: bool
+) -> tuple[Tensor, State]:
+    """`sequence` by the equation of the unit, with autograd."""
+    x = at_least_fp32(projected)
+    hidden = x.size(-1) // unit.inputs
+    now = tuple(at_least_fp32(part) for part in state or x.new_zeros(unit.states, len(x), hidden))
+    inputs, live, outputs = x.unbind(1), live_rows(mask, length=x.size(1)), []
+    for t in time_order(len(inputs), reverse=reverse):
+        new, rows = unit.equation(inputs[t], now, now), live[t]
+        if rows is not None:
+            new = tuple(torch.where(rows, after, before) for after, before in zip(new, now, strict=True))
+        now = new
+        outputs.append(now[0])
+    if reverse:
+        outputs.reverse()
+    stacked = torch.stack(outputs, 1) if outputs else x[..., :hidden]
+    return unit.output(stacked), now
+
+
+def step(unit: Unit, projected: Tensor, state: State) -> State | None:
+    """One time step by the C kernel, as searches call it, without gradients: the state [N, H] after `projected` [N, kH]
+    in fp32; None where there is no such kernel."""
+    if not use_native(projected):
+        return None
+    kind = kernel_of("sequence", [unit], like=projected)
+    if kind is None:
+        return None
+    rows, hidden = len(projected), state[0].size(-1)
+    sizes = Sizes(1, rows, hidden, projected.dtype, projected.device)
+    wide = torch.stack(state).float() if len(state) > 1 else state[0].float().contiguous().unsqueeze(0)
+    operand = wide[0] if sizes.dtype == torch.float32 or not unit.matrices else wide[0].to(sizes.dtype)
+    after = States.empty(len(state), 1, sizes)
+    before = States(wide.unsqueeze(1), operand.unsqueeze(0))
+    projected = projected if projected.stride(-1) == 1 else projected.contiguous()
+    kind(unit, sizes).forward(0, projected.unsqueeze(1), before, after, None)
+    return tuple(after.parts[:, 0].unbind())
+
+
+class Direction(NamedTuple):
+    """The cell of one direction."""
+
+    unit: Unit
+    projection: Projection
+
+
+class Bidirectional(NamedTuple):
+    """What `bidirectional` yields."""
+
+    outputs: Tensor
+    """[B, T, 2H] in input order, those of the forward direction first"""
+    last: tuple[State, State]
+    """The last state computed of each direction, tensors [B, H]"""
+
+
+def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor) -> Bidirectional | None:
+    """Both directions over x [B, T, D] from zeros, by one launch; None where they have to run one after the other.
+
+    `ahead` runs from the first time step to the last and `back` the other way; rows keep their state where mask [B, T]
+    is false. One product with the input matrices of both makes the inputs. Outputs are in the type of the products.
+    """
+    units = [ahead.unit, back.unit]
+    if use_native(x) or x.numel() == 0 or ahead.unit.design != back.unit.design:
+        return None
+    kind = kernel_of("bidirectional", units, like=x)
+    if kind is None:
+        return None
+    products = F.linear(x, torch.cat([ahead.projection.weight, back.projection.weight]))
+    (_, _, scale, offset, widths), (_, _, back_scale, back_offset, back_widths) = ahead.projection, back.projection
+    if scale is not None and offset is not None and back_scale is not None and back_offset is not None:
+        both = torch.cat([scale, back_scale]), torch.cat([offset, back_offset])
+        products = layer_norm_parts(products, *both, widths=widths + back_widths)
+    found = kind.whole(units, products.unflatten(-1, (2, -1)).permute(2, 0, 1, 3), None, mask, reverse=False)
+    if found is None:
+        return None
+    outputs, last = found
+    first, second = (tuple(state.unbind()) for state in last)
+    return Bidirectional(ahead.unit.output(outputs.permute(1, 2, 0, 3).flatten(2)), (first, second))
+
+
+def kernel_of(operation: str, units: list[Unit], *, like: Tensor) -> type[Kernel] | None:
+    """The kernels that run `units` of one kind on tensors such as `like` in an operation; None if PyTorch does, which
+    is said once where it could be expected otherwise.
+
+    Raises ConfigError if the user insists on Triton and there is no kernel for it.
+    """
+    kinds = kernels_of(operation, units, like=like)
+    return kinds[0] if kinds else None
+
+
+def kernels_of(operation: str, units: list[Unit], *, like: Tensor) -> list[type[Kernel]]:
+    """The same for each of units that may differ; none if there is not one for each."""
+    for unit in units:
+        if not unit.usual or not (unit.native or unit.triton):
+            no_kernel(unit.words, like=like)
+            return []
+    words = " and ".join(dict.fromkeys(unit.words for unit in units))
+    native = units[0].native if all(unit.native for unit in units) else None
+    triton = units[0].triton if all(unit.triton for unit in units) else None
+    written_in = language(f"{operation} {words}", like=like, native=native, triton=triton)
+    kinds: list[type[Kernel]] = []
+    for unit in units if written_in else ():
+        kind: type[Kernel] = load((unit.native if written_in == "C" else unit.triton) or "")
+        dtype = like.dtype if written_in == "C" else product_dtype(unit, like)
+        hidden = unit.weights[0].size(-1) if unit.matrices else like.size(-1) // unit.inputs
+        problem = kind.problem(unit, dtype=dtype, hidden=hidden)
+        if problem:
+            no_kernel(unit.words, like=like, problem=problem)
+            return []
+        kinds.append(kind)
+    return kinds
+
+
+def product_dtype(unit: Unit, projected: Tensor) -> torch.dtype:
+    """The type of its recurrent products in a loop over `projected`; without any that of its inputs."""
+    return product_type(unit.weights[0]) if unit.matrices and not use_native(projected) else projected.dtype
+
+
+def first_state(unit: Unit, projected: Tensor, state: State | None) -> Tensor:
+    """The state before the first time step as kernels take it, fp32 [P, B, H]."""
+    if state is not None:
+        return torch.stack([part.float() for part in state])
+    hidden = projected.size(-1) // unit.inputs
+    return projected.new_zeros(unit.states, len(projected), hidden, dtype=torch.float32)

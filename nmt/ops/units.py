@@ -1,0 +1,13 @@
+"""All units that nmt has; importing this registers them in `nmt.ops.unit.UNITS`."""
+
+from __future__ import annotations
+
+from nmt.ops.atr import ATR
+from nmt.ops.gru import GRU
+from nmt.ops.lrn import LRN
+from nmt.ops.lstm import LSTM
+from nmt.ops.olrn import OLRN
+from nmt.ops.rnn import RNN
+from nmt.ops.sru import SRU
+
+__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "RNN", "SRU"]
