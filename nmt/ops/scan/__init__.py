@@ -104,14 +104,14 @@ class Scan(Kernel):
 
     unit: ScanUnit
 
-    @staticmethod
-    def run_forward(given: Given) -> tuple[Tensor, Tensor, Tensor]:
+    @classmethod
+    def run_forward(cls, given: Given) -> tuple[Tensor, Tensor, Tensor]:
         """Outputs [D, B, T, H] in the type of x, the last state fp32 [D, P, B, H] and what else the gradient reads."""
         raise NotImplementedError
 
-    @staticmethod
+    @classmethod
     def run_backward(
-        given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
+        cls, given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of x, of the vectors in each row [D, V, B, H] and of the first state; d_last is contiguous."""
         raise NotImplementedError

@@ -5,46 +5,56 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nmt.ops.kernel import States
+from nmt.ops.kernel import Sizes, States
 from nmt.ops.native import column_sums, kernel
-from nmt.ops.scan import Given, Scan, ScanUnit
+from nmt.ops.scan import Given, Scan
 
 
 class NativeScan(Scan):
-    """A scan unit by its C kernels."""
+    """A scan unit by its C kernels, whose calls take any number of steps."""
 
-    @staticmethod
-    def run_forward(given: Given) -> tuple[Tensor, Tensor, Tensor]:
-        unit, _, _, x, vectors, first = given = _readable(given)
-        directions, batch, length, width = x.shape
-        hidden = width // unit.inputs
-        outputs = x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
-        states = torch.empty(directions, unit.states, length + 1, batch, hidden)
-        last = torch.empty(directions, unit.states, batch, hidden)
+    reverse: bool = False
+    """Whether the last step of a call comes first."""
+
+    @classmethod
+    def run_forward(cls, given: Given) -> tuple[Tensor, Tensor, Tensor]:
+        given = _readable(given)
+        directions, batch, length, width = given.x.shape
+        hidden = width // given.unit.inputs
+        outputs = given.x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
+        states = torch.empty(directions, given.unit.states, length + 1, batch, hidden)
+        last = torch.empty(directions, given.unit.states, batch, hidden)
         for d in range(directions):
-            reverse = given.reverse or d == 1
-            begin, end, before, after = _ends(states[d], reverse=reverse)
-            begin.copy_(torch.zeros(()) if first is None else first[d])
-            one = None if vectors is None else vectors[d]
-            _forward(unit, x[d], one, given.mask, before, after, outputs[d], reverse=reverse)
-            last[d] = end
+            one, before, after = cls._direction(given, d, states[d], outputs[d])
+            begin, end = (-1, 0) if one.reverse else (0, -1)
+            states[d][:, begin] = 0 if given.first is None else given.first[d]
+            one.forward(0, given.x[d], before, after, given.mask)
+            last[d] = states[d][:, end]
         return outputs, last, states
 
-    @staticmethod
+    @classmethod
     def run_backward(
-        given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
+        cls, given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        unit, _, _, x, vectors, _ = given = _readable(given)
-        directions, batch, _, hidden = outputs.shape
-        dx, gradient = torch.empty_like(x, memory_format=torch.contiguous_format), d_last.clone()
-        d_vectors = torch.zeros(directions, unit.vectors_each, batch, hidden)
-        for d in range(directions):
-            reverse = given.reverse or d == 1
-            _, _, before, after = _ends(kept[d], reverse=reverse)
-            added, one = None if d_outputs is None else _rows(d_outputs[d]), None if vectors is None else vectors[d]
-            results = gradient[d], dx[d], d_vectors[d]
-            _backward(unit, x[d], one, given.mask, before, after, added, *results, reverse=reverse)
+        given = _readable(given)
+        dx, gradient = torch.empty_like(given.x, memory_format=torch.contiguous_format), d_last.clone()
+        d_vectors = torch.empty(len(outputs), given.unit.vectors_each, *d_last.shape[2:])
+        for d in range(len(outputs)):
+            one, before, after = cls._direction(given, d, kept[d], outputs[d])
+            added = None if d_outputs is None else _rows(d_outputs[d])
+            states = before, after, given.mask
+            one.backward(0, given.x[d], *states, gradient=gradient[d], pending=None, d_output=added, dx=dx[d])
+            d_vectors[d] = one.d_vectors[0]
         return dx, d_vectors, gradient
+
+    @classmethod
+    def _direction(cls, given: Given, d: int, states: Tensor, h: Tensor) -> tuple[NativeScan, States, States]:
+        """The kernel of one direction and, of states [P, T + 1, B, H], those before and after each step."""
+        _, steps, batch, hidden = states.shape
+        one = cls(given.unit, Sizes(steps - 1, batch, hidden, given.x.dtype, given.x.device))
+        one.reverse, one.vectors = given.reverse or d == 1, None if given.vectors is None else given.vectors[d]
+        early, late = (States(part, h.transpose(0, 1)) for part in (states[:, :-1], states[:, 1:]))
+        return (one, late, early) if one.reverse else (one, early, late)
 
     @staticmethod
     def over_rows(d_vectors: Tensor) -> Tensor:
@@ -55,8 +65,11 @@ class NativeScan(Scan):
         return self.sizes.dtype == torch.bfloat16
 
     def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
-        outputs = after.operand.transpose(0, 1)
-        _forward(self.unit, x, self.vectors, mask, before.parts, after.parts, outputs, reverse=False)
+        kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)(
+            *(*_steps(x), self.vectors, *_steps(mask), before.parts, before.parts.stride(0)),
+            *(after.parts, after.parts.stride(0), after.parts.stride(2), after.parts.stride(1)),
+            *(*_steps(after.operand.transpose(0, 1)), len(x), x.size(1), self.sizes.hidden, self.reverse, self._form),
+        )
 
     def backward(
         self,
@@ -73,8 +86,17 @@ class NativeScan(Scan):
     ) -> None:
         if pending is not None:
             kernel("add_rows", pending.dtype)(pending, pending.stride(0), gradient[0], *pending.shape)
-        states, results = (before.parts, after.parts), (gradient, dx, self.d_vectors)
-        _backward(self.unit, x, self.vectors, mask, *states, d_output, *results, reverse=False)
+        kernel(f"{self.unit.name}_backward", x.dtype, source=self.unit.native_source)(
+            *(*_steps(x), self.vectors, *_steps(mask), before.parts, before.parts.stride(0)),
+            *(after.parts, after.parts.stride(0), after.parts.stride(2), after.parts.stride(1)),
+            *(*_steps(d_output), gradient, *_steps(dx), self.d_vectors, len(x), x.size(1), self.sizes.hidden),
+            *(self.reverse, self._form),
+        )
+
+    @property
+    def _form(self) -> int:
+        """As scan.h has it."""
+        return self.unit.bits << 1 | self.unit.cells - 1
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -85,53 +107,6 @@ def _rows(x: Tensor) -> Tensor:
 def _readable(given: Given) -> Given:
     """As the kernels can read it."""
     return given._replace(x=_rows(given.x), mask=None if given.mask is None else given.mask.bool())
-
-
-def _ends(states: Tensor, *, reverse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of states [P, T + 1, B, H] the first and the last, and those before and after each step in input order."""
-    early, late = states[:, :-1], states[:, 1:]
-    return (states[:, -1], states[:, 0], late, early) if reverse else (states[:, 0], states[:, -1], early, late)
-
-
-def _forward(
-    unit: ScanUnit,
-    x: Tensor,
-    vectors: Tensor | None,
-    mask: Tensor | None,
-    before: Tensor,
-    after: Tensor,
-    outputs: Tensor,
-    *,
-    reverse: bool,
-) -> None:
-    """From x [B, n, kH] and the states `before` to `after`, fp32 [P, n, B, H], and h [B, n, H] in the type of x."""
-    kernel(f"{unit.name}_forward", x.dtype, source=unit.native_source)(
-        *(x, *x.stride()[:2], vectors, *_steps(mask), before, before.stride(0), after, after.stride(0)),
-        *(before.stride(2), before.stride(1), *_steps(outputs), len(x), x.size(1), before.size(-1)),
-        *(reverse, unit.bits << 1 | unit.cells - 1),
-    )
-
-
-def _backward(
-    unit: ScanUnit,
-    x: Tensor,
-    vectors: Tensor | None,
-    mask: Tensor | None,
-    before: Tensor,
-    after: Tensor,
-    d_outputs: Tensor | None,
-    gradient: Tensor,
-    dx: Tensor,
-    d_vectors: Tensor,
-    *,
-    reverse: bool,
-) -> None:
-    """The gradient of `_forward`, see scan.h."""
-    kernel(f"{unit.name}_backward", x.dtype, source=unit.native_source)(
-        *(x, *x.stride()[:2], vectors, *_steps(mask), before, before.stride(0), after, after.stride(0)),
-        *(before.stride(2), before.stride(1), *_steps(d_outputs), gradient, *_steps(dx), d_vectors),
-        *(len(x), x.size(1), before.size(-1), reverse, unit.bits << 1 | unit.cells - 1),
-    )
 
 
 def _steps(x: Tensor | None) -> tuple[Tensor | None, int, int]:

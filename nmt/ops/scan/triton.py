@@ -310,8 +310,8 @@ class TritonScan(Scan):
 
     recorded: ClassVar[bool] = True
 
-    @staticmethod
-    def run_forward(given: Given) -> tuple[Tensor, Tensor, Tensor]:
+    @classmethod
+    def run_forward(cls, given: Given) -> tuple[Tensor, Tensor, Tensor]:
         given = given._replace(x=readable(given.x), mask=mask_bytes(given.mask))
         unit, x = given.unit, given.x
         directions, batch, length, width = x.shape
@@ -323,9 +323,9 @@ class TritonScan(Scan):
         _forward(given, outputs, memory, last, kept=unit.states, launch=launch)
         return outputs, last, memory
 
-    @staticmethod
+    @classmethod
     def run_backward(
-        given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
+        cls, given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         dx, d_first = gradient_like(given.x), torch.empty_like(d_last)
         given = given._replace(x=readable(given.x), mask=mask_bytes(given.mask))
