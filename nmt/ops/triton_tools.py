@@ -158,12 +158,6 @@ def store_row(p, x, o, H):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def centred(x, mean, o, H):  # type: ignore[no-untyped-def]
-    """x - mean, zero beyond H as x is."""
-    return tl.where(o < H, x - mean, 0.0)
-
-
-@triton.jit
 def inverse_deviation(squares, width):  # type: ignore[no-untyped-def]
     """Of `width` values from the sum of their squared distances to the mean, as `nmt.ops.layer_norm` has it."""
     return 1.0 / tl.sqrt(squares / width + 1e-8)

@@ -18,8 +18,8 @@ from typing import Final
 import triton
 import triton.language as tl
 
-from nmt.ops.atr.gates import input_and_forget, through_gates
-from nmt.ops.triton_tools import inverse_deviation, tanh
+from nmt.ops.atr.step_kernels import new_state, through_state
+from nmt.ops.triton_tools import inverse_deviation
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -189,10 +189,7 @@ def atr_forward_kernel(
                 q = (q - mean[:, None]) * factor[:, None] * scale[None, :]
         if REST:
             x = stored_x.to(tl.float32)
-            i, f = input_and_forget(x, q + bias[None, :], GATES)
-            new = i * (tanh(x) if TANH_CANDIDATE else x) + f * h
-            if TANH_STATE:
-                new = tanh(new)
+            new, _, _, _ = new_state(x, q + bias[None, :], h, GATES, TANH_CANDIDATE, TANH_STATE)
             h = tl.where((stored_mask != 0)[:, None], new, h) if MASKED else new
             p = p_states + ((i_states + t) * H)[:, None] + o[None, :]
             tl.store(p, h.to(p_states.dtype.element_ty), mask=within)
@@ -259,18 +256,9 @@ def atr_backward_kernel(
         h = stored_h.to(tl.float32)
         u = stored_product.to(tl.float32)
         dh += stored_dout.to(tl.float32)
-        i, f = input_and_forget(x, (u * scale[None, :] if NORMALIZED else u) + bias[None, :], GATES)
-        candidate = tanh(x) if TANH_CANDIDATE else x
-        d = dh
-        kept = tl.zeros([BM, BN], tl.float32)
-        if MASKED:
-            d = tl.where((stored_mask != 0)[:, None], dh, 0.0)
-            kept = tl.where((stored_mask != 0)[:, None], 0.0, dh)
-        if TANH_STATE:
-            new = tanh(i * candidate + f * h)
-            d = d * (1.0 - new * new)
-        dx, du = through_gates(d, candidate, h, i, f, GATES)
-        dx += d * i * (1.0 - candidate * candidate) if TANH_CANDIDATE else d * i
+        d = tl.where((stored_mask != 0)[:, None], dh, 0.0) if MASKED else dh
+        q = (u * scale[None, :] if NORMALIZED else u) + bias[None, :]
+        dx, du, d_before = through_state(d, x, q, h, GATES, TANH_CANDIDATE, TANH_STATE)
         if SUMS:
             tl.store(p_dx + (b * sdx_b + t * sdx_t)[:, None] + o[None, :], dx.to(p_dx.dtype.element_ty), mask=within)
         if NORMALIZED:
@@ -289,7 +277,7 @@ def atr_backward_kernel(
                 du = factor[:, None] * (du - mean[:, None] - u * slope[:, None])
         if REST:
             tl.store(p_du + o_before, du.to(p_du.dtype.element_ty), mask=within)
-        dh = kept + d * f
+        dh = tl.where((stored_mask != 0)[:, None], d_before, dh) if MASKED else d_before
         if PERSISTENT:
             _arrive(p_count)
     if REST:

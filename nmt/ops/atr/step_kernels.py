@@ -1,8 +1,8 @@
 """The Triton kernels of one ATR step: layer norm and gates after the matrix product, forward and backward.
 
-The product with layer norm needs whole rows, so a program has one; u [B, H] comes without bias. For ATR without
-layer norm, see `nmt.ops.atr.kernels`. Rows where the mask is 0 keep their state. All loads come first: sums over a row
-are barriers, behind which their latency would be waited for once more.
+The product with layer norm needs whole rows, so a program has one; u [B, H] comes without bias. For all steps in one
+launch, see `nmt.ops.atr.kernels`, which has the gates from here. Rows where the mask is 0 keep their state. All loads
+come first: sums over a row are barriers, behind which their latency would be waited for once more.
 """
 
 from __future__ import annotations
@@ -10,29 +10,49 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nmt.ops.atr.gates import input_and_forget, through_gates
-from nmt.ops.triton_tools import centred, inverse_deviation, load_row, store_row, tanh
+from nmt.ops.triton_rows import load_gradient, load_live, load_product, store_rows, sums, through_norm
+from nmt.ops.triton_tools import load_row, sigmoid, store_row, tanh
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
 
 
 @triton.jit
-def _product(p_u, p_bias, p_scale, p_offset, o, H, NORMALIZED: tl.constexpr):
-    """q, what u is normalised to, and the factor of that."""
-    u = load_row(p_u, o, H)
-    factor = 1.0
-    q = load_row(p_bias, o, H)
-    if NORMALIZED:
-        scale = load_row(p_scale, o, H)
-        offset = load_row(p_offset, o, H)
-        u = centred(u, tl.sum(u, 0) / H, o, H)
-        factor = inverse_deviation(tl.sum(u * u, 0), H)
-        u = u * factor
-        q += u * scale + offset
+def new_state(x, q, h, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr):
+    """From input x, product q and state h to the next state; then i, f and the candidate.
+
+    GATES is a word of `nmt.ops.atr.Gates`.
+    """
+    if GATES == "coupled":
+        f = sigmoid(x - q)
+        i = 1.0 - f
     else:
-        q += u
-    return q, u, factor
+        i = sigmoid(x + q)
+        f = 1.0 - i if GATES == "coupled_input" else sigmoid(x - q)
+    candidate = tanh(x) if TANH_CANDIDATE else x
+    new = i * candidate + f * h
+    return tanh(new) if TANH_STATE else new, i, f, candidate
+
+
+@triton.jit
+def through_state(d, x, q, h, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr):
+    """What x, q and h get from the gradient d of `new_state`."""
+    new, i, f, candidate = new_state(x, q, h, GATES, TANH_CANDIDATE, TANH_STATE)
+    if TANH_STATE:
+        d = d * (1.0 - new * new)
+    if GATES == "coupled_input":
+        dx = d * (candidate - h) * (i * (1.0 - i))
+        dq = dx
+    elif GATES == "coupled":
+        dx = d * (h - candidate) * (f * (1.0 - f))
+        dq = -dx
+    else:
+        di = d * candidate * (i * (1.0 - i))
+        df = d * h * f * (1.0 - f)
+        dx = di + df
+        dq = di - df
+    dx += d * i * (1.0 - candidate * candidate) if TANH_CANDIDATE else d * i
+    return dx, dq, d * f
 
 
 @triton.jit(do_not_specialize=["sm_b"])
@@ -46,15 +66,11 @@ def atr_step_forward_kernel(
     o = tl.arange(0, BLOCK)
     x = load_row(p_x + i_b * sx_b, o, H)
     h = load_row(p_h + i_b * H, o, H)
-    if MASKED:
-        live = tl.load(p_mask + i_b * sm_b) != 0
-    q, _, _ = _product(p_u + i_b * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
-    i, f = input_and_forget(x, q, GATES)
-    new = i * (tanh(x) if TANH_CANDIDATE else x) + f * h
-    if TANH_STATE:
-        new = tanh(new)
-    if MASKED:
-        new = tl.where(live, new, h)
+    live = load_live(p_mask, i_b, sm_b, MASKED)
+    product = load_product(p_u + i_b * H, p_bias, None, p_scale, p_offset, o, H, 1, NORMALIZED)
+    q, _, _ = sums(product, o, H, NORMALIZED)
+    new, _, _, _ = new_state(x, q[0], h, GATES, TANH_CANDIDATE, TANH_STATE)
+    new = tl.where(live, new, h)
     store_row(p_new + i_b * H, new, o, H)
     store_row(p_narrow + i_b * H, new, o, H)
 
@@ -74,31 +90,13 @@ def atr_step_backward_kernel(
     o = tl.arange(0, BLOCK)
     x = load_row(p_x + i_b * sx_b, o, H)
     h = load_row(p_h + i_b * H, o, H)
-    dh = load_row(p_gradient + i_b * H, o, H)
-    if PENDING:
-        dh += load_row(p_pending + i_b * H, o, H)
-    if ADDED:
-        dh += load_row(p_dout + i_b * so_b, o, H)
-    if MASKED:
-        live = tl.load(p_mask + i_b * sm_b) != 0
-    if NORMALIZED:
-        scale = load_row(p_scale, o, H)
-    q, u, factor = _product(p_u + i_b * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
-    kept = tl.zeros([BLOCK], tl.float32)
-    if MASKED:
-        kept = tl.where(live, 0.0, dh)
-        dh = tl.where(live, dh, 0.0)
-    i, f = input_and_forget(x, q, GATES)
-    candidate = tanh(x) if TANH_CANDIDATE else x
-    if TANH_STATE:
-        new = tanh(i * candidate + f * h)
-        dh = dh * (1.0 - new * new)
-    dx, dq = through_gates(dh, candidate, h, i, f, GATES)
-    dx += dh * i * (1.0 - candidate * candidate) if TANH_CANDIDATE else dh * i
+    dh = load_gradient(p_gradient, p_pending, p_dout, i_b, so_b, o, H, PENDING, ADDED)
+    live = load_live(p_mask, i_b, sm_b, MASKED)
+    product = load_product(p_u + i_b * H, p_bias, None, p_scale, p_offset, o, H, 1, NORMALIZED)
+    q, normal, factor = sums(product, o, H, NORMALIZED)
+    d = tl.where(live, dh, 0.0)
+    dx, dq, d_before = through_state(d, x, q[0], h, GATES, TANH_CANDIDATE, TANH_STATE)
     store_row(p_dx + i_b * sdx_b, dx, o, H)
     store_row(p_dq + i_b * H, dq, o, H)
-    if NORMALIZED:
-        dq = dq * scale
-        dq = factor * (dq - tl.sum(dq, 0) / H - u * (tl.sum(dq * u, 0) / H))
-    store_row(p_du + i_b * H, dq, o, H)
-    store_row(p_gradient + i_b * H, kept + dh * f, o, H)
+    store_rows(p_du + i_b * H, through_norm((dq,), normal, product[2], factor, H, NORMALIZED), o, H)
+    store_row(p_gradient + i_b * H, tl.where(live, d_before, dh), o, H)

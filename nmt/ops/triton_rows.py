@@ -1,0 +1,115 @@
+"""What the Triton kernels of single steps share: a program has a row of the batch, with all its channels.
+
+Several rows of H channels, such as those of several gates, are tuples.
+Imported only by kernels, because Triton is not installed everywhere.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from nmt.ops.triton_tools import inverse_deviation, load_row, store_row
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment, misc"
+# ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes
+
+
+@triton.jit
+def load_rows(p, o, H, N: tl.constexpr):
+    """A tuple of N rows that stand one behind the other."""
+    rows = ()
+    for i in tl.static_range(N):
+        rows = rows + (load_row(p + i * H, o, H),)
+    return rows
+
+
+@triton.jit
+def store_rows(p, rows, o, H):
+    for i in tl.static_range(len(rows)):
+        store_row(p + i * H, rows[i], o, H)
+
+
+@triton.jit
+def load_live(p_mask, i_b, sm_b, MASKED: tl.constexpr):
+    """Whether row i_b is real; without a mask all are."""
+    return tl.load(p_mask + i_b * sm_b) != 0 if MASKED else True
+
+
+@triton.jit
+def load_gradient(p, p_pending, p_dout, i_b, so_b, o, H, PENDING: tl.constexpr, ADDED: tl.constexpr):
+    """The gradient of a state in row i_b, from what is carried on, a product that is to be added, and the output."""
+    d = load_row(p + i_b * H, o, H)
+    if PENDING:
+        d += load_row(p_pending + i_b * H, o, H)
+    if ADDED:
+        d += load_row(p_dout + i_b * so_b, o, H)
+    return d
+
+
+@triton.jit
+def load_product(p_u, p_bias, p_x, p_scale, p_offset, o, H, N: tl.constexpr, NORMALIZED: tl.constexpr):
+    """N rows of a product, of what is added to it (the bias and, if there is one, x), of layer norm's scale and offset:
+    what `sums` takes."""
+    added = ()
+    for i in tl.static_range(N):
+        row = load_row(p_bias + i * H, o, H)
+        if p_x is not None:
+            row += load_row(p_x + i * H, o, H)
+        added = added + (row,)
+    scale = ()
+    offset = ()
+    if NORMALIZED:
+        scale = load_rows(p_scale, o, H, N)
+        offset = load_rows(p_offset, o, H, N)
+    return load_rows(p_u, o, H, N), added, scale, offset
+
+
+@triton.jit
+def sums(product, o, H, NORMALIZED: tl.constexpr):
+    """The rows of a product, normalised together, with what is added; what they are normalised to, and its factor."""
+    u, added, scale, offset = product
+    N: tl.constexpr = len(u)
+    factor = 1.0
+    if NORMALIZED:
+        total = tl.zeros_like(u[0])
+        for i in tl.static_range(N):
+            total += u[i]
+        mean = tl.sum(total, 0) / (N * H)
+        squares = tl.zeros_like(total)
+        centred = ()
+        for i in tl.static_range(N):
+            centred = centred + (tl.where(o < H, u[i] - mean, 0.0),)
+            squares += centred[i] * centred[i]
+        factor = inverse_deviation(tl.sum(squares, 0), N * H)
+        u = ()
+        for i in tl.static_range(N):
+            u = u + (centred[i] * factor,)
+    result = ()
+    for i in tl.static_range(N):
+        if NORMALIZED:
+            result = result + (added[i] + u[i] * scale[i] + offset[i],)
+        else:
+            result = result + (added[i] + u[i],)
+    return result, u, factor
+
+
+@triton.jit
+def through_norm(d, normal, scale, factor, H, NORMALIZED: tl.constexpr):
+    """From the gradients of rows of `sums` to those of the product, with what else that returned."""
+    result = d
+    if NORMALIZED:
+        N: tl.constexpr = len(d)
+        scaled = ()
+        total = tl.zeros_like(d[0])
+        slopes = tl.zeros_like(d[0])
+        for i in tl.static_range(N):
+            scaled = scaled + (d[i] * scale[i],)
+            total += scaled[i]
+            slopes += scaled[i] * normal[i]
+        mean = tl.sum(total, 0) / (N * H)
+        slope = tl.sum(slopes, 0) / (N * H)
+        result = ()
+        for i in tl.static_range(N):
+            result = result + (factor * (scaled[i] - mean - normal[i] * slope),)
+    return result
