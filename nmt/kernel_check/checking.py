@@ -11,6 +11,7 @@ from typing import Final
 import torch
 
 from nmt.kernel_check import record, trials
+from nmt.kernel_check.accidents import explained
 from nmt.kernel_check.needs import WITHOUT_TRITON, groups, plain, plugin_files
 from nmt.kernel_check.record import Outcome
 from nmt.kernel_check.trials import FIRST, Task
@@ -74,10 +75,10 @@ class _Checking:
             left = groups([name for name in self._names if name not in self._found])
             tasks = [Task({name: self._seconds[name] for name in group}, str(device), files) for group in left]
             trials.try_out(tasks, self._tell, processes=trials.how_many(device, len(tasks)))
-        except OSError as error:  # no process can be started, or no file be made
+        except (OSError, RuntimeError) as error:  # no process can be started, no file made, or the GPU does not answer
             for name in self._names:
                 if name not in self._found:
-                    self._keep(name, Outcome("undecided", error.strerror or str(error)))
+                    self._keep(name, Outcome("undecided", explained(getattr(error, "strerror", "") or str(error))))
         return self._found
 
     def _tell(self, name: str, outcome: Outcome) -> None:

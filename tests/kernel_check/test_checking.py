@@ -282,8 +282,8 @@ def test_processes_that_cannot_be_started_are_an_accident(
     monkeypatch.setattr(checking.trials.subprocess, "Popen", start)
     assert verified(model) == frozenset()
     assert caplog.messages[-1] == (
-        "kernels: slower PyTorch code runs everything, as our kernels could not be tried: Resource temporarily "
-        "unavailable (tried again at the next start)"
+        "kernels: slower PyTorch code runs everything, as our kernels could not be tried: Resource "
+        "temporarily unavailable (tried again at the next start)"
     )
 
 
