@@ -18,7 +18,7 @@ from torch import nn
 
 from nmt.errors import ConfigError
 from nmt.kernel_check.checking import find_out, why
-from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, Purpose, asked_for, needed, plain
+from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, Purpose, needed, plain
 from nmt.ops.dispatch import selection, set_kernels, triton_problem
 
 __all__ = ["Purpose", "choose_kernels", "use_verified_kernels"]
@@ -51,9 +51,7 @@ def use_verified_kernels(
         keys = {key: None for key in keys if key in WITHOUT_TRITON}
     names = [key if purpose == "training" else f"{key}{FORWARD}" for key in keys]
     found = find_out(names, device, check=check)
-    right = frozenset[str]().union(*(asked_for(plain(name)) for name in found if found[name].state == "right"))
-    others = frozenset[str]().union(*(asked_for(key) for key in keys if key not in right))
-    set_kernels("auto", verified=right - others)
+    set_kernels("auto", verified=[plain(name) for name in found if found[name].state == "right"])
     reasons = dict[str, list[str]]()
     for name, outcome in sorted(found.items()):
         if outcome.state == "wrong":

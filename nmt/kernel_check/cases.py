@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nmt.kernel_check.comparison import DifferenceError, Run, check, random, with_gradients
 from nmt.kernel_check.decoding import check_steps
-from nmt.kernel_check.needs import Design, asked_for, designs_of
+from nmt.kernel_check.needs import Design, designs_of, parts
 from nmt.models.attention import AdditiveAttention, AttentionMemory
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.deep_attention import DeepAttentionRNN
@@ -229,6 +229,6 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
 
 def check_key(key: str, device: torch.device, sizes: Sizes, storage: torch.dtype) -> None:
     """DifferenceError unless what `key` names is right on the device; see `nmt.kernel_check.needs`."""
-    operation, _, words = key.partition(" ")
+    operation, words = parts(key)
     designs = [Design(CELLS.get("lstm"))] if operation == "lstm_layer" else designs_of(words) if words else []
-    CHECKS[operation](Case(device, sizes, storage, Selection("auto", asked_for(key)), designs))
+    CHECKS[operation](Case(device, sizes, storage, Selection("auto", frozenset({key})), designs))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.kernel_check.comparison import TOLERANCES, DifferenceError, autocast
-from nmt.kernel_check.needs import asked_for, needed
+from nmt.kernel_check.needs import needed
 from nmt.models.base import PAD
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
@@ -37,7 +37,7 @@ def check_steps(device: torch.device, *, words: int, hidden: int, storage: torch
     source = torch.randint(4, words, (SENTENCES, 9), generator=torch.Generator().manual_seed(1)).to(device)
     source[1, 5:] = PAD
     listed = torch.arange(0, words, 2, device=device)
-    verified = by.verified.union(*map(asked_for, needed(model, "search")))  # so that there are kernels to be recorded
+    verified = by.verified.union(needed(model, "search"))  # so that there are kernels to be recorded
     with torch.inference_mode(), selected(by.choice, verified=verified), autocast(device, storage):
         for ids in (None, listed):
             _follow(model, GraphedModel(model), source, ids, tolerance=TOLERANCES[storage])

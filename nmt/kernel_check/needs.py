@@ -1,6 +1,7 @@
 """What a model runs on a GPU that has to be checked there: operations, each with the design of its units.
 
-A key is an operation and, where its kernels are compiled for a design, the words of that, as in `sequence lrn tanh`.
+A key is an operation and, where its kernels are compiled for a design, the words of that, as in `sequence lrn tanh`:
+what `nmt.ops.dispatch` is asked for. A pair of cells without matrices is one unit there, as in `sequence pair lrn`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import inspect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -22,6 +24,7 @@ from nmt.models.attention import AttentionQuery
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.deep_attention import DeepAttentionRNN
 from nmt.models.encoder import Bidirectional
+from nmt.ops.scan import pair_of
 from nmt.registry import CELLS
 
 Purpose = Literal["training", "scoring", "search"]
@@ -71,13 +74,20 @@ def _recurrences(model: nn.Module) -> Iterator[str]:
         if isinstance(module, (AttentionRNN, DeepAttentionRNN, OneToOneRNN)):
             inside.update(part for part in module.modules() if isinstance(part, Cell))
             if words := kernel_words(module.lower):
-                yield f"{'one_to_one' if isinstance(module, OneToOneRNN) else 'conditional'} {words}"
+                yield f"{_operation(module)} {words}"
         elif isinstance(module, Bidirectional) and (words := kernel_words(module.forward_rnn)):
             yield f"bidirectional {words}"
         elif isinstance(module, Cell) and module not in inside and (words := kernel_words(module)):
             yield f"sequence {words}"
             if words.startswith("lstm") and not module.layer_norm:
                 yield "lstm_layer"
+
+
+def _operation(pair: AttentionRNN | DeepAttentionRNN | OneToOneRNN) -> str:
+    if not isinstance(pair, OneToOneRNN):
+        return "conditional"
+    lower, higher = pair.lower.unit(), pair.higher.unit()
+    return "sequence pair" if lower and higher and pair_of(lower, higher) else "one_to_one"
 
 
 def _drops(module: nn.Module) -> bool:
@@ -87,16 +97,7 @@ def _drops(module: nn.Module) -> bool:
 def kernel_words(cell: Cell[Any]) -> str | None:
     """The words of a cell's design, if there is a kernel for GPUs."""
     unit = cell.unit()
-    if unit is None or getattr(unit, "triton", unit.name) is None or not getattr(unit, "usual", True):
-        return None
-    return unit.words if "normalized" in unit.words or not unit.normalized else f"{unit.words} normalized"
-
-
-def asked_for(key: str) -> frozenset[str]:
-    """What `nmt.ops.dispatch` is asked for: keys, and operations by the names that they still have there."""
-    operation, _, words = key.partition(" ")
-    names = {"sequence": words.split()[0] if words else "", "bidirectional": "both_directions"}
-    return frozenset({key, names.get(operation, operation)})
+    return None if unit is None or unit.triton is None or not unit.usual else unit.words
 
 
 def plain(name: str) -> str:
@@ -104,12 +105,18 @@ def plain(name: str) -> str:
     return name.removesuffix(FORWARD)
 
 
+def parts(name: str) -> tuple[str, str]:
+    """Operation and design of a check; the design may be none."""
+    operation, _, words = plain(name).partition(" ")
+    return ("one_to_one", words.removeprefix("pair ")) if words.startswith("pair ") else (operation, words)
+
+
 def groups(names: Iterable[str]) -> list[list[str]]:
     """The checks in lists of those that share most of their kernels, the longest first: what attends, then recurrences
     by design, and the rest."""
     attend, others, attention = dict[str, list[str]](), dict[str, list[str]](), list[str]()
     for name in names:
-        operation, _, words = plain(name).partition(" ")
+        operation, words = parts(name)
         if operation in ("attention", "decoding_step"):
             attention.append(name)
         elif operation == "conditional":
@@ -157,13 +164,14 @@ def _options(kind: type[Cell[Any]]) -> Iterator[Any]:
 
 def all_keys() -> list[str]:
     """Those of all units, alone, in pairs and with layer norm, and with each of their options alone."""
-    found = dict.fromkeys(["attention", "decoding_step", "dropout", "linear_cross_entropy", "lstm_layer"])
+    found = dict.fromkeys(["attention", "decoding_step", "dropout", "linear_cross_entropy"])
     for name in CELLS.names():
         kind: type[Cell[Any]] = CELLS.get(name)
         usual = kind.Options()
-        for design in (Design(kind, usual), Design(kind, usual, layer_norm=True)):
-            operations = ("sequence", "bidirectional", "conditional", "one_to_one")
-            found |= dict.fromkeys(f"{operation} {design.words}" for operation in operations if design.words)
+        for layer_norm in (False, True):
+            make = partial(Design(kind, usual, layer_norm).cell, hidden_size=1)
+            for network in (Bidirectional(make, 1), AttentionRNN(make, 1, 1), OneToOneRNN(make, 1, 1)):
+                found |= dict.fromkeys(_recurrences(network))
         for options in _options(kind):
             differing = [field for field in fields(usual) if getattr(options, field.name) != getattr(usual, field.name)]
             words = Design(kind, options).words
@@ -174,7 +182,7 @@ def all_keys() -> list[str]:
 
 def plugin_files(names: Iterable[str]) -> list[Path]:
     """The user's files in which the cells of these checks are defined."""
-    words = {plain(name).partition(" ")[2] for name in names} - {""}
+    words = {parts(name)[1] for name in names} - {""}
     kinds = {design.kind for known in words for design in designs_of(known)}
     files = {Path(inspect.getfile(kind)).resolve() for kind in kinds if not kind.__module__.startswith("nmt.")}
     return sorted(files)

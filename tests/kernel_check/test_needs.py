@@ -11,8 +11,8 @@ from nmt.config.plugins import import_plugins
 from nmt.errors import ConfigError
 from nmt.kernel_check import needs
 from nmt.kernel_check.cases import CHECKS
-from nmt.kernel_check.needs import all_keys, designs_of, groups, kernel_words, needed, plugin_files
-from nmt.ops import unit as units
+from nmt.kernel_check.needs import all_keys, designs_of, groups, kernel_words, needed, parts, plugin_files
+from nmt.ops.unit import UNITS
 from nmt.registry import CELLS
 from tests.models.small_model import make_model
 
@@ -32,12 +32,12 @@ def unit_words(cell: str, **options: Any) -> str:
         ("lrn", ONE, "bidirectional sequence conditional"),
         ("atr", {}, "sequence one_to_one conditional"),  # context-aware, and a second decoder layer reads contexts
         ("gru", ONE | {"architecture": "rnnsearch"}, "bidirectional sequence conditional"),
-        ("sru", ONE | {"architecture": "rnnsearch_deepatt", "encoder_layers": 2}, "sequence one_to_one conditional"),
+        ("sru", ONE | {"architecture": "rnnsearch_deepatt", "encoder_layers": 2}, "sequence sequence_pair conditional"),
     ],
 )
 def test_a_model_needs_what_it_runs(cell: str, options: dict[str, Any], operations: str) -> None:
     words, model = unit_words(cell), make_model(cell, **options)
-    recurrences = {f"{operation} {words}" for operation in operations.split()}
+    recurrences = {f"{operation.replace('_pair', ' pair')} {words}" for operation in operations.split()}
     assert set(needed(model, "training")) == recurrences | {"attention", "decoding_step", "linear_cross_entropy"}
     assert set(needed(model, "scoring")) == recurrences | {"attention", "linear_cross_entropy"}
     assert set(needed(model, "search")) == {key for key in recurrences if not key.startswith("conditional")} | {
@@ -66,10 +66,11 @@ def test_a_unit_without_kernels_needs_none() -> None:
 
 def test_every_key_has_a_check_and_its_cells() -> None:
     keys = all_keys()
-    assert {key.partition(" ")[0] for key in keys} == CHECKS.keys()
+    assert {parts(key)[0] for key in keys} == CHECKS.keys()
+    assert {"sequence pair sru", "lstm_layer", f"one_to_one {unit_words('gru')}"} <= set(keys)
     for cell in ("atr", "gru", "lrn", "lstm", "olrn", "sru"):
         assert f"conditional {unit_words(cell)}" in keys
-    for words in {key.partition(" ")[2] for key in keys} - {""}:
+    for words in {parts(key)[1] for key in keys} - {""}:
         for design in designs_of(words):
             assert design.words == words
     assert [design.layer_norm for design in designs_of(unit_words("lrn"))] == [False, True]
@@ -80,7 +81,7 @@ def test_every_key_has_a_check_and_its_cells() -> None:
 
 
 def test_a_group_shares_kernels() -> None:
-    names = ["bidirectional lrn forward", "attention", "dropout", "sequence lrn forward", "conditional lrn"]
+    names = ["bidirectional lrn forward", "attention", "dropout", "sequence pair lrn forward", "conditional lrn"]
     assert groups(names) == [["conditional lrn", "attention"], names[:1] + names[3:4], ["dropout"]]
     assert groups(["attention", "conditional gru", "decoding_step", "conditional lrn"]) == [
         ["conditional gru", "attention", "decoding_step"],
@@ -89,7 +90,6 @@ def test_a_group_shares_kernels() -> None:
     assert groups(["decoding_step"]) == [["decoding_step"]] and groups(["dropout"]) == [["dropout"]]
 
 
-@pytest.mark.skipif(not hasattr(units, "UNITS"), reason="units cannot be registered yet")
 def test_the_unit_of_a_plugin_is_found_with_its_file(tmp_path: Path) -> None:
     """Its process imports it first."""
     plugin = tmp_path / "my_unit.py"
@@ -113,5 +113,5 @@ def test_the_unit_of_a_plugin_is_found_with_its_file(tmp_path: Path) -> None:
         assert plugin_files(["attention", "dropout forward", f"sequence {unit_words('lrn')}"]) == []
     finally:
         CELLS._members.pop("my_cell", None)
-        units.UNITS.pop("mine", None)
+        UNITS.pop("mine", None)
         needs._all_designs.cache_clear()

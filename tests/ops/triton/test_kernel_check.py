@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 import torch
 
 from nmt.kernel_check import comparison
-from nmt.kernel_check.cases import CHECKS, SMALL, check_key
-from nmt.kernel_check.needs import WITHOUT_TRITON
-from nmt.ops import dispatch
-from nmt.registry import CELLS
+from nmt.kernel_check.cases import SMALL, check_key
+from nmt.kernel_check.needs import WITHOUT_TRITON, all_keys
+from nmt.ops import dispatch, sequence
 
 first = pytest.importorskip("nmt.kernel_check.first", reason="Triton is not installed")
 
 TINY = SMALL._replace(sentences=2, target=3, source=4, inputs=6, hidden=8, words=20)
-OF_UNITS = ("bidirectional", "conditional", "one_to_one", "sequence")
-WORDS = [CELLS.get(name)(1, 1).unit().words for name in ("atr", "gru", "lrn", "lstm", "olrn", "sru")]
-KEYS = [
-    *sorted(CHECKS.keys() - WITHOUT_TRITON - {*OF_UNITS}),
-    *(f"{name} {words}" for name in OF_UNITS for words in WORDS),
-]
+KEYS = [key for key in all_keys() if key not in WITHOUT_TRITON and "normalized" not in key]
 
 
-@pytest.mark.skipif(not hasattr(dispatch, "language"), reason="operations have other names in nmt.ops yet")
 @pytest.mark.parametrize("key", KEYS)
 def test_kernels_pass_their_checks(key: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     used = set()
@@ -38,7 +29,7 @@ def test_kernels_pass_their_checks(key: str, device: torch.device, monkeypatch: 
 
     monkeypatch.setattr(comparison, "TIMES", 1)  # more would be for graphs
     monkeypatch.setattr(dispatch.native, "usable", lambda like: False)
-    for module in (dispatch, importlib.import_module("nmt.ops.sequence")):
+    for module in (dispatch, sequence):
         monkeypatch.setattr(module, "language", language)
     check_key(key, device, TINY, torch.float32)
     assert used == {key}
