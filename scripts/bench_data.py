@@ -37,9 +37,9 @@ from nmt.config import load_config
 from nmt.cpus import usable_cores
 from nmt.data import Corpus, SentencePieceTokenizer
 from nmt.data.encoding import LengthRule, encode
+from nmt.data.known_files import read_facts
 from nmt.data.line_sample import sample_lines
 from nmt.data.sentencepiece import SentencePieceOptions
-from nmt.data.survey import survey_file
 from nmt.data.text import FilePair, read_lines
 from nmt.errors import DataError
 from nmt.training.batches import BatchStream, Position
@@ -178,15 +178,15 @@ def measure_encoding(arguments: argparse.Namespace) -> list[str]:
             target = Path(tempfile.mkdtemp(dir=folder)) / "corpus"
             encode([files], target, tokenizer=tokenizer, rule=LengthRule(max_length=100), key="", workers=workers)
 
-        def survey() -> None:
+        def first_look() -> None:
             for path in files:
-                survey_file(path)
+                read_facts(path)
 
         def sample() -> None:
             for path in files:
                 deque(sample_lines([path], 1000, seed=1), maxlen=0)
 
-        cases: dict[str, Callable[[], None]] = {"first look at the files": survey, "sampling for subwords": sample}
+        cases: dict[str, Callable[[], None]] = {"first look at the files": first_look, "sampling for subwords": sample}
         for count in sorted({1, usable_cores()}):
             cases[f"SentencePiece alone, threads: {count}"] = partial(alone, count)
             cases[f"files to encoded corpus, processes: {count}"] = partial(ours, count)

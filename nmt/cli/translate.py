@@ -120,10 +120,10 @@ def translate(arguments: argparse.Namespace) -> int:
 
 def _translate(arguments: argparse.Namespace, world: World) -> int:
     """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
+    from nmt.cli.across_processes import check_input, translate_across_processes
     from nmt.cli.formats import FORMATS
     from nmt.cli.lines import input_windows
     from nmt.cli.output import check_reader, output_stream
-    from nmt.cli.together import check_input, translate_together
     from nmt.cli.totals import Totals, shortest_training
     from nmt.files.undecodable import Undecodable
     from nmt.interop.ensemble import load_models, names_of
@@ -157,7 +157,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
         start = time.perf_counter()
         with input_windows(path, size=WINDOW * world.size, undecodable=undecodable) as windows:
             for window in windows:
-                for translation in translate_together(translator, window, world=world):
+                for translation in translate_across_processes(translator, window, world=world):
                     number, notes = totals.lines, totals.add(translation)
                     output.write(write(number, translation, n_best=decoding.n_best, notes=notes).encode())
                 output.flush()

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.corpus import META
+from nmt.data.known_files import file_identity
 from nmt.data.progress import Advance, no_progress
-from nmt.data.survey import file_identity
 from nmt.errors import DataError
 from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside

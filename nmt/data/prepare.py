@@ -16,11 +16,11 @@ from nmt.config.schema import Config, DataConfig
 from nmt.data.cache import corpus_folder, encoded_corpus
 from nmt.data.corpus import Corpus, new_folder
 from nmt.data.encoding import LengthRule
+from nmt.data.known_files import KnownFiles
 from nmt.data.progress import progress as progress_shown
 from nmt.data.references import join_references, missing_references, read_references
 from nmt.data.report import CorpusReport
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
-from nmt.data.survey import Survey
 from nmt.data.text import FilePair, ParallelText, find_pairs, missing_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.validation_facts import ValidationFacts, validation_facts
@@ -83,13 +83,13 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
 
     dev_files = find_pairs(data.dev, *languages, key="data.dev")
     folder = Path(data.cache_dir) if data.cache_dir else run_dir / "cache"
-    survey = _survey(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
-    pairs = survey.count_pairs(train_files)  # unequal, undecodable or empty files should show before the long work
-    survey.save()  # before the next long work, so that a process killed in it need not read the text again
-    tokenizer = _tokenizer(config, train_files, run_dir, survey=survey, shown=progress)
+    known = _known_files(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
+    pairs = known.count_pairs(train_files)  # unequal, undecodable or empty files should show before the long work
+    known.save()  # before the next long work, so that a process killed in it need not read the text again
+    tokenizer = _tokenizer(config, train_files, run_dir, known=known, shown=progress)
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int) -> Corpus:
-        key = _corpus_key([survey.digest(path) for pair in files for path in pair], tokenizer, rule)
+        key = _corpus_key([known.digest(path) for pair in files for path in pair], tokenizer, rule)
         return encoded_corpus(
             files, corpus_folder(folder, name, key), tokenizer=tokenizer, rule=rule, key=key, workers=data.workers,
             pairs=pairs, shown=progress,
@@ -97,7 +97,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
 
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
     train = corpus("train", train_files, rule, pairs=pairs)
-    dev = corpus("dev", dev_files, LengthRule(), pairs=survey.count_pairs(dev_files)) if data.dev else None
+    dev = corpus("dev", dev_files, LengthRule(), pairs=known.count_pairs(dev_files)) if data.dev else None
     dev_facts = None if dev_text is None else validation_facts(dev_text, dev_references)
     dev_references, dev_notes = join_references(dev_references, tokenizer, name="dev")
     test_references, test_notes = join_references(test_references, tokenizer, name="test")
@@ -163,16 +163,18 @@ def planned_sizes(config: Config) -> tuple[int, int] | None:
     return sizes
 
 
-def _survey(folder: Path, paths: Sequence[Path], *, shown: bool) -> Survey:
+def _known_files(folder: Path, paths: Sequence[Path], *, shown: bool) -> KnownFiles:
     """The facts of all files; those that are not remembered are read now."""
-    survey = Survey(folder / "files.json")
-    with progress_shown("reading text", total=survey.unread_bytes(paths), unit="B", shown=shown) as advance:
+    known = KnownFiles(folder / "files.json")
+    with progress_shown("reading text", total=known.unread_bytes(paths), unit="B", shown=shown) as advance:
         for path in paths:
-            survey.facts(path, advance=advance)
-    return survey
+            known.facts(path, advance=advance)
+    return known
 
 
-def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, survey: Survey, shown: bool) -> Tokenizer:
+def _tokenizer(
+    config: Config, files: Sequence[FilePair], run_dir: Path, *, known: KnownFiles, shown: bool
+) -> Tokenizer:
     """The tokenizer of the run: the saved one where it fits, else a new one."""
     kind = TOKENIZERS.get(config.data.tokenizer)
     options = component_options(kind, config.data.tokenizer_options, key="data.tokenizer_options")
@@ -183,7 +185,7 @@ def _tokenizer(config: Config, files: Sequence[FilePair], run_dir: Path, *, surv
         "seed": config.seed,
         "inputs": [
             # What is no text of ours is a model or a vocabulary, which is small and not always UTF-8.
-            survey.digest(path) if path in {*source, *target} else _digest(path)
+            known.digest(path) if path in {*source, *target} else _digest(path)
             for path in kind.inputs(source, target, options=options)
         ],
     }

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from nmt.training import curves, optimizers, other_optimizers, schedules
+from nmt.training import optimizers, other_optimizers, schedules, step_schedules
 
-__all__ = ["curves", "optimizers", "other_optimizers", "schedules"]
+__all__ = ["step_schedules", "optimizers", "other_optimizers", "schedules"]

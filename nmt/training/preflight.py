@@ -17,11 +17,11 @@ from nmt.errors import ConfigError, NmtError
 from nmt.interop import run_layout
 from nmt.kernel_check import choose_kernels
 from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TOKENIZERS
+from nmt.training.initial_weights import find_initial_weights
 from nmt.training.logs import tensorboard_problem
 from nmt.training.memory import too_large
 from nmt.training.precision import choose_precision
 from nmt.training.setup import build_limits, build_metrics
-from nmt.training.start import find_start
 from nmt.units import SIDES, unit_of
 
 SMALLEST = (4, 4)
@@ -72,7 +72,7 @@ def _questions(
         yield "data.source_language", lambda: check_languages(*languages)
     start = config.training.init_from
     if start is not None and not is_begun(config):
-        yield "training.init_from", lambda: find_start(start)
+        yield "training.init_from", lambda: find_initial_weights(start)
 
 
 def _metric_names(config: Config) -> list[str]:

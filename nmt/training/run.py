@@ -23,11 +23,11 @@ from nmt.models import parameters_by_part
 from nmt.ops.in_use import kernels_in_use
 from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same
+from nmt.training.initial_weights import find_initial_weights
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
 from nmt.training.run_dir import LOCK, Change, check_resumable, locked, move_aside
 from nmt.training.setup import build_checkpoints, build_ranking, build_trainer, describe_sampling
-from nmt.training.start import find_start
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
 from nmt.training.testing import check_average, finish, is_done
@@ -69,7 +69,11 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
                 return 0
             if config.training.average_last and world.is_main:
                 check_average(run)
-            start = find_start(config.training.init_from) if config.training.init_from and loaded is None else None
+            start = (
+                find_initial_weights(config.training.init_from)
+                if config.training.init_from and loaded is None
+                else None
+            )
             data = _prepare(config, world)
             trainer = build_trainer(config, data, run=run, world=world, log=log, limits=limits, start=start)
             if start is not None:

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: what all share, and `constant`, `epoch` and `score`; the others are in curves.py."""
+"""Learning-rate schedules: what all share, and `constant`, `epoch` and `score`; the others are in step_schedules.py."""
 
 from __future__ import annotations
 

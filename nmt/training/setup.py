@@ -28,6 +28,7 @@ from nmt.training.conditions import conditions
 from nmt.training.distributed import Share, World
 from nmt.training.ema import EMA
 from nmt.training.gradients import BadUpdateGuard
+from nmt.training.initial_weights import load_initial_weights
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import RunLog
 from nmt.training.memory import check_size
@@ -36,7 +37,6 @@ from nmt.training.precision import choose_precision
 from nmt.training.random_state import seed_everything
 from nmt.training.samples import TrainingSamples
 from nmt.training.schedules import build_schedule
-from nmt.training.start import start_from
 from nmt.training.state import Ranking
 from nmt.training.stopping import Limits
 from nmt.training.trainer import Frequencies, Trainer
@@ -88,7 +88,7 @@ def build_updater(
     training = config.training
     model = build_network(config, tokenizer, device=device)
     if start is not None:
-        start_from(start, model, tokenizer=tokenizer)
+        load_initial_weights(start, model, tokenizer=tokenizer)
     optimizer_options = component_options(OPTIMIZERS.get(training.optimizer), training.optimizer_options)
     schedule_options = component_options(SCHEDULES.get(training.schedule), training.schedule_options)
     hidden_size = config.model.hidden_size

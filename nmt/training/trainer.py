@@ -19,11 +19,11 @@ from nmt.training.environment import differences, environment
 from nmt.training.health import inspect
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import ProgressBar, RunLog, memory_mb
-from nmt.training.pace import Pace, duration
 from nmt.training.random_state import random_state, set_random_state
 from nmt.training.samples import TrainingSamples
 from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
 from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest, stopped_by
+from nmt.training.time_left import TimeLeft, duration
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Validation, Validator, counts, problems
 
@@ -70,7 +70,7 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self._clock = Clock(self.progress)
-        self._pace = Pace(step=self.progress.step)
+        self._time_left = TimeLeft(step=self.progress.step)
 
     def train(self) -> Ending:
         """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
@@ -78,7 +78,7 @@ class Trainer:
         position = Position(progress.epoch, progress.batch, progress.pool, progress.skip)
         bar = ProgressBar(total=self.expected_steps(), done=progress.step, hidden=not self.world.is_main)
         self._clock.restart()
-        self._pace = Pace(step=self.progress.step)
+        self._time_left = TimeLeft(step=self.progress.step)
         with closing(bar), self.stop.listening(), self.batches.prefetched(position) as groups:
             # First what was still to do when the checkpoint was written, if this is a resumed run.
             ending = self.finish_step()
@@ -239,7 +239,7 @@ class Trainer:
             return
         self.interval.waited, memory = self.world.largest(self.interval.waited, memory_mb())
         summary = self.interval.summary()
-        left = self._pace.seconds_left(
+        left = self._time_left.seconds_left(
             step=self.progress.step, last=self.expected_steps(), deadline=self.limits.deadline
         )
         extra = {"eta_seconds": left, "memory_mb": memory, "skipped": self.progress.skipped}

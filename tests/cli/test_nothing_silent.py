@@ -250,14 +250,14 @@ def test_training_does_not_begin_or_go_on_with_them(run: Path, tmp_path: Path) -
     from nmt.errors import CheckpointError
     from nmt.interop.model_dir import load_model
     from nmt.training.checkpoint import CheckpointStore
-    from nmt.training.start import start_from
+    from nmt.training.initial_weights import load_initial_weights
     from nmt.training.state import Ranking
 
     loaded = load_model(run)
     model = build_model(loaded.config.model, loaded.tokenizer.source_size, loaded.tokenizer.target_size)
     change(run, lambda weights: set_all(weights, math.inf))
     with pytest.raises(CheckpointError, match="contains NaN or infinite values"):
-        start_from(run_layout.step_dir(run, 10), model, tokenizer=loaded.tokenizer)
+        load_initial_weights(run_layout.step_dir(run, 10), model, tokenizer=loaded.tokenizer)
 
     checkpoints = CheckpointStore(tmp_path / "other", keep_last=3, keep_best=0, config_text="seed: 1\n")
     ranking = Ranking(metric="loss", higher_is_better=False)

@@ -18,7 +18,7 @@ import pytest
 from nmt.data import Corpus, Vocabulary, WhitespaceTokenizer
 from nmt.data import encoding as encoding_module
 from nmt.data.encoding import LengthRule, encode
-from nmt.data.survey import Survey
+from nmt.data.known_files import KnownFiles
 from nmt.data.text import FilePair
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.data.writer import CorpusWriter, unfinished_folder
@@ -224,4 +224,4 @@ def test_a_cache_of_pipes_is_no_corpus(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a regular file"):
         Corpus(tmp_path)
     os.mkfifo(tmp_path / "files.json")
-    assert Survey(tmp_path / "files.json").unread_bytes([]) == 0
+    assert KnownFiles(tmp_path / "files.json").unread_bytes([]) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config import Config, DataConfig
 from nmt.data import EOS, BatchSampler, PreparedData, collate, load_tokenizer, planned_sizes, prepare
-from nmt.data.survey import Survey
+from nmt.data.known_files import KnownFiles
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.registry import TOKENIZERS
 
@@ -239,7 +239,7 @@ def test_text_that_was_read_is_known_when_the_tokenizer_is_broken_off(
             run(config)
     paths = [path for path in (Path(config.run_dir).parent / "text").iterdir() if path.name.startswith(("1", "2"))]
     assert len(paths) == 4
-    assert Survey(Path(config.run_dir) / "cache/files.json").unread_bytes(paths) == 0
+    assert KnownFiles(Path(config.run_dir) / "cache/files.json").unread_bytes(paths) == 0
 
 
 def test_an_empty_corpus_is_an_error(config: Config, tmp_path: Path) -> None:

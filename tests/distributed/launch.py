@@ -17,7 +17,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 # The optimizer's first step imports torch._dynamo; the registries import their members when first asked.
 CONTEXT.set_forkserver_preload(
     [
-        "torch._dynamo", "sacrebleu", "nmt.training.run", "nmt.training.optimizers", "nmt.training.curves",
+        "torch._dynamo", "sacrebleu", "nmt.training.run", "nmt.training.optimizers", "nmt.training.step_schedules",
         "nmt.training.other_optimizers",
         "nmt.data.whitespace", "nmt.evaluation.metrics", "nmt.models.deepnmt", "nmt.search.beam", "nmt.cells",
         "nmt.training.distributed.process_group", "tests.distributed.work",

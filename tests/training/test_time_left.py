@@ -6,21 +6,21 @@ import time
 
 import pytest
 
-from nmt.training.pace import Pace, duration
+from nmt.training.time_left import TimeLeft, duration
 
 
 def test_remaining_time_counts_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    pace = Pace(step=100)
-    assert pace.seconds_left(step=100, last=200, deadline=None) is None
+    left = TimeLeft(step=100)
+    assert left.seconds_left(step=100, last=200, deadline=None) is None
     now += 20
-    assert pace.seconds_left(step=110, last=200, deadline=None) == 180
-    assert pace.seconds_left(step=110, last=200, deadline=1050.0) == 30
-    assert pace.seconds_left(step=110, last=None, deadline=1050.0) == 30
-    assert pace.seconds_left(step=110, last=None, deadline=900.0) == 0
-    assert pace.seconds_left(step=110, last=105, deadline=None) == 0
-    assert pace.seconds_left(step=110, last=None, deadline=None) is None
+    assert left.seconds_left(step=110, last=200, deadline=None) == 180
+    assert left.seconds_left(step=110, last=200, deadline=1050.0) == 30
+    assert left.seconds_left(step=110, last=None, deadline=1050.0) == 30
+    assert left.seconds_left(step=110, last=None, deadline=900.0) == 0
+    assert left.seconds_left(step=110, last=105, deadline=None) == 0
+    assert left.seconds_left(step=110, last=None, deadline=None) is None
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class FileFacts:
     inode: int
 
 
-class Survey:
+class KnownFiles:
     """Facts of files, each read once: as long as size, times and inode stay, it counts as the same.
 
     So the start of a run does not depend on the amount of text. The times of change that a file
@@ -56,7 +56,7 @@ class Survey:
 
     def facts(self, path: Path, *, advance: Advance = no_progress) -> FileFacts:
         """The facts of a file; DataError for one that is not UTF-8 text throughout."""
-        found = self._known(path) or survey_file(path, advance=advance)
+        found = self._known(path) or read_facts(path, advance=advance)
         self._facts[path] = found
         return found
 
@@ -98,7 +98,7 @@ class Survey:
         return facts if before == file_identity(path) else None
 
 
-def survey_file(path: Path, *, advance: Advance = no_progress) -> FileFacts:
+def read_facts(path: Path, *, advance: Advance = no_progress) -> FileFacts:
     """Read a file from end to end; DataError naming file and line for what is not UTF-8 text."""
     before = file_identity(path)
     try:

@@ -32,7 +32,7 @@ def check_input(path: str | None, *, world: World) -> None:
     check_same(world, "text to translate", lambda: _digest(path))
 
 
-def translate_together(translator: Translator, lines: Sequence[str], *, world: World) -> list[Translation]:
+def translate_across_processes(translator: Translator, lines: Sequence[str], *, world: World) -> list[Translation]:
     """The translations of `lines`, in order, on rank 0; each process has the same lines and translates its part.
 
     The other processes get none.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data import survey as survey_module
-from nmt.data.survey import Survey, survey_file
+from nmt.data import known_files
+from nmt.data.known_files import KnownFiles, read_facts
 from nmt.data.text import FilePair, read_lines
 from nmt.errors import DataError
 
@@ -24,7 +24,7 @@ def test_digest_and_lines(tmp_path: Path, content: bytes, packed: bool) -> None:
     raw = gzip.compress(content, 1) if packed else content
     path.write_bytes(raw)
     done: list[int] = []
-    facts = survey_file(path, advance=done.append)
+    facts = read_facts(path, advance=done.append)
     assert facts.digest == hashlib.sha256(raw).hexdigest()
     assert facts.lines == sum(1 for _ in read_lines(path))
     assert sum(done) == len(raw) == facts.size
@@ -39,56 +39,56 @@ def test_digest_and_lines(tmp_path: Path, content: bytes, packed: bool) -> None:
     ],
 )
 def test_what_is_not_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str) -> None:
-    for module in ("nmt.data.survey", "nmt.data.text"):
+    for module in ("nmt.data.known_files", "nmt.data.text"):
         monkeypatch.setattr(f"{module}.LONGEST_LINE", 4 << 20)
     (tmp_path / "t").write_bytes(content)
     with pytest.raises(DataError) as error:
-        survey_file(tmp_path / "t")
+        read_facts(tmp_path / "t")
     assert str(error.value).startswith(f"{tmp_path / 't'}, {said}")
 
 
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere: no such file"):
-        survey_file(tmp_path / "nowhere")
+        read_facts(tmp_path / "nowhere")
     (tmp_path / "t.gz").write_bytes(gzip.compress(b"a\n" * 99)[:-9])
     with pytest.raises(DataError, match=r"t\.gz: not a readable gzip file"):
-        survey_file(tmp_path / "t.gz")
+        read_facts(tmp_path / "t.gz")
 
 
 def test_files_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, memory = tmp_path / "t", tmp_path / "cache" / "files.json"
     text.write_bytes(b"one\n")
-    first = Survey(memory)
+    first = KnownFiles(memory)
     assert first.unread_bytes([text]) == 4
     facts = first.facts(text)
     first.save()
     written = memory.stat().st_mtime_ns
-    second = Survey(memory)
+    second = KnownFiles(memory)
     with monkeypatch.context() as patch:
-        patch.setattr(survey_module, "survey_file", lambda *_, **__: pytest.fail("read again"))
+        patch.setattr(known_files, "read_facts", lambda *_, **__: pytest.fail("read again"))
         assert second.facts(text) == facts and second.unread_bytes([text]) == 0
     second.save()
     assert memory.stat().st_mtime_ns == written
     times = text.stat().st_mtime_ns
     text.write_bytes(b"two\n")
     os.utime(text, ns=(times, times))  # of the same size and, it says, the same time
-    assert Survey(memory).digest(text) == hashlib.sha256(b"two\n").hexdigest()
+    assert KnownFiles(memory).digest(text) == hashlib.sha256(b"two\n").hexdigest()
 
 
 def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(b"one\n")
     for content in ("{", "[]", '{"%s": {"digest": 1}}' % (tmp_path / "t")):
         (tmp_path / "files.json").write_text(content)
-        assert Survey(tmp_path / "files.json").facts(tmp_path / "t").lines == 1
+        assert KnownFiles(tmp_path / "files.json").facts(tmp_path / "t").lines == 1
 
 
 def test_unequal_and_empty_files(tmp_path: Path) -> None:
     for name, content in (("1", b"a\n"), ("2", b"a\nb\n"), ("0", b"")):
         (tmp_path / name).write_bytes(content)
-    survey = Survey(tmp_path / "files.json")
+    known = KnownFiles(tmp_path / "files.json")
     one, two, none = (tmp_path / name for name in "120")
-    assert survey.count_pairs([FilePair(one, one), FilePair(two, two)]) == 3
+    assert known.count_pairs([FilePair(one, one), FilePair(two, two)]) == 3
     with pytest.raises(DataError, match="1 has 1 lines but .*2 has 2; the two sides"):
-        survey.count_pairs([FilePair(one, two)])
+        known.count_pairs([FilePair(one, two)])
     with pytest.raises(DataError, match="the corpus is empty: no line in .*0"):
-        survey.count_pairs([FilePair(none, none)])
+        known.count_pairs([FilePair(none, none)])

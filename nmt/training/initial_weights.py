@@ -16,7 +16,7 @@ from nmt.models.base import Seq2Seq
 KEY = "training.init_from"
 
 
-def find_start(path: str) -> Path:
+def find_initial_weights(path: str) -> Path:
     """The directory whose weights `training.init_from` means: of a run its best checkpoint. ConfigError for none."""
     try:
         return find_model(path)
@@ -24,7 +24,7 @@ def find_start(path: str) -> Path:
         raise ConfigError(f"{KEY}: {error}") from error
 
 
-def start_from(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None:
+def load_initial_weights(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None:
     """Give `model` the weights in `directory`.
 
     Raises ConfigError where that model has another tokenizer, so that its words are others, or other sizes, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Pace:
+class TimeLeft:
     """Updates over time since the process began to train; what earlier processes did is left out.
 
     They may have run on another machine, or beside other work.
