@@ -6,15 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nmt.config.plugins import import_plugins
 from nmt.errors import ConfigError
 from nmt.kernel_check import needs
 from nmt.kernel_check.cases import CHECKS
-from nmt.kernel_check.needs import all_keys, designs_of, groups, kernel_words, needed, parts, plugin_files
+from nmt.kernel_check.needs import (
+    WITHOUT_TRITON,
+    all_keys,
+    designs_of,
+    groups,
+    kernel_words,
+    needed,
+    parts,
+    plugin_files,
+)
+from nmt.ops import dispatch, sequence
+from nmt.ops.dropout import Masks, masked_by
 from nmt.ops.unit import UNITS
 from nmt.registry import CELLS
-from tests.models.small_model import make_model
+from tests.models.small_model import ARCHITECTURES, PAIRS, SOURCE, everything, make_model
 
 ONE = {"encoder_layers": 1, "decoder_layers": 1, "context_aware_encoder": False}
 
@@ -44,6 +56,28 @@ def test_a_model_needs_what_it_runs(cell: str, options: dict[str, Any], operatio
         "attention",
         "decoding_step",
     }
+
+
+@pytest.mark.parametrize("options", ARCHITECTURES.values(), ids=ARCHITECTURES)
+@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
+def test_nothing_else_is_asked_for(
+    encoder: str, decoder: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dispatch is asked for what the model needs, and for no more, in training and in a step of a search."""
+    asked = set()
+
+    def language(operation: str, *, like: torch.Tensor, native: object, triton: object) -> None:
+        if triton is not None:
+            asked.add(operation)
+
+    for module in (dispatch, sequence):
+        monkeypatch.setattr(module, "language", language)
+    monkeypatch.setattr(dispatch.native, "usable", lambda like: False)
+    model = make_model("gru", encoder_cell=encoder, decoder_cell=decoder, dropout=0.1, **options).train()
+    with masked_by(Masks(1)):
+        everything(model)
+    model.step(None, model.start(SOURCE))
+    assert asked == set(needed(model, "training")) - WITHOUT_TRITON
 
 
 def test_designs_and_dropout_count() -> None:
