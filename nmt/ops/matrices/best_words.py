@@ -68,7 +68,7 @@ def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> BestWord
     """`best_words` by the product of features [B * P, E] with a table [V, E]; by one kernel where that is packed."""
     if isinstance(table, InferenceMatrix):
         if use_native(features) and table.has_kernel():
-            return _best(partial(best_packed, features, table), choice, words=len(table))
+            return _best(partial(best_packed, features, table), choice, words=table.shape[0])
         return best_words(F.linear(features, table), choice)
     if use_native(features):
         return best_words(F.linear(features, table), choice)
@@ -92,7 +92,7 @@ def best_reference(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
 def best_native(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
     """Values and places [B, k] of the best by a C kernel; logits fp32 or bf16 [B * P, V] on a CPU."""
     logits = logits.contiguous()
-    groups, words = len(logits) // choice.hypotheses, logits.shape[1]
+    groups, words = logits.shape[0] // choice.hypotheses, logits.shape[1]
     before, *options, values, places = _arguments(groups, choice)
     kernel("best", logits.dtype)(logits, before, groups, choice.hypotheses, words, *options, values, places)
     return values, places
@@ -100,8 +100,8 @@ def best_native(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
 
 def best_packed(features: Tensor, table: InferenceMatrix, choice: Choice) -> tuple[Tensor, Tensor]:
     """As `best_native` of the logits `F.linear(features, table)`, of which none leaves the cache."""
-    parts, words, threads = choice.hypotheses, len(table), torch.get_num_threads()
-    groups, operands = len(features) // parts, table.operands(features)
+    parts, words, threads = choice.hypotheses, table.shape[0], torch.get_num_threads()
+    groups, operands = features.shape[0] // parts, table.operands(features)
     at_once = max(1, _TILE // parts)
     shared = groups < 8 * at_once * threads
     room = torch.empty(groups if shared else threads * at_once, parts * words, dtype=torch.float32)

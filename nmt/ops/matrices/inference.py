@@ -144,7 +144,7 @@ class Bf16Matrix(InferenceMatrix):
         return _widened(x.to(torch.bfloat16), self.values.shape[1]).contiguous(), self.packed()
 
     def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        (rows, packed), out = self.operands(x), x.new_empty(len(x), len(self), dtype=torch.float32)
+        (rows, packed), out = self.operands(x), x.new_empty(x.shape[0], self.shape[0], dtype=torch.float32)
         run = kernel("bf16_product", torch.bfloat16)
         run(rows, rows.shape[1], packed, bias, 0, out, out.shape[1], True, *rows.shape, out.shape[1])
         return out
@@ -167,7 +167,7 @@ class Int8Matrix(InferenceMatrix):
         return *_rows(x, self.values.shape[1]), self.packed(), self.scales
 
     def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        operands, out = self.operands(x), x.new_empty(len(x), len(self), dtype=torch.float32)
+        operands, out = self.operands(x), x.new_empty(x.shape[0], self.shape[0], dtype=torch.float32)
         kernel("int8_product", torch.float32)(*operands, bias, out, *operands[0].shape, out.shape[1])
         return out
 
@@ -241,8 +241,8 @@ def _input_and_bias(x: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tens
 def _rows(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """x [N, K] in fp32 or bf16 by a C kernel: int8 rows [N, width], 128 times their sums, and their scales."""
     x = x if x.stride(1) == 1 else x.contiguous()
-    values = torch.empty(len(x), width, dtype=torch.int8)
-    excess, scales = torch.empty(len(x), dtype=torch.int32), torch.empty(len(x), dtype=torch.float32)
+    values = torch.empty(x.shape[0], width, dtype=torch.int8)
+    excess, scales = (torch.empty(x.shape[0], dtype=kind) for kind in (torch.int32, torch.float32))
     kernel("int8_rows", x.dtype)(x, x.stride(0), values, width, scales, excess, *x.shape, SMALLEST_SCALE)
     return values, excess, scales
 

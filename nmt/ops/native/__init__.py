@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
@@ -92,14 +92,14 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
     library, version = _library(source), TYPES.get(dtype, "")
     address = library.address(name, version)
     if address is None:
-        raise BuildError(f"there is no kernel {name} for {_short(dtype)} in {source or 'this library'}")
+        raise BuildError(f"there is no kernel {name} for {_names([dtype])} in {source or 'this library'}")
     parameters = library.signatures[name]
     letters = [parameter.letter for parameter in parameters]
     pack = struct.Struct("=QQq" + "".join(_SLOTS[letter] for letter in letters) + "q").pack
     head = library.caller(parameters), address, len(letters) + 1
     in_team = (head[0], library.address(name, f"{version}_team"), head[2])
     pointers = [(i, p.dtypes(dtype) or _ANY) for i, p in enumerate(parameters) if p.letter == "p"]
-    run, threads = _library().run_calls, torch.get_num_threads
+    run, threads = _library().runner("run_calls"), torch.get_num_threads
 
     def call(*arguments: Any) -> None:
         calls = _deferred.get() if in_team[1] else None
@@ -130,26 +130,22 @@ def _mistake(name: str, parameters: tuple[Parameter, ...], dtype: torch.dtype, a
         return f"{name} takes {len(parameters)} arguments, not {len(arguments)}"
     for number, (parameter, value) in enumerate(zip(parameters, arguments, strict=True), 1):
         kinds = parameter.dtypes(dtype)
-        if parameter.letter != "p":
-            right = isinstance(value, int if parameter.letter == "i" else (int, float))
-            wanted = "an integer of 64 bits" if parameter.letter == "i" else "a number"
+        if parameter.letter == "p":
+            plain = type(value) in _PLAIN and value.is_cpu and value.dtype in (kinds or _ANY)
+            right, wanted = plain or value is None, f"None or a tensor {_names(kinds)} in the memory of the CPU"
+        elif parameter.letter == "i":
+            right, wanted = isinstance(value, int), "an integer of 64 bits"
         else:
-            right = type(value) in _PLAIN and value.is_cpu and (not kinds or value.dtype in kinds)
-            wanted = f"None or a tensor{''.join(f' {_short(kind)}' for kind in kinds)} in the memory of the CPU"
-        if not right and not (value is None and parameter.letter == "p"):
-            return f"{name}: argument {number} ({parameter.text}) must be {wanted}, not {_described(value)}"
+            right, wanted = isinstance(value, (int, float)), "a number"
+        if not right:
+            found = f"a tensor {_names([value.dtype])} on {value.device}" if isinstance(value, Tensor) else shown(value)
+            kind = f", a {type(value).__name__}" if isinstance(value, Tensor) and type(value) not in _PLAIN else ""
+            return f"{name}: argument {number} ({parameter.text}) must be {wanted}, not {found}{kind}"
     return f"{name}: a number is too large, or a tensor has no memory"
 
 
-def _described(value: Any) -> str:
-    if not isinstance(value, Tensor):
-        return shown(value)
-    kind = "tensor" if type(value) in _PLAIN else type(value).__name__
-    return f"a {_short(value.dtype)} {kind} on {value.device}"
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _names(dtypes: Sequence[torch.dtype]) -> str:
+    return " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes) or "of any type"
 
 
 _deferred: ContextVar[list[tuple[bytes, Any]] | None] = ContextVar("deferred", default=None)
@@ -174,7 +170,8 @@ def in_one_team(*, possible: bool) -> Iterator[None]:
     finally:
         _deferred.reset(token)
     if calls:
-        _library().run_team(b"".join(packed for packed, _ in calls), len(calls), torch.get_num_threads())
+        run = _library().runner("run_team", ctypes.c_int64)
+        run(b"".join(packed for packed, _ in calls), len(calls), torch.get_num_threads())
 
 
 def column_sums(x: Tensor) -> Tensor:
@@ -205,20 +202,11 @@ class _Library:
         function = getattr(self.code, name, None)
         return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
-    @functools.cached_property
-    def run_calls(self) -> Callable[[bytes, int], None]:
-        """Run packed calls, so many."""
-        return self._function("run_calls", ctypes.c_char_p, ctypes.c_int64)
-
-    @functools.cached_property
-    def run_team(self) -> Callable[[bytes, int, int], None]:
-        """The same by a team of so many threads."""
-        return self._function("run_team", ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
-
-    def _function(self, name: str, *parameters: Any) -> Any:
+    def runner(self, name: str, *numbers: type) -> Callable[..., None]:
+        """The function of that name for packed calls, their number, and `numbers`; see native.c."""
         function = getattr(self.code, name)
-        function.argtypes, function.restype = parameters, None
-        return function
+        function.argtypes, function.restype = (ctypes.c_char_p, ctypes.c_int64, *numbers), None
+        return cast("Callable[..., None]", function)
 
 
 def _shape(parameters: tuple[Parameter, ...]) -> str:

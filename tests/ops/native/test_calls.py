@@ -42,17 +42,17 @@ WRONG: list[tuple[int, Any, str]] = [
     (0, 4711, r"argument 1 \(const T \*x\) must be None or a tensor float32 .* not 4711$"),
     (1, 4.0, r"argument 2 \(i64 xr\) must be an integer of 64 bits, not 4.0$"),
     (1, None, r"argument 2 \(i64 xr\) must be an integer of 64 bits, not None$"),
-    (3, torch.zeros(2, 2), r"argument 4 \(i64 rows\) must be an integer of 64 bits, not a float32 tensor on cpu$"),
+    (3, torch.zeros(2, 2), r"argument 4 \(i64 rows\) must be an integer of 64 bits, not a tensor float32 on cpu$"),
     (3, 1 << 64, r"a number is too large"),
     (2, [1.0], r"argument 3 \(float \*sum\) must be"),
     (
         2,
         torch.zeros(ROWS, WIDTH, dtype=torch.float64),
-        r"a tensor float32 in the memory of the CPU, not a float64",
+        r"a tensor float32 in the memory of the CPU, not a tensor float64 on cpu$",
     ),
-    (2, torch.zeros(ROWS, WIDTH, device="meta"), r"not a float32 tensor on meta$"),
-    (2, fake(), r"not a float32 FakeTensor on cpu$"),
-    (2, torch.zeros(ROWS, WIDTH).as_subclass(Own), r"not a float32 Own on cpu$"),
+    (2, torch.zeros(ROWS, WIDTH, device="meta"), r"not a tensor float32 on meta$"),
+    (2, fake(), r"not a tensor float32 on cpu, a FakeTensor$"),
+    (2, torch.zeros(ROWS, WIDTH).as_subclass(Own), r"not a tensor float32 on cpu, a Own$"),
     (2, torch.zeros(ROWS, WIDTH).to_sparse(), r"a tensor has no memory$"),
 ]
 
