@@ -11,7 +11,7 @@ UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss",
 STORAGES: Final = ("bf16", "fp32")
 FORWARD: Final = ((64, 1, 12), (64, 1, 7), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
 BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
-"""What `nmt.ops.triton_tools.as_launch` can choose, and that of single steps."""
+"""What `nmt.ops.triton_tools.launch_for` can choose, and that of single steps."""
 
 SINGLE_STEP: Final = (128, 1, 1)
 """That of `nmt.ops.scan.triton.STEP`."""

@@ -7,7 +7,7 @@ Imported only by kernels, because Triton is not installed everywhere.
 from __future__ import annotations
 
 import os
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -72,17 +72,8 @@ def launch_rule(channels: int, *, loaded: int) -> Launch:
     return Launch(block=block, unroll=1, stages=stages)
 
 
-def step_launch() -> dict[str, Any]:
-    """How an elementwise kernel is launched for a single step from a given state."""
-    return {
-        "STARTED": True, "REVERSE": 0, "BOTH": False, "BLOCK": 128, "UNROLL": 1, "STAGES": 1, "num_warps": 1
-    }  # fmt: skip
-
-
-def as_launch(numbers: list[int] | None, x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
-    """The given launch, or that of the rule, for x [D, B, T, kH]; an operator can take only a list of numbers."""
-    if numbers:
-        return Launch(*numbers)
+def launch_for(x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
+    """The launch for x [D, B, T, kH], by the rule where the pipeline can load it."""
     if x.element_size() < 4 and hidden % 16:  # the pipeline takes no single values of two bytes
         return Launch(block=64, unroll=3 if backward else 4, stages=1)
     loads = x.size(-1) // hidden + 2 * backward  # and the state and the gradient of the output
@@ -127,11 +118,6 @@ def sequence_like(x: Tensor, *, hidden: int) -> Tensor:
     return x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
 
 
-def state_like(x: Tensor, *, hidden: int) -> Tensor:
-    """Room for one fp32 state [D, B, hidden] of x [D, B, T, kH]."""
-    return x.new_empty(x.size(0), x.size(1), hidden, dtype=torch.float32)
-
-
 def mask_bytes(mask: Tensor | None) -> Tensor | None:
     """A mask as kernels read it, uint8, without a copy if it is bool."""
     return None if mask is None else mask.bool().view(torch.uint8)
@@ -139,11 +125,6 @@ def mask_bytes(mask: Tensor | None) -> Tensor | None:
 
 def mask_strides(mask: Tensor | None) -> tuple[int, int]:
     return (0, 0) if mask is None else (mask.stride(0), mask.stride(1))
-
-
-def one_direction(state: Tensor | None) -> Tensor | None:
-    """An initial state [B, H] as operators take it: fp32 [1, B, H]."""
-    return None if state is None else state.float().unsqueeze(0)
 
 
 @triton.jit

@@ -19,7 +19,7 @@ class LRN(ScanUnit):
     """i = sigmoid(p + h'), f = sigmoid(q - h'), h = i * r + f * h', or the tanh of it; x holds p, q, r."""
 
     inputs: ClassVar[int] = 3
-    functions: ClassVar[str] = "nmt.ops.lrn.cell"
+    functions: ClassVar[str] = "nmt.ops.lrn.triton"
 
     tanh: bool = False
 

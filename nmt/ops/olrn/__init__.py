@@ -19,7 +19,7 @@ class OLRN(ScanUnit):
     """c = the state of LRN after p, q, r and h'; h = sigmoid(s - c) * c is carried on; x holds p, q, r, s."""
 
     inputs: ClassVar[int] = 4
-    functions: ClassVar[str] = "nmt.ops.olrn.cell"
+    functions: ClassVar[str] = "nmt.ops.olrn.triton"
 
     tanh: bool = False
 

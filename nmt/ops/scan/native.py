@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -60,10 +62,6 @@ class NativeScan(Scan):
     def over_rows(d_vectors: Tensor) -> Tensor:
         return torch.stack([torch.stack([column_sums(vector) for vector in one]) for one in d_vectors])
 
-    @property
-    def deferrable(self) -> bool:
-        return self.sizes.dtype == torch.bfloat16
-
     def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
         kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)(
             *(*_steps(x), self.vectors, *_steps(mask), before.parts, before.parts.stride(0)),
@@ -93,7 +91,7 @@ class NativeScan(Scan):
             *(self.reverse, self._form),
         )
 
-    @property
+    @functools.cached_property
     def _form(self) -> int:
         """As scan.h has it."""
         return self.unit.bits << 1 | self.unit.cells - 1

@@ -29,8 +29,8 @@ from nmt.ops.kernel import States
 from nmt.ops.scan import Given, Scan, ScanUnit
 from nmt.ops.triton_tools import (
     Launch,
-    as_launch,
     gradient_like,
+    launch_for,
     mask_bytes,
     mask_strides,
     readable,
@@ -319,7 +319,7 @@ class TritonScan(Scan):
         outputs = sequence_like(x, hidden=hidden)
         memory = x.new_empty(unit.states - 1, batch, length, directions, hidden)
         last = x.new_empty(directions, unit.states, batch, hidden, dtype=torch.float32)
-        launch = Launch(*as_launch(None, x, hidden=hidden))
+        launch = launch_for(x, hidden=hidden)
         _forward(given, outputs, memory, last, kept=unit.states, launch=launch)
         return outputs, last, memory
 
@@ -332,7 +332,7 @@ class TritonScan(Scan):
         directions, batch, _, hidden = outputs.shape
         d_vectors = d_last.new_empty(directions, given.unit.vectors_each, batch, hidden)
         d_outputs = None if d_outputs is None else readable(d_outputs)
-        launch = Launch(*as_launch(None, given.x, hidden=hidden, backward=True))
+        launch = launch_for(given.x, hidden=hidden, backward=True)
         results = dx, d_vectors, d_first
         _backward(given, outputs, kept, d_outputs, d_last, *results, added=False, launch=launch)
         return dx, d_vectors, d_first

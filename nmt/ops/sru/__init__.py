@@ -24,7 +24,7 @@ class SRU(ScanUnit):
     inputs: ClassVar[int] = 4
     states: ClassVar[int] = 2
     vectors_each: ClassVar[int] = 2
-    functions: ClassVar[str] = "nmt.ops.sru.cell"
+    functions: ClassVar[str] = "nmt.ops.sru.triton"
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
         x_r, x_f, x_c, x_h = x.chunk(4, -1)

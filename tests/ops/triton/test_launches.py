@@ -85,12 +85,11 @@ def test_the_more_is_loaded_in_a_step_the_fewer_steps_are_loaded_ahead() -> None
 
 def test_the_rule_counts_what_a_kernel_loads() -> None:
     x = torch.empty(1, 64, 3, 3 * 512, dtype=torch.bfloat16)
-    assert kernels.as_launch(None, x, hidden=512) == kernels.launch_rule(64 * 512, loaded=3 * 2)
-    assert kernels.as_launch(None, x.float(), hidden=512, backward=True) == kernels.launch_rule(64 * 512, loaded=5 * 4)
-    assert kernels.as_launch([16, 2, 1], x, hidden=512) == (16, 2, 1)
+    assert kernels.launch_for(x, hidden=512) == kernels.launch_rule(64 * 512, loaded=3 * 2)
+    assert kernels.launch_for(x.float(), hidden=512, backward=True) == kernels.launch_rule(64 * 512, loaded=5 * 4)
     odd = torch.empty(1, 64, 3, 3 * 500, dtype=torch.bfloat16)  # rows that do not begin at multiples of 16 bytes
-    assert kernels.as_launch(None, odd, hidden=500) == (64, 4, 1)
-    assert kernels.as_launch(None, odd.float(), hidden=500).stages == 12
+    assert kernels.launch_for(odd, hidden=500) == (64, 4, 1)
+    assert kernels.launch_for(odd.float(), hidden=500).stages == 12
 
 
 def test_every_sentence_and_step_is_launched_once() -> None:

@@ -35,7 +35,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[int, int, int] 
 
     def choose(launch: tuple[int, int, int] | None) -> None:
         if launch is not None:
-            monkeypatch.setattr(scan, "as_launch", lambda *_, **__: launch)
+            monkeypatch.setattr(scan, "launch_for", lambda *_, **__: scan.Launch(*launch))
 
     return choose
 
