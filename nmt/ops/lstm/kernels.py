@@ -47,7 +47,8 @@ def lstm_forward_kernel(
     c = load_row(p_c + i_b * H, o, H)
     live = load_live(p_mask, i_b, sm_b, MASKED)
     gates, candidate = _load(p_x + i_b * sx_b, p_u + i_b * 4 * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
-    (i, f, out, g), _, _, _, _ = _gates(gates, candidate, o, H, NORMALIZED)
+    opened, _, _, _, _ = _gates(gates, candidate, o, H, NORMALIZED)
+    i, f, out, g = opened
     c_new = i * g + f * c
     new = tl.where(live, out * tanh(c_new), h)
     store_row(p_new + i_b * H, new, o, H)
@@ -72,7 +73,8 @@ def lstm_backward_kernel(
     dc = load_row(p_cgradient + i_b * H, o, H)
     live = load_live(p_mask, i_b, sm_b, MASKED)
     gates, candidate = _load(p_x + i_b * sx_b, p_u + i_b * 4 * H, p_bias, p_scale, p_offset, o, H, NORMALIZED)
-    (i, f, out, g), normal, factor, normal_g, factor_g = _gates(gates, candidate, o, H, NORMALIZED)
+    opened, normal, factor, normal_g, factor_g = _gates(gates, candidate, o, H, NORMALIZED)
+    i, f, out, g = opened
     height = tanh(i * g + f * c)
     d = tl.where(live, dh, 0.0)
     store_row(p_gradient + i_b * H, tl.where(live, 0.0, dh), o, H)
