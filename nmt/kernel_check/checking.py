@@ -89,7 +89,7 @@ class _Checking:
 
     def _keep(self, name: str, outcome: Outcome) -> None:
         before = self._known.get(name)
-        tries = 1 if before is None else before.tries + 1
+        tries = before.tries + 1 if before and before.timed_out == outcome.timed_out else 1
         self._found[name] = outcome._replace(tries=tries, when=time.time())
         try:
             if self._path is not None:

@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     """How it is wrong, or why it could not be tried"""
     timed_out: bool = False
     tries: int = 1
-    """How often it could not be tried"""
+    """How often in turn it could not be tried, or not in time"""
     when: float = 0.0
     """Seconds since 1970 of the last time"""
 

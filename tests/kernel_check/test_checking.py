@@ -159,6 +159,9 @@ def test_without_a_first_kernel_no_other_is_tried(
 def test_what_ends_too_late_gets_more_time_each_time_but_not_for_ever(
     tried: Tried, model: nn.Module, caplog: pytest.LogCaptureFixture
 ) -> None:
+    tried.outcomes["attention"] = FULL  # which is no time-out
+    for _ in range(MOST_TIMES):
+        verified(model)
     tried.outcomes["attention"] = LATE
     for time_number in range(MOST_TIMES):
         verified(model)
