@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops import graphs, memory_product
-from nmt.ops.kernel import Kernel, Sizes, States
+from nmt.ops.kernel import Kernel, Sizes, States, Step, steps_of
 from nmt.ops.native import in_one_team
 from nmt.ops.product import Product
 from nmt.ops.recurrence import time_order
@@ -161,28 +161,18 @@ class Aligned:
     """The input of a cell that is there before the loop: x [B, T, kH]."""
 
     deferrable = True
-    dx: Tensor
-    """its gradient; set by the backward pass"""
 
     def __init__(self, x: Tensor) -> None:
-        self.x, self._steps = x, x.split(1, 1)
+        self.x, self.inputs = x, x.split(1, 1)
+        """`inputs`: of each time step, [B, 1, kH]"""
 
-    def forward(self, t: int, below: States) -> Tensor:
-        """The input [B, 1, kH] of time step t; `below` is the state before the cell."""
-        return self._steps[t]
-
-    def again(self, t: int) -> Tensor:
-        """The same in the backward pass."""
-        return self._steps[t]
+    def forward(self, t: int, below: States) -> None:
+        """Write the input of time step t, if it is made in the loop; `below` is the state before the cell."""
 
     def start_backward(self) -> None:
-        """Make room for what the backward pass writes."""
+        """Make room for what the backward pass writes: `d_inputs` of each time step."""
         self.dx = torch.empty_like(self.x, memory_format=torch.contiguous_format)
-        self._d_steps = self.dx.split(1, 1)
-
-    def gradient(self, t: int) -> Tensor:
-        """Where the gradient of the input of time step t is written."""
-        return self._d_steps[t]
+        self.d_inputs = self.dx.split(1, 1)
 
     def backward(self, t: int, below: States) -> Tensor | None:
         """The gradient [B, 1, H] of what the cell below puts out, from that of the input."""
@@ -193,13 +183,14 @@ class Aligned:
         return self.dx.transpose(0, 1)
 
 
-class _Step(NamedTuple):
-    """What belongs to one time step of an attention, [B, ...]."""
+class _Asked(NamedTuple):
+    """What belongs to one time step of an attention, [B, ...], or the gradients of that."""
 
     query: Tensor
     weights: Tensor
     context: Tensor
-    inputs: Tensor
+    product: Tensor
+    """the input of the cell above"""
 
 
 class Attended:
@@ -215,13 +206,13 @@ class Attended:
         sizes, (length, batch) = room.sizes, contexts.shape[:2]
         self.query, self.context = (Product(part, sizes, room.take) for part in (own.query, own.context))
         self.queries = room.take(length, batch, len(own.query.weight))
-        self.inputs = room.take(length, batch, len(own.context.weight), dtype=self.context.dtype)
-        self._steps = self._cut(self.queries, self.weights, self.contexts, self.inputs)
-        self._inputs = self.inputs.unsqueeze(2).unbind()
+        self.products = room.take(length, batch, len(own.context.weight), dtype=self.context.dtype)
+        self._steps = self._cut(self.queries, self.weights, self.contexts, self.products)
+        self.inputs = self.products.unsqueeze(2).unbind()
 
     @staticmethod
-    def _cut(*tensors: Tensor) -> list[_Step]:
-        return [_Step(*step) for step in zip(*(x.unbind() for x in tensors), strict=True)]
+    def _cut(*tensors: Tensor) -> list[_Asked]:
+        return [_Asked(*step) for step in zip(*(x.unbind() for x in tensors), strict=True)]
 
     @property
     def deferrable(self) -> bool:
@@ -232,43 +223,35 @@ class Attended:
         """What the cell below puts out [n, B, H], as the query is multiplied with it."""
         return torch.tanh(below.parts[0]).to(below.operand.dtype) if self._below.tanh_output else below.operand
 
-    def forward(self, t: int, below: States) -> Tensor:
+    def forward(self, t: int, below: States) -> None:
         """See `Aligned.forward`."""
         step = self._steps[t]
         self.query.forward(t, self._output(below)[0], out=step.query)
         if self._multiplied:
-            place = self.context.place(t, out=step.inputs)
+            place = self.context.place(t, out=step.product)
             self.attention.forward(step.query, weights=step.weights, context=place)
-            self.context.finish(t, out=step.inputs)
+            self.context.finish(t, out=step.product)
         else:
             self.attention.forward(step.query, weights=step.weights, context=step.context)
-            self.context.forward(t, step.context, out=step.inputs)
-        return self._inputs[t]
-
-    def again(self, t: int) -> Tensor:
-        """See `Aligned.again`."""
-        return self._inputs[t]
+            self.context.forward(t, step.context, out=step.product)
 
     def start_backward(self, d_scores: Tensor, outer: Tensor | None) -> None:
         """`d_scores` is room as the weights are; `outer` [T, ...] is the gradient of the contexts or, with a memory
         that is multiplied, of the weights, that comes from outside of the loop."""
-        self.d_scores, self.d_queries, self.d_inputs = d_scores, *map(torch.empty_like, (self.queries, self.inputs))
+        self.d_scores, self.d_queries = d_scores, torch.empty_like(self.queries)
         self.d_contexts = torch.empty_like(self.contexts, memory_format=torch.contiguous_format)
-        self._d_steps = self._cut(self.d_queries, d_scores, self.d_contexts, self.d_inputs)
-        self._d_inputs = self.d_inputs.unsqueeze(2).unbind()
+        self.d_products = torch.empty_like(self.products)
+        self._d_steps = self._cut(self.d_queries, d_scores, self.d_contexts, self.d_products)
+        self.d_inputs = self.d_products.unsqueeze(2).unbind()
         self._outer = [None] * len(self._d_steps) if outer is None else outer.unbind()
         self._d_below = self.queries.new_empty(self.queries.size(1), 1, self.query.inputs)
         for product in (self.query, self.context):
             product.start_backward()
 
-    def gradient(self, t: int) -> Tensor:
-        """See `Aligned.gradient`."""
-        return self._d_inputs[t]
-
     def backward(self, t: int, below: States) -> Tensor | None:
         """See `Aligned.backward`."""
         step, own, outer = self._steps[t], self._d_steps[t], self._outer[t]
-        d_product = self.context.product_gradient(t, own.inputs)
+        d_product = self.context.product_gradient(t, own.product)
         if self._multiplied:
             asked = {"d_context": d_product, "d_weights": outer}
         else:
@@ -287,13 +270,13 @@ class Attended:
         """After all steps with a memory that is multiplied: the gradients of the contexts; `attention` is over the
         memory itself."""
         outer = None if d_contexts is None else d_contexts.transpose(0, 1).flatten(0, 1)
-        d_product = self.context.product_gradients(self.d_inputs).flatten(0, 1)
+        d_product = self.context.product_gradients(self.d_products).flatten(0, 1)
         self.context.backward(d_product, out=self.d_contexts.flatten(0, 1), added=outer)
         self.attention = attention
 
     def gradients(self) -> Tensor:
         """See `Aligned.gradients`."""
-        return self.d_inputs
+        return self.d_products
 
     def weight_gradients(self, below: States) -> list[Tensor | None]:
         """Of the tensors of its `Attention`, from the states before the cell at all steps."""
@@ -301,7 +284,7 @@ class Attended:
         return [
             *self.query.weight_gradients(self._output(below), self.d_queries),
             *(self.d_score_weight, *scores),
-            *self.context.weight_gradients(self.contexts, self.d_inputs),
+            *self.context.weight_gradients(self.contexts, self.d_products),
         ]
 
     def memory_gradients(self) -> tuple[Tensor, Tensor]:
@@ -319,8 +302,7 @@ class _Cell(NamedTuple):
     source: Aligned | Attended
     before: States
     """those before each of T time steps"""
-    before_each: list[States]
-    after_each: list[States]
+    steps: list[Step]
 
 
 class Loop:
@@ -339,14 +321,14 @@ class Loop:
         self.start, self.end = (length, 0) if plan.reverse else (0, length)
         self.sources: list[Aligned | Attended] = [Aligned(given.x), *map(Aligned, given.aligned), *self._attended()]
         between = [self.room.states(len(given.first), length) for _ in given.cells[1:]]
-        each = [self.before, *between, self.after]
+        live = [None] * length if given.mask is None else given.mask.split(1, 1)
+        each = zip(
+            plan.kernels, given.cells, self.sources, [self.before, *between], [*between, self.after], strict=True
+        )
         self.cells = [
-            _Cell(self._kernel(kind, unit), source, before, before.each(), after.each())
-            for kind, unit, source, before, after in zip(
-                plan.kernels, given.cells, self.sources, each[:-1], each[1:], strict=True
-            )
+            _Cell(self._kernel(kind, unit), source, before, steps_of(source.inputs, before, after, live))
+            for kind, unit, source, before, after in each
         ]
-        self._live = [None] * length if given.mask is None else given.mask.split(1, 1)
 
     def _kernel(self, kind: type[Kernel], unit: Unit) -> Kernel:
         length, batch, hidden = self.sizes[:3]
@@ -402,8 +384,9 @@ class Loop:
         self.states.put(self.start, self.given.first)
         with in_one_team(possible=self.deferrable):
             for t in time_order(self.sizes.length, reverse=self.plan.reverse):
-                for kernel, source, _, before, after in self.cells:
-                    kernel.forward(t, source.forward(t, before[t]), before[t], after[t], self._live[t])
+                for kernel, source, _, steps in self.cells:
+                    source.forward(t, steps[t].before)
+                    kernel.forward(steps[t])
         h = self.after.operand if self.sizes.dtype == self.given.x.dtype else self.after.parts[0]
         results = [_batch_first(h, self.given.x.dtype), self.states.parts[:, self.end].clone()]
         if self.given.memory is not None:
@@ -423,15 +406,10 @@ class Loop:
         with in_one_team(possible=self.deferrable):
             for t in reversed(time_order(self.sizes.length, reverse=self.plan.reverse)):
                 d_output = added[t]
-                for kernel, source, _, before, after in reversed(self.cells):
-                    pending = kernel.backward(
-                        *(t, source.again(t), before[t], after[t], self._live[t]),
-                        gradient=gradient,
-                        pending=pending,
-                        d_output=d_output,
-                        dx=source.gradient(t),
-                    )
-                    d_output = source.backward(t, before[t])
+                for kernel, source, _, steps in reversed(self.cells):
+                    dx = source.d_inputs[t]
+                    pending = kernel.backward(steps[t], gradient, pending=pending, d_output=d_output, dx=dx)
+                    d_output = source.backward(t, steps[t].before)
         if pending is not None:
             gradient[0] += pending
         return self._gradients(gradient, d_contexts)

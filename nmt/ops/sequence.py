@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.ops import graphs
 from nmt.ops.dispatch import language, load, no_kernel, use_native
-from nmt.ops.kernel import Kernel, Sizes, States
+from nmt.ops.kernel import Kernel, Sizes, States, Step
 from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.loop import Given, filled_up, run_loop
 from nmt.ops.recurrence import State, at_least_fp32, live_rows, product_type, time_order
@@ -77,7 +77,7 @@ def step(unit: Unit, projected: Tensor, state: State) -> State | None:
     after = States.empty(len(state), 1, sizes)
     before = States(wide.unsqueeze(1), operand.unsqueeze(0))
     projected = projected if projected.stride(-1) == 1 else projected.contiguous()
-    kind(unit, sizes).forward(0, projected.unsqueeze(1), before, after, None)
+    kind(unit, sizes).forward(Step(0, projected.unsqueeze(1), before, after, None))
     return tuple(after.parts[:, 0].unbind())
 
 

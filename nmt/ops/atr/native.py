@@ -7,7 +7,7 @@ from typing import Final
 from torch import Tensor
 
 from nmt.ops.atr import ATR
-from nmt.ops.kernel import States, rows_of
+from nmt.ops.kernel import Step, rows_of
 from nmt.ops.native import kernel
 from nmt.ops.native.unit_kernel import OneProductKernel
 
@@ -26,7 +26,8 @@ class ATRKernel(OneProductKernel[ATR]):
     def _design(self) -> tuple[int, int]:
         return _ACTIVATIONS[self.unit.activation], _GATES[self.unit.gates]
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        t, x, before, after, mask = step
         product, (_, batch, hidden, dtype, _) = self.saved[0][t], self.sizes
         self.matrices[0].forward(before.operand[0], out=product)
         run = kernel("atr_forward", dtype)
@@ -36,18 +37,9 @@ class ATRKernel(OneProductKernel[ATR]):
         )
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> None:
+        t, x, before, after, mask = step
         written, (_, batch, hidden, dtype, _) = self.written[0][t], self.sizes
         run = kernel("atr_backward", dtype)
         run(

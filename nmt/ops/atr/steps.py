@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt.ops.atr import ATR
 from nmt.ops.atr.step_kernels import atr_step_backward_kernel, atr_step_forward_kernel
 from nmt.ops.atr.triton import atr_whole
-from nmt.ops.kernel import States, rows_of
+from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.product import recurrent_gradients
 from nmt.ops.recurrence import State
 from nmt.ops.row_kernel import RowKernel
@@ -42,7 +42,8 @@ class ATRKernel(RowKernel[ATR]):
             "TANH_STATE": activation == "state",
         }
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        t, x, before, after, mask = step
         product, (mask, sm_b) = self.saved[0][t], rows_of(mask)
         self.matrices[0].forward(before.operand[0], out=product)
         atr_step_forward_kernel[(self.sizes.batch,)](
@@ -51,18 +52,9 @@ class ATRKernel(RowKernel[ATR]):
         )  # fmt: skip
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> Tensor:
+        t, x, before, after, mask = step
         (d_product, d_sum), (mask, sm_b), (d_output, so_b) = (
             [written[t] for written in self.written], rows_of(mask), rows_of(d_output)
         )  # fmt: skip

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.gru import GRU
-from nmt.ops.kernel import States, rows_of
+from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.native import kernel
 from nmt.ops.native.unit_kernel import CKernel
 from nmt.ops.product import recurrent_gradients
@@ -18,7 +18,8 @@ class GRUKernel(CKernel[GRU]):
     saved_widths = (2, 1, 1)
     written_widths = (2, 1)
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        t, x, before, after, mask = step
         gates, candidates, resets = (saved[t] for saved in self.saved)
         (bias, *_), (candidate_bias, *_) = self.parameters
         inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, bias), rows_of(mask), self.sizes
@@ -30,18 +31,9 @@ class GRUKernel(CKernel[GRU]):
         run(*inputs, candidates, candidate_bias, *masked, *states, batch, hidden)
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> None:
+        t, x, before, after, mask = step
         (gates, candidates, _), (d_gates, d_candidates) = (
             [tensor[t] for tensor in tensors] for tensors in (self.saved, self.written)
         )

@@ -12,7 +12,7 @@ from nmt.ops.gru.kernels import (
     gru_state_backward_kernel,
     gru_state_forward_kernel,
 )
-from nmt.ops.kernel import States, rows_of
+from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.product import recurrent_gradients
 from nmt.ops.row_kernel import RowKernel
 
@@ -23,7 +23,8 @@ class GRUKernel(RowKernel[GRU]):
     saved_widths = (2, 1, 1)
     written_widths = (2, 1)
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        t, x, before, after, mask = step
         product, candidate_product, reset = (saved[t] for saved in self.saved)
         (mask, sm_b), grid, hidden = rows_of(mask), (self.sizes.batch,), self.sizes.hidden
         h, z = before.parts, torch.empty_like(before.parts)
@@ -38,18 +39,9 @@ class GRUKernel(RowKernel[GRU]):
         )  # fmt: skip
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> Tensor:
+        t, x, before, after, mask = step
         (product, candidate_product, _), (d_product, d_candidate_product) = (
             [tensor[t] for tensor in tensors] for tensors in (self.saved, self.written)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nmt.ops.kernel import States, rows_of
+from nmt.ops.kernel import Step, rows_of
 from nmt.ops.lstm import LSTM
 from nmt.ops.native import kernel
 from nmt.ops.native.unit_kernel import OneProductKernel
@@ -16,7 +16,8 @@ class LSTMKernel(OneProductKernel[LSTM]):
     saved_widths = (4,)
     written_widths = (4,)
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        t, x, before, after, mask = step
         product, (_, batch, hidden, dtype, _) = self.saved[0][t], self.sizes
         self.matrices[0].forward(before.operand[0], out=product)
         run = kernel("lstm_forward", dtype)
@@ -26,18 +27,9 @@ class LSTMKernel(OneProductKernel[LSTM]):
         )
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> None:
+        t, x, before, after, mask = step
         written, (_, batch, hidden, dtype, _) = self.written[0][t], self.sizes
         run = kernel("lstm_backward", dtype)
         run(

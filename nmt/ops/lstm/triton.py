@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nmt.ops.kernel import States, rows_of
+from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.lstm import LSTM
 from nmt.ops.lstm.kernels import lstm_backward_kernel, lstm_forward_kernel
 from nmt.ops.product import recurrent_gradients
@@ -20,7 +20,8 @@ class LSTMKernel(RowKernel[LSTM]):
     saved_widths = (4,)
     written_widths = (4,)
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        t, x, before, after, mask = step
         product, (mask, sm_b) = self.saved[0][t], rows_of(mask)
         self.matrices[0].forward(before.operand[0], out=product)
         lstm_forward_kernel[(self.sizes.batch,)](
@@ -29,18 +30,9 @@ class LSTMKernel(RowKernel[LSTM]):
         )  # fmt: skip
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> Tensor:
+        t, x, before, after, mask = step
         d_product, (mask, sm_b), (d_output, so_b) = self.written[0][t], rows_of(mask), rows_of(d_output)
         lstm_backward_kernel[(self.sizes.batch,)](
             x, self.saved[0][t], *self.parameters[0], before.parts[1], mask, pending, d_output, *gradient,

@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
-from nmt.ops.kernel import Sizes, States
+from nmt.ops.kernel import Sizes, States, Step
 from nmt.ops.native import column_sums, kernel
 from nmt.ops.scan import Given, Scan
 
@@ -30,7 +30,7 @@ class NativeScan(Scan):
             one, before, after = cls._direction(given, d, states[d], outputs[d])
             begin, end = (-1, 0) if one.reverse else (0, -1)
             states[d][:, begin] = 0 if given.first is None else given.first[d]
-            one.forward(0, given.x[d], before, after, given.mask)
+            one.forward(Step(0, given.x[d], before, after, given.mask))
             last[d] = states[d][:, end]
         return outputs, last, states
 
@@ -44,8 +44,8 @@ class NativeScan(Scan):
         for d in range(len(outputs)):
             one, before, after = cls._direction(given, d, kept[d], outputs[d])
             added = None if d_outputs is None else _rows(d_outputs[d])
-            states = before, after, given.mask
-            one.backward(0, given.x[d], *states, gradient=gradient[d], pending=None, d_output=added, dx=dx[d])
+            step = Step(0, given.x[d], before, after, given.mask)
+            one.backward(step, gradient[d], pending=None, d_output=added, dx=dx[d])
             d_vectors[d] = one.d_vectors[0]
         return dx, d_vectors, gradient
 
@@ -62,7 +62,8 @@ class NativeScan(Scan):
     def over_rows(d_vectors: Tensor) -> Tensor:
         return torch.stack([torch.stack([column_sums(vector) for vector in one]) for one in d_vectors])
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        _, x, before, after, mask = step
         kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)(
             *(*_steps(x), self.vectors, *_steps(mask), before.parts, before.parts.stride(0)),
             *(after.parts, after.parts.stride(0), after.parts.stride(2), after.parts.stride(1)),
@@ -70,18 +71,9 @@ class NativeScan(Scan):
         )
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> None:
+        _, x, before, after, mask = step
         if pending is not None:
             kernel("add_rows", pending.dtype)(pending, pending.stride(0), gradient[0], *pending.shape)
         kernel(f"{self.unit.name}_backward", x.dtype, source=self.unit.native_source)(

@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.kernel import States
+from nmt.ops.kernel import States, Step
 from nmt.ops.scan import Given, Scan, ScanUnit
 from nmt.ops.triton_tools import (
     Launch,
@@ -344,24 +344,16 @@ class TritonScan(Scan):
     def _step(self, x: Tensor, before: States, mask: Tensor | None) -> Given:
         return Given(self.unit, False, mask, x[None], self.vectors, before.parts.transpose(0, 1))
 
-    def forward(self, t: int, x: Tensor, before: States, after: States, mask: Tensor | None) -> None:
+    def forward(self, step: Step) -> None:
+        _, x, before, after, mask = step
         given, last = self._step(x, before, mask), after.parts.transpose(0, 1)
         kept = int(after.operand.data_ptr() != after.parts.data_ptr())
         _forward(given, after.operand.unsqueeze(2), after.operand, last, kept=kept, launch=STEP)
 
     def backward(
-        self,
-        t: int,
-        x: Tensor,
-        before: States,
-        after: States,
-        mask: Tensor | None,
-        *,
-        gradient: Tensor,
-        pending: Tensor | None,
-        d_output: Tensor | None,
-        dx: Tensor,
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> None:
+        _, x, before, after, mask = step
         if pending is not None:
             gradient[0] += pending
         d_output, results = None if d_output is None else d_output[None], (dx[None], self.d_vectors, gradient[None])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops.kernel import Sizes, States
+from nmt.ops.kernel import Sizes, States, steps_of
 from nmt.ops.native import in_one_team
 from nmt.ops.scan.native import NativeScan
 from tests.ops.scan_units import UNITS, equation, inputs, whole
@@ -65,12 +65,13 @@ def test_single_steps_are_the_whole_sequence(name: str, masked: bool, dtype: tor
     kernel = NativeScan(unit.with_weights([weight[0] for weight in given.weights]), sizes)
     states = States.empty(unit.states, LENGTH + 1, sizes)
     states.put(0, given.state[0])
-    each, x, steps = states.each(), given.x[0], range(LENGTH)
+    x = given.x[0]
     assert kernel.deferrable is (dtype == torch.bfloat16)
-    live = [None if mask is None else mask[:, t : t + 1] for t in steps]
+    live = [None if mask is None else mask[:, t : t + 1] for t in range(LENGTH)]
+    steps = steps_of(x.split(1, 1), states.at(0, LENGTH), states.at(1, LENGTH + 1), live)
     with in_one_team(possible=kernel.deferrable):
-        for t in steps:
-            kernel.forward(t, x[:, t : t + 1], each[t], each[t + 1], live[t])
+        for step in steps:
+            kernel.forward(step)
 
     leaves = [tensor.requires_grad_() for tensor in (given.x, given.state, *given.weights)]
     outputs, last = whole(NativeScan, unit, mask, reverse=False)(*leaves)
@@ -81,12 +82,9 @@ def test_single_steps_are_the_whole_sequence(name: str, masked: bool, dtype: tor
     wanted = torch.autograd.grad((outputs, last), leaves, (d_outputs[None], gradient[None].clone()))
     dx = torch.full_like(x, torch.nan)
     with in_one_team(possible=kernel.deferrable):
-        for t in reversed(steps):  # h's gradient once as what the step after it returned
+        for t in reversed(range(LENGTH)):  # h's gradient once as what the step after it returned
             d_output, pending = (None, d_outputs[:, t]) if t == LENGTH - 1 else (d_outputs[:, t : t + 1], None)
-            kernel.backward(
-                *(t, x[:, t : t + 1], each[t], each[t + 1], live[t]),
-                **{"gradient": gradient, "pending": pending, "d_output": d_output, "dx": dx[:, t : t + 1]},
-            )
+            kernel.backward(steps[t], gradient, pending=pending, d_output=d_output, dx=dx[:, t : t + 1])
     d_weights = kernel.weight_gradients(states.at(0, LENGTH), dx.transpose(0, 1))
     for ours, right in zip([dx, gradient, *d_weights], wanted, strict=True):
         torch.testing.assert_close(ours, right[0])

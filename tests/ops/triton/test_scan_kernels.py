@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops.kernel import Sizes, States
+from nmt.ops.kernel import Sizes, States, steps_of
 from nmt.ops.lrn import LRN
 from nmt.ops.sru import SRU
 from tests.ops.scan_units import UNITS, equation, inputs, whole
@@ -97,10 +97,11 @@ def test_single_steps_are_the_whole_sequence(name: str, masked: bool, device: to
     sizes = Sizes(LENGTH, BATCH, HIDDEN, torch.float32, device)
     kernel, states = scan.TritonScan(cell, sizes), States.empty(unit.states, LENGTH + 1, sizes)
     states.put(0, given.state[0])
-    each, x, steps = states.each(), given.x[0], range(LENGTH)
-    live = [None if mask is None else mask[:, t : t + 1].view(torch.uint8) for t in steps]
-    for t in steps:
-        kernel.forward(t, x[:, t : t + 1], each[t], each[t + 1], live[t])
+    x = given.x[0]
+    live = [None if mask is None else mask[:, t : t + 1].view(torch.uint8) for t in range(LENGTH)]
+    steps = steps_of(x.split(1, 1), states.at(0, LENGTH), states.at(1, LENGTH + 1), live)
+    for step in steps:
+        kernel.forward(step)
 
     leaves = [tensor.requires_grad_() for tensor in (given.x, given.state, *given.weights)]
     outputs, last = whole(scan.TritonScan, unit, mask, reverse=False)(*leaves)
@@ -113,13 +114,10 @@ def test_single_steps_are_the_whole_sequence(name: str, masked: bool, device: to
     )
     wanted = torch.autograd.grad((outputs, last), leaves, (d_outputs[None], gradient[None].clone()))
     dx = torch.full_like(x, torch.nan)
-    for t in reversed(steps):
+    for t in reversed(range(LENGTH)):
         last_step = t == LENGTH - 1  # h's gradient in two parts: one as what the step after it returned
         d_output, pending = (None, d_outputs[:, t]) if last_step else (d_outputs[:, t : t + 1], None)
-        returned = kernel.backward(
-            *(t, x[:, t : t + 1], each[t], each[t + 1], live[t]),
-            **{"gradient": gradient, "pending": pending, "d_output": d_output, "dx": dx[:, t : t + 1]},
-        )
+        returned = kernel.backward(steps[t], gradient, pending=pending, d_output=d_output, dx=dx[:, t : t + 1])
         assert returned is None
     d_weights = kernel.weight_gradients(states.at(0, LENGTH), dx.transpose(0, 1))
     for ours, right in zip([dx, gradient, *d_weights], wanted, strict=True):
