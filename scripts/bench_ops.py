@@ -20,7 +20,6 @@ from gpu_timing import Bench, Group, Row, copy_bandwidth, parse, replayed, run_g
 from torch import Tensor, nn
 
 from nmt.ops.dispatch import selected
-from nmt.ops.lstm.fused import cudnn_takes
 from nmt.registry import CELLS
 
 PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)}
@@ -95,8 +94,12 @@ def elementwise(unit: str, bench: Bench, shapes: Shapes, *, bandwidth: Callable[
 
 
 def peer_type(bench: Bench) -> torch.dtype:
-    """bf16, as ours; fp16, which has as many bytes, with a cuDNN whose recurrent layers do not take bf16."""
-    takes = bench.device.type != "cuda" or cudnn_takes(torch.bfloat16, device=bench.device)
+    """bf16, as ours; fp16, which has as many bytes, where recurrent layers of cuDNN (9.13) or of PyTorch (2.10), which
+    would run its own loop without a word, do not take bf16."""
+    if bench.device.type != "cuda":
+        return torch.bfloat16
+    like = torch.empty(1, dtype=torch.bfloat16, device=bench.device)
+    takes = torch.cudnn_is_acceptable(like) and (torch.backends.cudnn.version() or 0) >= 91300
     return torch.bfloat16 if takes else torch.float16
 
 
@@ -180,7 +183,7 @@ def cudnn_layer(bench: Bench, x: Tensor) -> Row:
 def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
     """The loop of the decoder's first layer in a training step."""
     from nmt.models.conditional import AttentionRNN
-    from nmt.ops.conditional import memory as memory_rule
+    from nmt.ops import graphs, memory_product
 
     batch, source, target, hidden = shapes.attention
     model = AttentionRNN(partial(CELLS.get(unit), hidden_size=hidden), hidden, hidden).to(bench.device)
@@ -202,9 +205,11 @@ def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
     yield Row(f"attention loop ({unit}) against the loop with autograd", ratio, "x", 5, details=details)
     if unit == "lrn":
         found = {}
-        for once in (True, False):
-            with selected(bench.fast), patch.object(memory_rule, "worth_it", lambda *_, once=once: once):
+        for once, limit in ((True, float("inf")), (False, float("-inf"))):
+            graphs._recorder.cache_clear()  # its graphs are those of the rule
+            with selected(bench.fast), patch.object(memory_product, "MOVED_MEANWHILE", limit):
                 found[once] = both_ways(bench, run, leaves)[1]
+        graphs._recorder.cache_clear()
         ratio, details = found[False] / found[True], {"us": {str(once): us for once, us in found.items()}}
         yield Row("attention loop (lrn), memory multiplied before it against inside", ratio, "x", details=details)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
-from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -19,13 +17,15 @@ logger = logging.getLogger(__name__)
 
 Inputs = Sequence[Tensor | None]
 Work = Callable[..., Sequence[Tensor]]
+Replay = Callable[[], None]
 
-MOST_RECORDINGS: Final = 1024
-"""Shapes whose recordings are kept, the latest used."""
-MEMORY_SHARE: Final = 1 / 8
-"""Of the memory of a GPU, what inputs and results of the recordings of one recorder may take. Those of one key share
-the memory of like inputs, all of them that of what is neither; but results stay where they are from one replay to the
-next, and a training has hundreds of shapes."""
+MOST_RECORDINGS: Final = 4096
+"""Shapes whose recordings are kept, the latest used. Batches of 12,000 tokens have some 300 shapes in all, and a model
+up to a dozen kinds of loops and passes."""
+ROOM: Final = 1.25
+"""By how much more than it needs an arena grows, so that it seldom does."""
+PLACE: Final = 256
+"""Tensors in an arena begin at multiples of so many bytes."""
 
 SOURCE_STEP: Final = 16
 """Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""
@@ -34,12 +34,66 @@ Session = dict[int, Tensor]
 """What has been given in one row of runs, empty at its start: tensors given again are not copied again."""
 
 
-class Recording(NamedTuple):
-    """Recorded work: it reads `inputs`, writes `outputs`, wherever those lie in memory."""
+class Place(NamedTuple):
+    """Where a tensor lies in an arena."""
 
-    replay: Callable[[], None]
-    inputs: Inputs
-    outputs: Sequence[Tensor]
+    start: int
+    """in bytes"""
+    shape: torch.Size
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Layout(NamedTuple):
+    """Tensors side by side."""
+
+    places: tuple[Place | None, ...]
+    bytes: int
+
+    @classmethod
+    def of(cls, tensors: Inputs) -> Layout:
+        """Room for such tensors."""
+        places, end = list[Place | None](), 0
+        for x in tensors:
+            if x is None:
+                places.append(None)
+                continue
+            places.append(Place(end, x.shape, torch.empty(x.shape, device="meta").stride(), x.dtype))
+            end += -(-x.nbytes // PLACE) * PLACE
+        return cls(tuple(places), end)
+
+    def tensors(self, memory: Tensor) -> list[Any]:
+        """Those in `memory`, bytes from a multiple of PLACE on; no views of it to autograd."""
+        storage, first = memory.untyped_storage(), memory.storage_offset()
+
+        def tensor(place: Place) -> Tensor:
+            empty = torch.empty(0, dtype=place.dtype, device=memory.device)
+            return empty.set_(storage, (first + place.start) // place.dtype.itemsize, place.shape, place.strides)
+
+        return [None if place is None else tensor(place) for place in self.places]
+
+
+class Results(NamedTuple):
+    """What work returns, in two pieces of memory."""
+
+    first: Layout
+    last: Layout = Layout((), 0)
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor], *, lasting: int) -> Results:
+        """Of such tensors, of which the last `lasting` are in the second piece."""
+        count = len(tensors) - lasting
+        return cls(Layout.of(tensors[:count]), Layout.of(tensors[count:]))
+
+
+class Recording(NamedTuple):
+    """Recorded work."""
+
+    replay: Replay
+    inputs: list[Any]
+    """what it reads"""
+    results: Sequence[tuple[Layout, Tensor]]
+    """pieces of memory that it writes, and what is in them"""
 
 
 def run(
@@ -47,7 +101,7 @@ def run(
     inputs: Inputs,
     *,
     key: Hashable = (),
-    out: Sequence[Tensor] | None = None,
+    lasting: int = 0,
     session: Session | None = None,
     recorder: Recorder | None = None,
 ) -> list[Tensor]:
@@ -55,23 +109,15 @@ def run(
 
     `work` must depend on nothing but the tensors' values, their shapes and types, and `key`: it must not look at
     values on the GPU, keep tensors, or draw random numbers. All tensors are on one device, and those returned are
-    new each time or, where it is given, `out`. Inputs must not change as long as a `session` lasts, nor may others
-    run the same work meanwhile.
+    new each time. They share one piece of memory, which is there as long as one of them is, but for the last so many
+    that are `lasting`, which share another. Inputs must not change as long as a `session` lasts.
     Work that reads other memory than that of its inputs, such as a model's, has a `recorder` that lives no longer.
     On a CPU, and inside of another recording, it is simply called.
     """
     device = next(x.device for x in inputs if x is not None)
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
-        return _handed_over(work(*inputs), out, copy=False)
-    return (recorder or _recorder(device)).run(work, inputs, key=key, out=out, session=session)
-
-
-def _handed_over(results: Sequence[Tensor], out: Sequence[Tensor] | None, *, copy: bool) -> list[Tensor]:
-    if out is None:
-        return [x.clone() for x in results] if copy else list(results)
-    for place, result in zip(out, results, strict=True):
-        place.copy_(result)
-    return list(out)
+        return list(work(*inputs))
+    return (recorder or _recorder(device)).run(work, inputs, key=key, lasting=lasting, session=session)
 
 
 def filled_up(batch: int) -> int:
@@ -95,8 +141,7 @@ def _recorder(device: torch.device) -> Recorder:
 def _new_recorder(device: torch.device) -> Recorder:
     with torch.cuda.device(device):
         pool = torch.cuda.graph_pool_handle()
-    most_bytes = int(torch.cuda.get_device_properties(device).total_memory * MEMORY_SHARE)
-    return Recorder(functools.partial(record, pool=pool), most_bytes=most_bytes)
+    return Recorder(functools.partial(record, device=device, pool=pool), device=device)
 
 
 @functools.cache
@@ -105,125 +150,133 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def record(work: Work, inputs: Inputs, *, pool: Any) -> Recording:
-    """Record `work` on these tensors as a CUDA graph."""
-    graph = torch.cuda.CUDAGraph()
-    one = next(x for x in inputs if x is not None)
-    with torch.cuda.device_of(one):
-        work(*inputs)  # a kernel that is compiled for just these layouts is loaded now: recording could not do it
-        try:
-            outputs = _captured(graph, work, inputs, pool=pool, stream=_stream(one.device))
-        except torch.OutOfMemoryError:  # a graph cannot take what lies unused in the allocator's cache
-            torch.cuda.empty_cache()
-            graph = torch.cuda.CUDAGraph()
-            outputs = _captured(graph, work, inputs, pool=pool, stream=_stream(one.device))
-    return Recording(graph.replay, inputs, outputs)
+def record(work: Replay, *, device: torch.device, pool: Any) -> Replay:
+    """Record `work`, which returns nothing, as a CUDA graph.
 
-
-def _captured(
-    graph: torch.cuda.CUDAGraph, work: Work, inputs: Inputs, *, pool: Any, stream: torch.cuda.Stream
-) -> list[Tensor]:
-    """Where the graph, which is made now, will write what `work` returns.
-
-    As `torch.cuda.graph` does it, but that all the memory in the allocator's cache is not given back first: that is
-    too slow for recording hundreds of shapes in the middle of a training.
+    What it allocates is free again at its end, for other recordings with the same pool.
     """
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(device):
+        try:
+            _capture(graph, work, pool=pool, stream=_stream(device))
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()  # which capturing, unlike other allocations, does not do by itself
+            graph = torch.cuda.CUDAGraph()
+            _capture(graph, work, pool=pool, stream=_stream(device))
+    return graph.replay
+
+
+def _capture(graph: torch.cuda.CUDAGraph, work: Replay, *, pool: Any, stream: torch.cuda.Stream) -> None:
+    """As `torch.cuda.graph` does it, but that all the memory in the allocator's cache is not given back first: that is
+    too slow for recording hundreds of shapes in the middle of a training."""
     current = torch.cuda.current_stream()
     stream.wait_stream(current)
     with torch.cuda.stream(stream):
         # Other threads, such as one that pins memory, may go on calling CUDA meanwhile.
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
-            outputs = list(work(*inputs))
+            work()
         finally:
             graph.capture_end()
     current.wait_stream(stream)
-    return outputs
 
 
 class Recorder:
     """Recordings by work, shapes and types. The first time work is only done, which also warms its kernels up.
 
-    Recordings of one key share their inputs' memory: only one of them runs at a time.
+    All recordings read their inputs in one arena and write their results in another: a run copies what it is given to
+    the first, replays, and hands over a copy of the second. So they take no more memory than the largest of them.
     """
 
     def __init__(
-        self,
-        record: Callable[[Work, Inputs], Recording],
-        *,
-        most: int = MOST_RECORDINGS,
-        most_bytes: float = math.inf,
+        self, record: Callable[[Replay], Replay], *, device: torch.device, most: int = MOST_RECORDINGS
     ) -> None:
-        """`most` shapes are kept; fewer, but the latest, if inputs and results would take more than `most_bytes`."""
-        self._record, self._most, self._most_bytes = record, most, most_bytes
-        self._known: OrderedDict[Hashable, Recording | str] = OrderedDict()
-        self._places: WeakValueDictionary[Hashable, Tensor] = WeakValueDictionary()
+        """`most` shapes are kept, the latest used."""
+        self._record, self._most, self._device = record, most, device
+        self._known: OrderedDict[Hashable, Recording | Results | None] = OrderedDict()
+        """Results are those of work that has been done once; None cannot be recorded."""
+        self._inputs = self._results = _bytes(0, device)
+        self._latest: tuple[Recording, int] | None = None
+        """Whose inputs are in the arena, and the session they are of."""
 
     def run(
-        self,
-        work: Work,
-        inputs: Inputs,
-        *,
-        key: Hashable = (),
-        out: Sequence[Tensor] | None = None,
-        session: Session | None = None,
+        self, work: Work, inputs: Inputs, *, key: Hashable = (), lasting: int = 0, session: Session | None = None
     ) -> list[Tensor]:
         """See `nmt.ops.graphs.run`."""
         full = (key, *(None if x is None else (x.shape, x.dtype) for x in inputs))
+        new = full not in self._known
         known = self._known.get(full)
-        new = known == "seen"
-        if new:
-            known = self._try_to_record(work, inputs, key)
-        self._keep(full, known or "seen")
-        if new:
-            self._forget_the_oldest()
-        if not isinstance(known, Recording):
-            return _handed_over(work(*inputs), out, copy=False)
-        session = {} if session is None else session
-        for own, given in zip(known.inputs, inputs, strict=True):
-            if own is not None and given is not None and session.get(id(own)) is not given:
-                own.copy_(given)
-                session[id(own)] = given
-        known.replay()
-        # Copied at once: recordings share their memory, so the next one may write where these lie.
-        return _handed_over(known.outputs, out, copy=True)
+        if isinstance(known, Results):
+            known = self._try_to_record(work, inputs, known)
+        if isinstance(known, Recording):
+            self._keep(full, known)
+            self._give(known, inputs, session)
+            known.replay()
+            # Copied at once: the next recording writes where these lie.
+            return [x for layout, piece in known.results for x in layout.tensors(piece.clone())]
+        results = list(work(*inputs))
+        self._keep(full, Results.of(results, lasting=lasting) if new else None)
+        return results
 
-    def _try_to_record(self, work: Work, inputs: Inputs, key: Hashable) -> Recording | str:
+    def _give(self, known: Recording, inputs: Inputs, session: Session | None) -> None:
+        """Copy the inputs to where the recording reads them, but for those that are there from the latest run."""
+        same = self._latest is not None and self._latest[0] is known and self._latest[1] == id(session)
+        there = session if same and session is not None else {}
+        wanted = [i for i, x in enumerate(inputs) if x is not None and there.get(i) is not x]
+        copy_all([known.inputs[i] for i in wanted], [inputs[i] for i in wanted])
+        self._latest = known, id(session)
+        if session is not None:
+            session.clear()
+            session.update((i, x) for i, x in enumerate(inputs) if x is not None)
+
+    def _try_to_record(self, work: Work, inputs: Inputs, results: Results) -> Recording | None:
+        given = Layout.of(inputs)
+        self._latest = None
         try:
-            return self._record(work, [self._place(i, x, key) for i, x in enumerate(inputs)])
+            with torch.inference_mode(False):  # else only inference could write there ever after
+                self._make_room(given.bytes, sum(layout.bytes for layout in results))
+                own = given.tensors(self._inputs)
+                ends = [results.first.bytes, results.first.bytes + results.last.bytes]
+                pieces = [self._results[: ends[0]], self._results[ends[0] : ends[1]]]
+                found = [(layout, piece) for layout, piece in zip(results, pieces, strict=True) if layout.places]
+                places = [x for layout, piece in found for x in layout.tensors(piece)]
+            # What lay there before may not fit the other inputs, as indices of a longer table.
+            copy_all([x for x in own if x is not None], [x for x in inputs if x is not None])
+            return Recording(self._record(lambda: copy_all(places, work(*own))), own, found)
         except RuntimeError as error:
             logger.warning("a CUDA graph could not be recorded, so its kernels are launched one by one: %s", error)
-            return "failed"
-
-    def _place(self, index: int, x: Tensor | None, key: Hashable) -> Tensor | None:
-        """Where recordings of this key find their input `index` if it is like x; x is there now.
-
-        What lay there before may not fit the other inputs, as indices of a longer table, and recording does the work.
-        """
-        if x is None:
             return None
-        like = (key, index, x.shape, x.dtype)
-        place = self._places.get(like)
-        if place is None:
-            with torch.inference_mode(False):  # else only inference could write there ever after
-                place = self._places[like] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        return place.copy_(x)
 
-    def _keep(self, full: Hashable, known: Recording | str) -> None:
+    def _make_room(self, inputs: int, results: int) -> None:
+        """For so many bytes of them. Where an arena must grow, recordings that are there are made anew."""
+        if inputs <= len(self._inputs) and results <= len(self._results):
+            return
+        for full, known in self._known.items():
+            if isinstance(known, Recording):
+                self._known[full] = Results(*(layout for layout, _ in known.results))
+        sizes = [max(int(ROOM * inputs), len(self._inputs)), max(int(ROOM * results), len(self._results))]
+        self._inputs = self._results = _bytes(0, self._device)
+        self._inputs, self._results = (_bytes(size, self._device) for size in sizes)
+
+    def _keep(self, full: Hashable, known: Recording | Results | None) -> None:
         self._known[full] = known
         self._known.move_to_end(full)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
 
-    def _forget_the_oldest(self) -> None:
-        """Until there is room for all others."""
-        while self._bytes() > self._most_bytes:
-            oldest = next(full for full, known in self._known.items() if isinstance(known, Recording))
-            if oldest == next(reversed(self._known)):
-                return
-            del self._known[oldest]
 
-    def _bytes(self) -> int:
-        recordings = [known for known in self._known.values() if isinstance(known, Recording)]
-        tensors = [x for recording in recordings for x in (*recording.inputs, *recording.outputs) if x is not None]
-        return sum({id(x): x.nbytes for x in tensors}.values())
+def _bytes(count: int, device: torch.device) -> Tensor:
+    return torch.empty(count, dtype=torch.uint8, device=device)
+
+
+def copy_all(places: Sequence[Tensor], given: Sequence[Any]) -> None:
+    """Copy each of `given` to its place, all that are alike by one launch."""
+    alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for place, x in zip(places, given, strict=True):
+        if x.is_contiguous() and x.numel():
+            for row, tensor in zip(alike.setdefault(x.dtype, ([], [])), (place, x), strict=True):
+                row.append(tensor)
+        else:
+            place.copy_(x)
+    for many in alike.values():
+        torch._foreach_copy_(*many)

@@ -498,18 +498,23 @@ class _Pass(torch.autograd.Function):
         tensors, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         without = {1, 5} if plan.attention else {1}  # mask and penalty
         wanted = [tensor is not None and i not in without for i, tensor in enumerate(tensors)]
+        lasting = sum(wanted[6 if plan.attention else 2 + len(plan.cells) :])  # those of weights, which add up
 
         def work(d_outputs: Any, d_contexts: Any, d_last: Any, *rest: Any) -> list[Tensor]:
             loop = Loop(plan, plan.given(rest[:count]), kept=rest[count:])
             found = loop.backward(d_outputs, d_contexts, d_last)
             return [gradient for gradient, here in zip(found, wanted, strict=True) if here and gradient is not None]
 
-        found = iter(_run(work, [d_outputs, d_contexts, d_last, *tensors, *kept], plan, name="backward"))
+        given = [d_outputs, d_contexts, d_last, *tensors, *kept]
+        found = iter(_run(work, given, plan, name="backward", lasting=lasting))
         return (None, *(next(found) if here else None for here in wanted))
 
 
-def _run(work: graphs.Work, tensors: Sequence[Any], plan: Plan, *, name: str) -> Sequence[Tensor]:
-    """The results of a pass, without autocast: the types of all tensors are as they should be."""
+def _run(work: graphs.Work, tensors: Sequence[Any], plan: Plan, *, name: str, lasting: int = 0) -> Sequence[Tensor]:
+    """The results of a pass, without autocast: the types of all tensors are as they should be.
+
+    `lasting`: see `nmt.ops.graphs.run`.
+    """
     one = next(x for x in tensors if x is not None)
 
     def plainly(*tensors: Any) -> Sequence[Tensor]:
@@ -518,7 +523,7 @@ def _run(work: graphs.Work, tensors: Sequence[Any], plan: Plan, *, name: str) ->
 
     if not plan.kernels[0].recorded:
         return plainly(*tensors)
-    return graphs.run(plainly, tensors, key=(name, plan))
+    return graphs.run(plainly, tensors, key=(name, plan), lasting=lasting)
 
 
 def run_loop(

@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from nmt.ops.dispatch import triton_problem
 from tests.conftest import pytest_collection_modifyitems
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -100,6 +101,19 @@ def test_a_profile_counts_what_a_gpu_does(script: Callable[[str], ModuleType]) -
         ", allocations": 1, ", kernels": 3, ": 1 x long": 0.003, ": 2 x short": 0.002, ": 1 x Memcpy HtoD": 0.002,
     }  # fmt: skip
     assert rows["step of x, kernels"].details == {"copies": 1}
+
+
+@pytest.mark.skipif(triton_problem() is not None, reason=str(triton_problem()))
+def test_what_the_host_does_in_a_micro_batch_is_counted(script: Callable[[str], ModuleType]) -> None:
+    """No wait, and of each graph some copies into it and one or two out of it."""
+    size = script("bench_models.py").Size(width=64, layers=2, words=99, sentences=4, length=5)
+    counting = script("count_launches.py")
+    count = counting.micro_batch("gru", size)
+    assert count.waits == 0
+    assert count.replays >= 8
+    assert count.in_graphs > 5 * count.replays
+    assert count.copies <= 5 * count.replays
+    assert not counting.Tensor(1).is_cuda
 
 
 def test_a_table_says_what_was_met(script: Callable[[str], ModuleType]) -> None:

@@ -37,6 +37,8 @@ class Argument:
         self.name, self.tensor, self.bytes = name, tensor, tensor.element_size()
         self.address = 2 ** (TAG - 1) if tensor.is_meta else tensor.data_ptr()
         self.storage = 0 if tensor.is_meta else tensor.untyped_storage().data_ptr()
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        self.end = self.address + self.bytes * (1 + sum((size - 1) * stride for size, stride in steps))
         self.pointer = np.uint64((number << TAG) + self.address)
         self.axes = _merged_axes(tensor)
 
@@ -93,10 +95,10 @@ class Launch:
         number = len(self.arguments) + 1
         argument = Argument(name, value, number)
         rest = self.arguments.values()
-        if argument.storage and any(
-            other.storage == argument.storage and other.bytes != argument.bytes for other in rest
-        ):
-            raise NotImplementedError(f"{name} shares its storage with elements of another size")
+        if argument.storage and value.numel():
+            others = [other for other in rest if other.storage == argument.storage and other.bytes != argument.bytes]
+            if any(other.address < argument.end and argument.address < other.end for other in others):
+                raise NotImplementedError(f"{name} shares its memory with elements of another size")
         self.arguments[number] = argument
         dtype = tl.str_to_ty(mangle_type(value), None)
         return tl.tensor(interpreter.TensorHandle(np.array([argument.pointer]), dtype), dtype)
@@ -120,7 +122,7 @@ class Launch:
         if argument.tensor.is_meta:
             return data, None
         first = argument.address // argument.bytes
-        return data & ADDRESS, Cells(argument.name, argument.storage, first + elements)
+        return data & ADDRESS, Cells(argument.name, 16 * argument.storage + argument.bytes, first + elements)
 
     def programs(self) -> Iterator[int]:
         """All, or those at the corners."""

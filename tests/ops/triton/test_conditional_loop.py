@@ -222,6 +222,22 @@ def test_sources_of_similar_lengths_have_one_graph(device: torch.device, monkeyp
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("attends", [True, False])
+def test_what_is_replayed_is_the_loop_itself(
+    attends: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first time it is computed, then recorded; without a GPU a recording computes again."""
+    if device.type != "cuda":
+        recorder = graphs.Recorder(lambda work: work, device=device)
+        monkeypatch.setattr(graphs, "run", recorder.run)
+    direction = {} if attends else {"reverse": False}
+    for _ in range(3):
+        model = network(AttentionRNN if attends else OneToOneRNN, "gru", device)
+        compare(model, make_mask("holes", BATCH, LENGTH, device), monkeypatch, **direction)
+    if device.type != "cuda":
+        assert all(isinstance(one, graphs.Recording) for one in recorder._known.values())
+
+
 def test_what_no_kernel_can_do_is_written_out(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     model = network(AttentionRNN, "gru", device)
     tensors = given("memory", parts=1, sizes=SIZES)
