@@ -124,50 +124,57 @@ def test_parts_of_a_packed_state(monkeypatch: pytest.MonkeyPatch) -> None:
 class LikeOnGPU:
     """What is asked of a tensor on a GPU with cuDNN."""
 
-    is_cuda, dtype, device = True, torch.float32, torch.device("cuda")
+    is_cuda, device = True, torch.device("cuda")
+
+    def __init__(self, sentences: int = 100) -> None:
+        self.sentences = sentences
+
+    def __len__(self) -> int:
+        return self.sentences
 
     def numel(self) -> int:
         return 1
 
 
 @pytest.fixture
-def cudnn(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A GPU with cuDNN, as torch tells of it; fields can be changed."""
-    there = SimpleNamespace(version=91500, capability=(9, 0), types=(torch.float32, torch.float16, torch.bfloat16))
+    there = SimpleNamespace(major=9, minor=0, multi_processor_count=132, accepted=True)
     monkeypatch.setattr(torch, "empty", lambda *shape, dtype, device: SimpleNamespace(dtype=dtype))
-    monkeypatch.setattr(torch, "cudnn_is_acceptable", lambda x: x.dtype in there.types)
-    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: there.version)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: there.capability)
+    monkeypatch.setattr(torch, "cudnn_is_acceptable", lambda x: there.accepted and x.dtype == torch.float16)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: there)
     return there
 
 
-def test_it_is_chosen_by_one_rule(cudnn: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Recurrent(torch.zeros(4, 1), torch.zeros(4))
-    narrow = Recurrent(*(part.bfloat16() for part in plain[:2]))
-    x: Any = LikeOnGPU()
-    assert can_run(x, plain)
-    assert not can_run(x, plain._replace(scale=torch.ones(4), offset=torch.zeros(4)))
-    assert not can_run(torch.zeros(0, 2, 3), plain)
-    assert not can_run(torch.zeros(2, 2, 3), plain)  # on a CPU
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    assert not can_run(x, plain)
-    assert can_run(x, narrow)
+def half(hidden: int = 256) -> Recurrent:
+    return Recurrent(torch.zeros(4 * hidden, hidden, dtype=torch.float16), torch.zeros(4 * hidden))
 
 
-def test_what_torch_would_not_give_to_cudnn_is_left_to_our_kernels(cudnn: SimpleNamespace) -> None:
+def test_it_runs_only_in_the_persistent_form_of_cudnn(gpu: SimpleNamespace) -> None:
     x: Any = LikeOnGPU()
-    halves = [Recurrent(torch.zeros(4, 1, dtype=dtype), torch.zeros(4)) for dtype in (torch.float16, torch.bfloat16)]
-    narrow_input: Any = LikeOnGPU()
-    narrow_input.dtype = torch.bfloat16
-    assert [can_run(narrow_input, one) for one in halves] == [True, True]
-    cudnn.version = 91200  # the first to take bf16 is 9.13
-    assert [can_run(x, one) for one in halves] == [True, False]
-    cudnn.version, cudnn.capability = 91500, (7, 5)
-    assert [can_run(x, one) for one in halves] == [True, False]
-    cudnn.capability, cudnn.types = (9, 0), (torch.float32, torch.float16)  # PyTorch before 2.10
-    assert [can_run(x, one) for one in halves] == [True, False]
-    cudnn.types = ()  # switched off
-    assert [can_run(x, one) for one in halves] == [False, False]
+    assert can_run(x, half())
+    for weight in (half().weight.float(), half().weight.bfloat16(), half(1152).weight, half(192).weight):
+        assert not can_run(x, half()._replace(weight=weight))
+    many: Any = LikeOnGPU(129)
+    assert not can_run(many, half())
+    assert not can_run(x, half()._replace(scale=torch.ones(4), offset=torch.zeros(4)))
+    assert not can_run(torch.zeros(0, 2, 3), half())
+    assert not can_run(torch.zeros(2, 2, 3), half())  # on a CPU
+
+
+@pytest.mark.parametrize("change", [{"major": 7}, {"minor": 6}, {"multi_processor_count": 56}, {"accepted": False}])
+def test_gpus_for_which_torch_does_not_ask_for_it(change: dict[str, Any], gpu: SimpleNamespace) -> None:
+    vars(gpu).update(change)
+    x: Any = LikeOnGPU()
+    assert not can_run(x, half())
+
+
+@pytest.mark.parametrize("mask", ["none", "holes"])
+def test_sentences_and_widths_are_those_of_the_persistent_form(mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, seen = module._run, []
+    monkeypatch.setattr(module, "_run", lambda x, first, weights: (seen.append(x.shape), run(x, first, weights))[1])
+    fused(make_mask(mask, BATCH, LENGTH, DEVICE), reverse=False)(*inputs())
+    assert seen == [(8, LENGTH, 128)]
 
 
 @pytest.mark.parametrize(

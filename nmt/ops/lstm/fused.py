@@ -1,4 +1,8 @@
-"""The LSTM layer of PyTorch, on a GPU that of cuDNN, which multiplies its input itself: for LSTM without layer norm.
+"""The LSTM layer of PyTorch, on a GPU that of cuDNN in its persistent form, which keeps the weights on the chip.
+
+It multiplies its input itself. Without that form cuDNN launches kernels for each step as our loop does, and nothing of
+it is used. PyTorch asks for it in fp16 alone, for few sentences, in multiples of 8, and widths that are multiples of
+128: so zeros fill up sentences and inputs.
 
 Its gates stand in another order (i, f, g, o), its bias is the sum of two, and it knows no mask: steps of a sequence
 that keep their state are moved behind all others, where a column of the input that is 1 only there shuts the input
@@ -20,13 +24,12 @@ from nmt.ops.recurrence import Recurrent, State, at_least_fp32, product_type
 
 SHUT: Final = 1e4
 """Added to a gate it makes it exactly 0 or 1, in any type."""
-COLUMNS: Final = 8
-"""Columns added to the input for one: matrix units want widths that are multiples of 8."""
-
-
-BF16_CUDNN: Final = 91300
-"""The oldest cuDNN whose recurrent layers take bf16. With an older one, and before PyTorch 2.10, the same call runs
-PyTorch's own loop over time, without a word and slower than ours."""
+STEP_OF_WIDTHS: Final = 128
+STEP_OF_SENTENCES: Final = 8
+MOST_SENTENCES: Final = 128
+MOST_CHANNELS: Final = 1024
+LEAST_PROCESSORS: Final = 98
+"""What PyTorch asks cuDNN's persistent form for (aten/src/ATen/native/cudnn/RNN.cpp, 2.6 to 2.13)."""
 
 
 def lstm_layer(
@@ -40,23 +43,15 @@ def lstm_layer(
 
 
 def can_run(x: Tensor, recurrent: Recurrent) -> bool:
-    """Whether cuDNN computes what `lstm_layer` promises: not if it rounded fp32 to TF32."""
-    if recurrent.scale is not None or x.numel() == 0:
+    """Whether PyTorch has cuDNN's persistent form compute `lstm_layer`."""
+    hidden = recurrent.weight.size(1)
+    if recurrent.scale is not None or x.numel() == 0 or product_type(recurrent.weight) != torch.float16:
         return False
-    dtype = product_type(recurrent.weight)
-    return cudnn_takes(dtype, device=x.device) and (dtype != torch.float32 or not torch.backends.cudnn.allow_tf32)
-
-
-def cudnn_takes(dtype: torch.dtype, *, device: torch.device) -> bool:
-    """Whether PyTorch has cuDNN run recurrent layers of this type on `device`.
-
-    Asked of the type of the products: that of the input, which is converted, says nothing.
-    """
-    if device.type != "cuda" or not torch.cudnn_is_acceptable(torch.empty(1, dtype=dtype, device=device)):
+    if hidden % STEP_OF_WIDTHS or hidden > MOST_CHANNELS or len(x) > MOST_SENTENCES or x.device.type != "cuda":
         return False
-    if dtype != torch.bfloat16:
-        return True
-    return (torch.backends.cudnn.version() or 0) >= BF16_CUDNN and torch.cuda.get_device_capability(device) >= (8, 0)
+    gpu = torch.cuda.get_device_properties(x.device)
+    suits = gpu.major >= 8 and gpu.minor != 6 and gpu.multi_processor_count >= LEAST_PROCESSORS
+    return suits and torch.cudnn_is_acceptable(torch.empty(1, dtype=torch.float16, device=x.device))
 
 
 def lstm_layer_fused(
@@ -69,24 +64,33 @@ def lstm_layer_fused(
     reverse: bool,
 ) -> tuple[Tensor, State]:
     """See `lstm_layer`; T > 0, no layer norm, no peepholes."""
-    dtype = product_type(recurrent.weight)
+    dtype, sentences = product_type(recurrent.weight), len(x)
+    more = -sentences % STEP_OF_SENTENCES
+    x, mask = F.pad(x, (0, 0, 0, 0, 0, more)), None if mask is None else F.pad(mask, (0, 0, 0, more))
     zeros = x.new_zeros(len(x), recurrent.weight.size(1), dtype=dtype)
-    first = [(zeros if part is None else part.to(dtype).contiguous()).unsqueeze(0) for part in state or (None, None)]
+    first = [
+        (zeros if part is None else F.pad(part.to(dtype), (0, 0, 0, more)).contiguous()).unsqueeze(0)
+        for part in state or (None, None)
+    ]
     if reverse:
         x, mask = x.flip(1), None if mask is None else mask.flip(1)
     with torch.autocast(x.device.type, enabled=False):
         x = x.to(dtype)
         if mask is None:
-            outputs, last, c_last = _run(x, first, _weights(input_weight, recurrent, dtype))
-            h_last = last[0]
+            columns = -x.size(-1) % STEP_OF_WIDTHS
+            weights = _weights(F.pad(input_weight, (0, columns)), recurrent, dtype)
+            outputs, h_last, c_last = _run(F.pad(x, (0, columns)), first, weights)
+            h_last = h_last[0]
         else:
-            live = mask.bool()
+            live, columns = mask.bool(), 1 + (-x.size(-1) - 1) % STEP_OF_WIDTHS
             behind = torch.sort((~live).to(torch.uint8), dim=1, stable=True).indices  # [B, T]
-            marked = torch.cat([x.masked_fill(~live[..., None], 0), _marks(live, dtype)], -1)
-            states, _, c_last = _run(_taken(marked, behind), first, _weights(_shutting(input_weight), recurrent, dtype))
+            marked = torch.cat([x.masked_fill(~live[..., None], 0), _marks(live, dtype, columns)], -1)
+            weights = _weights(_shutting(input_weight, columns), recurrent, dtype)
+            states, _, c_last = _run(_taken(marked, behind), first, weights)
             outputs = _taken(torch.cat([first[0].transpose(0, 1), states], 1), live.cumsum(1))
             h_last = outputs[:, -1]
-    return outputs.flip(1) if reverse else outputs, (at_least_fp32(h_last), at_least_fp32(c_last[0]))
+    outputs = (outputs.flip(1) if reverse else outputs)[:sentences]
+    return outputs, (at_least_fp32(h_last[:sentences]), at_least_fp32(c_last[0, :sentences]))
 
 
 def _run(x: Tensor, first: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,18 +114,18 @@ def _weights(input_weight: Tensor, recurrent: Recurrent, dtype: torch.dtype) -> 
     return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
-def _shutting(input_weight: Tensor) -> Tensor:
+def _shutting(input_weight: Tensor, columns: int) -> Tensor:
     """The input matrix [4H, D] with columns for the marks."""
-    columns = input_weight.new_zeros(len(input_weight), COLUMNS)
-    i, f, _, _ = columns[:, 0].chunk(4)
+    marks = input_weight.new_zeros(len(input_weight), columns)
+    i, f, _, _ = marks[:, 0].chunk(4)
     i.fill_(-SHUT)
     f.fill_(SHUT)
-    return torch.cat([input_weight, columns], 1)
+    return torch.cat([input_weight, marks], 1)
 
 
-def _marks(live: Tensor, dtype: torch.dtype) -> Tensor:
-    """Of the steps that keep their state, as columns [B, T, COLUMNS] of which the first says it."""
-    return F.pad((~live).to(dtype).unsqueeze(-1), (0, COLUMNS - 1))
+def _marks(live: Tensor, dtype: torch.dtype, columns: int) -> Tensor:
+    """Of the steps that keep their state, as columns [B, T, `columns`] of which the first says it."""
+    return F.pad((~live).to(dtype).unsqueeze(-1), (0, columns - 1))
 
 
 def _taken(x: Tensor, places: Tensor) -> Tensor:
