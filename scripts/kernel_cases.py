@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss", "dropout")
 STORAGES: Final = ("bf16", "fp32")
-FORWARD: Final = ((64, 1, 12), (64, 1, 7), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
+FORWARD: Final = ((64, 1, 12), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
 BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
-"""What `nmt.ops.triton_tools.launch_for` can choose, and that of single steps."""
+"""What `nmt.ops.triton_tools.launch_for` can choose, but for one between the first two, and that of single steps."""
 
 SINGLE_STEP: Final = (128, 1, 1)
 """That of `nmt.ops.scan.triton.STEP`."""
@@ -50,7 +50,8 @@ class Case(NamedTuple):
 
 
 def scan_cases() -> Iterator[Case]:
-    """LRN, oLRN and SRU: with mask and initial state, one direction; the same without, both directions, pairs."""
+    """LRN, oLRN and SRU: each launch there is, with mask and initial state; of the first also without, in both
+    directions, and for pairs of cells; oLRN with tanh once."""
     from nmt.ops.lrn import LRN
     from nmt.ops.olrn import OLRN
     from nmt.ops.scan import Pair, ScanUnit
@@ -58,16 +59,16 @@ def scan_cases() -> Iterator[Case]:
     from nmt.ops.sru import SRU
 
     units: list[ScanUnit] = [LRN(), OLRN(), OLRN(tanh=True), SRU()]
-    variants = ("", "both directions", "no mask, no initial state", "pair of cells")
+    variants = ("", "both directions, no mask, no initial state", "pair of cells")
     kernels = (scan_forward_kernel, FORWARD), (scan_backward_kernel, BACKWARD)
     for unit, storage, (kernel, launches) in itertools.product(units, STORAGES, kernels):
         for launch, variant in itertools.product(launches, variants):
-            if (variant and launch != launches[0]) or (unit.bits and launch != launches[2]):
+            if (variant and launch != launches[0]) or (unit.bits and launch != launches[1]):
                 continue
             block, unroll, stages = launch
-            plain, single = variant.startswith("no mask"), launch == SINGLE_STEP
+            plain, single = variant.startswith("both"), launch == SINGLE_STEP
             constants = unit_constants(Pair(cell=unit) if variant.startswith("pair") else unit)
-            constants |= {"MASKED": not plain, "STARTED": not plain, "REVERSE": 0, "BOTH": variant.startswith("both")}
+            constants |= {"MASKED": not plain, "STARTED": not plain, "REVERSE": 0, "BOTH": plain}
             constants |= {
                 "BLOCK": block,
                 "UNROLL": unroll,
@@ -85,20 +86,19 @@ def scan_cases() -> Iterator[Case]:
 
 
 ATR_FORMS: Final[tuple[tuple[str, int, dict[str, Any]], ...]] = (
-    ("multi30k", 256, {"NORMALIZED": True}),
-    ("usual", 512, {"NORMALIZED": True}),
-    ("usual, no layer norm", 512, {}),
-    ("wmt14", 1024, {"NORMALIZED": True}),
-    ("wmt14, no layer norm", 1024, {}),
-    ("columns and depth that do not divide H", 1000, {"NORMALIZED": True}),
-    ("columns and depth that do not divide H, no layer norm", 1000, {}),
-    ("other gates", 512, {"GATES": "coupled_input", "MASKED": False, "TANH_CANDIDATE": True, "TANH_STATE": True}),
-    ("other gates, backward in time", 512, {"NORMALIZED": True, "GATES": "coupled", "REVERSE": 1}),
-    ("step by step, no layer norm", 512, {"PERSISTENT": False}),
-    ("step by step, sums", 512, {"PERSISTENT": False, "NORMALIZED": True, "REST": False}),
-    ("step by step, rest", 512, {"PERSISTENT": False, "NORMALIZED": True, "SUMS": False}),
-)
-"""What a form of ATR's kernels is for, its channels, and what it has of its own; step by step tests run it."""
+    ("usual size", 512, {"NORMALIZED": True}),
+    ("no layer norm", 512, {}),
+    ("size of wmt14, the most on chip", 1024, {"NORMALIZED": True}),
+    ("size that blocks do not divide", 1000, {"NORMALIZED": True}),
+    ("coupled gates, no layer norm", 512, {"GATES": "coupled"}),
+    ("other gates, no mask, tanh twice, backward in time", 512, {
+        "NORMALIZED": True, "GATES": "coupled_input", "MASKED": False, "REVERSE": 1, "TANH_CANDIDATE": True,
+        "TANH_STATE": True,
+    }),
+    ("a launch that ends with the sums, in tests", 512, {"PERSISTENT": False, "NORMALIZED": True, "REST": False}),
+    ("a launch that begins with the sums, in tests", 512, {"PERSISTENT": False, "NORMALIZED": True, "SUMS": False}),
+)  # fmt: skip
+"""What a form of ATR's kernels is for, its channels, and its constants that are not the usual ones."""
 
 
 def atr_cases() -> Iterator[Case]:
@@ -132,29 +132,29 @@ def atr_cases() -> Iterator[Case]:
 
 
 def attention_cases() -> Iterator[Case]:
-    """Attention: heads as wide as in the shipped configurations, sources of usual and of the greatest length."""
+    """Attention: a short source with wide heads, a longer one, and the greatest with the most registers; in loops."""
     from nmt.ops.attention import kernels
-    from nmt.ops.attention.triton import MEMORY_BLOCK_S, MEMORY_BLOCK_W, MEMORY_WARPS, MOST_SOURCE, block_rule
+    from nmt.ops.attention.triton import MEMORY_BLOCKS, MEMORY_WARPS, MOST_SOURCE, WARPS, block_rule
 
-    sizes = [(32, 1024), (64, 2048), (128, 512), (256, 128), (MOST_SOURCE, 2048)]
+    sizes = [(32, 1024), (128, 512), (MOST_SOURCE, 2048)]
     for storage, (source, width) in itertools.product(STORAGES, sizes):
         blocks = block_rule(source, width, width)
-        constants = {"FACTOR": 1, "BLOCK_S": blocks.source, "BLOCK_W": blocks.width, "BLOCK_V": blocks.value}
+        constants = {"FACTOR": 1, **blocks}
         for kernel in (kernels.attention_forward_kernel, kernels.attention_query_backward_kernel):
             absent = {"p_dweights": None} if "p_dweights" in kernel.arg_names else {}
-            form = f"source {blocks.source}, {blocks.width} wide, {blocks.warps} warps"
-            yield Case("attention", kernel, storage, form, constants | absent, memory_types(storage), blocks.warps)
+            form = f"source {blocks['BLOCK_S']}, {blocks['BLOCK_W']} wide, {WARPS} warps"
+            yield Case("attention", kernel, storage, form, constants | absent, memory_types(storage), WARPS)
             if source == sizes[0][0]:
                 doubled = constants | absent | {"FACTOR": 2}
                 loop = f"{form}, in a loop"
-                yield Case("attention", kernel, storage, loop, doubled, memory_types(storage), blocks.warps)
+                yield Case("attention", kernel, storage, loop, doubled, memory_types(storage), WARPS)
                 if absent:
                     del doubled["p_dweights"]
                     loop += ", memory multiplied once"
-                    yield Case("attention", kernel, storage, loop, doubled, memory_types(storage), blocks.warps)
+                    yield Case("attention", kernel, storage, loop, doubled, memory_types(storage), WARPS)
     for storage in STORAGES:
-        constants = {"FACTOR": 1, "BLOCK_S": MEMORY_BLOCK_S, "BLOCK_W": MEMORY_BLOCK_W}
-        form = f"{MEMORY_BLOCK_S} x {MEMORY_BLOCK_W}, {MEMORY_WARPS} warps"
+        constants = {"FACTOR": 1, **MEMORY_BLOCKS}
+        form = f"{MEMORY_BLOCKS['BLOCK_S']} x {MEMORY_BLOCKS['BLOCK_W']}, {MEMORY_WARPS} warps"
         kernel = kernels.attention_memory_backward_kernel
         yield Case("attention", kernel, storage, form, constants, memory_types(storage), MEMORY_WARPS)
 
@@ -166,7 +166,7 @@ def memory_types(storage: str) -> dict[str, str]:
 
 
 def step_cases() -> Iterator[Case]:
-    """GRU, LSTM and ATR with layer norm: one row of all channels a program, at the sizes of the configurations."""
+    """One step of GRU, LSTM and ATR: a usual size with and without layer norm, and the greatest."""
     from nmt.ops.atr import step_kernels as atr
     from nmt.ops.gru import kernels as gru
     from nmt.ops.lstm import kernels as lstm
@@ -185,7 +185,7 @@ def step_cases() -> Iterator[Case]:
     ]
     names = ("p_u", "p_v", "p_reset", "p_narrow", "p_pending", "p_dv", "p_dreset", "p_du", "p_dq")
     for (unit, kernel, options), storage in itertools.product(kernels, STORAGES):
-        for hidden, normalized in ((512, True), (512, False), (1024, True), (MOST_CHANNELS, True)):
+        for hidden, normalized in ((512, True), (512, False), (MOST_CHANNELS, True)):
             launch = row_launch(hidden)
             constants = options | {"NORMALIZED": normalized, "BLOCK": launch["BLOCK"]}
             flags = {"MASKED", "PENDING", "ADDED"} & set(kernel.arg_names)

@@ -87,10 +87,7 @@ def sums(product, o, H, NORMALIZED: tl.constexpr):
             u = u + (centred[i] * factor,)
     result = ()
     for i in tl.static_range(N):
-        if NORMALIZED:
-            result = result + (added[i] + u[i] * scale[i] + offset[i],)
-        else:
-            result = result + (added[i] + u[i],)
+        result = result + (added[i] + (u[i] * scale[i] + offset[i] if NORMALIZED else u[i]),)
     return result, u, factor
 
 

@@ -10,7 +10,6 @@ import os
 from typing import Final, NamedTuple
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -88,12 +87,6 @@ def _reachable(x: Tensor) -> bool:
 def readable(x: Tensor) -> Tensor:
     """x [D, B, T, W] itself if a kernel can read it."""
     return x if _reachable(x) else x.contiguous()
-
-
-def with_rows(x: Tensor, rows: int, *, axis: int = 0) -> Tensor:
-    """x with zeros behind it along an axis, up to so many rows; itself if it has them."""
-    more = rows - x.size(axis)
-    return F.pad(x, [0, 0] * (x.dim() - 1 - axis) + [0, more]) if more else x
 
 
 def readable_rows(x: Tensor) -> Tensor:

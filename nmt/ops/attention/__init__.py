@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from nmt.ops.attention.reference import attention_reference
 from nmt.ops.dispatch import choose
 
 __all__ = ["additive_attention"]
@@ -31,3 +31,15 @@ def additive_attention(
     """
     run = choose("attention", attention_reference, like=keys, triton="nmt.ops.attention.triton:attention_triton")
     return run(query, keys, values=values, penalty=penalty, weight=weight, bias=bias)
+
+
+def attention_reference(
+    query: Tensor, keys: Tensor, *, values: Tensor, penalty: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """See `additive_attention`, in torch operations."""
+    hidden = (query.unsqueeze(3) + keys.unsqueeze(2)).sigmoid_()  # [B, G, Q, S, M/G]
+    scores = torch.matmul(hidden, (2 * weight).to(hidden.dtype))  # [B, G, Q, S]
+    scores = scores.to(penalty.dtype) + bias + penalty
+    weights = torch.softmax(scores, dim=-1)
+    context = torch.matmul(weights.to(values.dtype), values)  # [B, G, Q, M/G]
+    return context.transpose(1, 2).flatten(2), weights

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 import torch
 import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.ops.attention import attention_reference
 from nmt.ops.attention.kernels import (
     attention_forward_kernel,
     attention_memory_backward_kernel,
     attention_query_backward_kernel,
 )
-from nmt.ops.attention.reference import attention_reference
 from nmt.ops.dispatch import no_kernel
 from nmt.ops.triton_tools import readable, readable_rows
 
@@ -25,26 +26,19 @@ MOST_SOURCE: Final = 1024
 TILE: Final = 8192
 """Values of keys in the registers of a program that reads a whole source row."""
 
-MEMORY_BLOCK_S: Final = 16
-MEMORY_BLOCK_W: Final = 64
+WARPS: Final = 8
+
+MEMORY_BLOCKS: Final = MappingProxyType({"BLOCK_S": 16, "BLOCK_W": 64})
 MEMORY_WARPS: Final = 4
+"""Of the programs that have a part of the keys."""
 
 
-class Blocks(NamedTuple):
-    """How a program that reads a whole source row cuts it; all but the warps are powers of two."""
-
-    source: int
-    width: int
-    value: int
-    warps: int
-
-
-def block_rule(source: int, width: int, value: int) -> Blocks:
-    """The blocks for `source` positions of keys `width` and values `value` wide; see `scripts/compile_kernels`."""
+def block_rule(source: int, width: int, value: int) -> dict[str, int]:
+    """How a program that reads a row of `source` positions cuts it; keys are `width`, values `value` wide."""
     block = max(16, triton.next_power_of_2(source))
     chunk = max(8, TILE // block)
     columns, value_columns = (min(triton.next_power_of_2(size), chunk) for size in (width, value))
-    return Blocks(block, columns, value_columns, warps=8)
+    return {"BLOCK_S": block, "BLOCK_W": columns, "BLOCK_V": value_columns}
 
 
 class AttentionKernel:
@@ -80,11 +74,10 @@ class AttentionKernel:
     def _run(self, kernel: Any, rows: int, tensors: Sequence[Tensor | None], strides: Sequence[int]) -> None:
         """Launch a kernel with a program for each of so many queries and each head."""
         (batch, heads, source, width), value = self.keys.shape, self.values.size(3)
-        blocks = block_rule(source, width, value)
         with torch.cuda.device_of(self.keys):
             kernel[(heads * rows,)](
-                *tensors, *strides, heads, rows // batch, source, width, value, FACTOR=self._factor,
-                BLOCK_S=blocks.source, BLOCK_W=blocks.width, BLOCK_V=blocks.value, num_warps=blocks.warps,
+                *tensors, *strides, heads, rows // batch, source, width, value,
+                FACTOR=self._factor, num_warps=WARPS, **block_rule(source, width, value),
             )  # fmt: skip
 
     def forward(self, query: Tensor, *, weights: Tensor, context: Tensor) -> None:
@@ -118,14 +111,14 @@ class AttentionKernel:
         Time first: queries [T, B, G * W], d_contexts [T, B, G * V], weights and d_scores [T, B, G, S].
         """
         batch, heads, source, width = self.keys.shape
-        blocks = triton.cdiv(source, MEMORY_BLOCK_S)
+        blocks = triton.cdiv(source, MEMORY_BLOCKS["BLOCK_S"])
         d_keys = self.keys.new_empty(self.keys.shape)
         d_weight = self.keys.new_empty(batch * heads, blocks, width, dtype=torch.float32)
         with torch.cuda.device_of(self.keys), torch.autocast(self.keys.device.type, enabled=False):
-            attention_memory_backward_kernel[(batch * heads, blocks, triton.cdiv(width, MEMORY_BLOCK_W))](
+            attention_memory_backward_kernel[(batch * heads, blocks, triton.cdiv(width, MEMORY_BLOCKS["BLOCK_W"]))](
                 queries, self.keys, self.weight, d_scores, d_keys, d_weight, *queries.stride()[:2],
                 *self.keys.stride()[:3], *d_scores.stride()[:2], heads, len(queries), source, width,
-                FACTOR=self._factor, BLOCK_S=MEMORY_BLOCK_S, BLOCK_W=MEMORY_BLOCK_W, num_warps=MEMORY_WARPS,
+                FACTOR=self._factor, num_warps=MEMORY_WARPS, **MEMORY_BLOCKS,
             )  # fmt: skip
             d_contexts = d_contexts.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)  # [B, G, T, V]
             dtype = self.values.dtype
