@@ -96,12 +96,12 @@ def training(unit: str, bench: Bench, size: Size, *, gru: Callable[[str], float]
         yield Row("training step, lrn against its eager form", plain / time, "x", 3, details={"eager": plain})
 
 
-def decode(model: GraphedModel, source: torch.Tensor, size: Size) -> None:
-    """As many steps of a beam search as the source has words; the rules for ending are left out."""
+def decode(model: GraphedModel, source: torch.Tensor, size: Size, *, steps: int | None = None) -> None:
+    """As many steps of a beam search as the source has words, unless told; the rules for ending are left out."""
     state = model.start(source).expand(size.beam)
     first = torch.arange(len(source), device=source.device).unsqueeze(1) * size.beam
     tokens, totals = None, source.new_zeros(len(source), size.beam, dtype=torch.float32)
-    for _ in range(source.size(1)):
+    for _ in range(steps or source.size(1)):
         choice = Choice(2 * size.beam, before=totals, banned=PAD)
         best, state = model.best(tokens, state, choice)
         totals, beams, words = (part[:, : size.beam] for part in best)

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Count what the host does in a micro-batch of training on a GPU, without a GPU: launches, copies, allocations, waits.
+"""Count what the host does on a GPU, without a GPU: launches, copies, allocations, waits of a micro-batch in training.
 
-    scripts/count_launches.py [--units lrn gru] [--sizes wmt14 ...]
+    scripts/count_launches.py [--units lrn gru] [--sizes wmt14 ...] [--search]
+
+With --search those of a step of a beam search.
 
 Prints a Markdown table. Models run on a CPU whose tensors say that they are on a GPU: Triton's kernels and CUDA graphs
 are counted, not run, and matrix products are left out. An operation of PyTorch that computes counts as one launch, as
@@ -23,12 +25,15 @@ os.environ["TRITON_INTERPRET"] = "1"  # or Triton looks for a GPU
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from bench_models import Size, make_model
+from bench_models import Size, decode, make_model
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.jit import KernelInterface
 
+from nmt.models import inference
 from nmt.models.dropout import number_layers
+from nmt.models.graphed import GraphedModel
+from nmt.models.inference import inference_copy
 from nmt.ops import dispatch, graphs, native
 from nmt.ops.dispatch import selected
 from nmt.ops.dropout import Masks, masked_by
@@ -115,6 +120,7 @@ def on_a_fake_gpu(count: Count) -> Iterator[None]:
     recorder = graphs.Recorder(record, device=CPU)
 
     def run(work: graphs.Work, inputs: graphs.Inputs, **options: Any) -> list[Tensor]:
+        options.pop("recorder", None)
         return recorder.run(work, inputs, **options) if count.nodes is None else list(work(*inputs))
 
     def launcher(kernel: Any, grid: Any) -> Any:
@@ -127,6 +133,7 @@ def on_a_fake_gpu(count: Count) -> Iterator[None]:
             (dispatch, "_cannot_run", lambda like: None),
             (native, "usable", lambda like: False),
             (graphs, "run", run),
+            (inference, "worth_packing", lambda device: False),
         ):
             stack.enter_context(patch.object(target, name, value))
         yield
@@ -155,10 +162,28 @@ def micro_batch(unit: str, size: Size) -> Count:
     return count
 
 
+def search_step(unit: str, size: Size) -> Count:
+    """What a step of a beam search costs, with weights in bf16: one more, behind all that a search begins with."""
+    source = torch.full((size.sentences, size.length), 5)
+    count = Count()
+    with on_a_fake_gpu(count), selected("triton"), torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        model = GraphedModel(inference_copy(make_model(unit, size, CPU).eval(), bf16=True))
+        for length in (*[size.length] * BATCHES, size.length - 1):
+            longer = vars(count).copy()
+            count.reset()
+            with count:
+                decode(model, source, size, steps=length)
+    assert count.recorded == longer["recorded"], "graphs are still recorded"
+    for name in ("launches", "copies", "replays", "in_graphs", "allocations", "waits"):
+        setattr(count, name, longer[name] - getattr(count, name))
+    return count
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--units", nargs="+", default=["lrn", "gru"])
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--search", action="store_true", help="count a step of a search, not a micro-batch")
     arguments = parser.parse_args(argv)
     print(
         "| unit | size | launches | of them copies | of them graphs | in graphs | allocations | waits |\n"
@@ -167,7 +192,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     for unit in arguments.units:
         for name in arguments.sizes:
-            count = micro_batch(unit, SIZES[name])
+            count = (search_step if arguments.search else micro_batch)(unit, SIZES[name])
             counts = count.launches, count.copies, count.replays, count.in_graphs, count.allocations, count.waits
             cells = unit, name, *counts
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)

@@ -113,6 +113,9 @@ def test_what_the_host_does_in_a_micro_batch_is_counted(script: Callable[[str], 
     assert count.replays >= 8
     assert count.in_graphs > 5 * count.replays
     assert count.copies <= 5 * count.replays
+    step = counting.search_step("lrn", size)
+    assert (step.waits, step.replays) == (0, 1)
+    assert step.copies <= 4
     assert not counting.Tensor(1).is_cuda
 
 
