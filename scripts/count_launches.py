@@ -117,7 +117,7 @@ def on_a_fake_gpu(count: Count) -> Iterator[None]:
 
         return replay
 
-    recorder = graphs.Recorder(record, device=CPU)
+    recorder = graphs.Recorder(lambda: record, device=CPU)
 
     def run(work: graphs.Work, inputs: graphs.Inputs, **options: Any) -> list[Tensor]:
         options.pop("recorder", None)

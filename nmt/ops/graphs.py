@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 Inputs = Sequence[Tensor | None]
 Work = Callable[..., Sequence[Tensor]]
 Replay = Callable[[], None]
+Record = Callable[[Replay], Replay]
+"""Makes a recording of work that returns nothing."""
 
 MOST_RECORDINGS: Final = 4096
 """Shapes whose recordings are kept, the latest used. Batches of 12,000 tokens have some 300 shapes in all, and a model
@@ -73,17 +75,8 @@ class Layout(NamedTuple):
         return [None if place is None else tensor(place) for place in self.places]
 
 
-class Results(NamedTuple):
-    """What work returns, in two pieces of memory."""
-
-    first: Layout
-    last: Layout = Layout((), 0)
-
-    @classmethod
-    def of(cls, tensors: Sequence[Tensor], *, lasting: int) -> Results:
-        """Of such tensors, of which the last `lasting` are in the second piece."""
-        count = len(tensors) - lasting
-        return cls(Layout.of(tensors[:count]), Layout.of(tensors[count:]))
+Pieces = tuple[Layout, ...]
+"""What work returns, in as many pieces of memory."""
 
 
 class Recording(NamedTuple):
@@ -139,9 +132,10 @@ def _recorder(device: torch.device) -> Recorder:
 
 
 def _new_recorder(device: torch.device) -> Recorder:
-    with torch.cuda.device(device):
-        pool = torch.cuda.graph_pool_handle()
-    return Recorder(functools.partial(record, device=device, pool=pool), device=device)
+    def recording() -> Record:
+        return functools.partial(record, device=device, pool=torch.cuda.graph_pool_handle())
+
+    return Recorder(recording, device=device)
 
 
 @functools.cache
@@ -161,8 +155,10 @@ def record(work: Replay, *, device: torch.device, pool: Any) -> Replay:
             _capture(graph, work, pool=pool, stream=_stream(device))
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()  # which capturing, unlike other allocations, does not do by itself
-            graph = torch.cuda.CUDAGraph()
+            # The first graph is there until the second is: torch allows no graph in a pool that all others have left.
+            first, graph = graph, torch.cuda.CUDAGraph()
             _capture(graph, work, pool=pool, stream=_stream(device))
+            del first
     return graph.replay
 
 
@@ -188,13 +184,13 @@ class Recorder:
     the first, replays, and hands over a copy of the second. So they take no more memory than the largest of them.
     """
 
-    def __init__(
-        self, record: Callable[[Replay], Replay], *, device: torch.device, most: int = MOST_RECORDINGS
-    ) -> None:
-        """`most` shapes are kept, the latest used."""
-        self._record, self._most, self._device = record, most, device
-        self._known: OrderedDict[Hashable, Recording | Results | None] = OrderedDict()
-        """Results are those of work that has been done once; None cannot be recorded."""
+    def __init__(self, recording: Callable[[], Record], *, device: torch.device, most: int = MOST_RECORDINGS) -> None:
+        """`recording` returns what makes recordings that share their memory, each time other memory. `most` shapes are
+        kept, the latest used."""
+        self._recording, self._most, self._device = recording, most, device
+        self._record = recording()
+        self._known: OrderedDict[Hashable, Recording | Pieces | None] = OrderedDict()
+        """Pieces are those of work that has been done once; None cannot be recorded."""
         self._inputs = self._results = _bytes(0, device)
         self._latest: tuple[Recording, int] | None = None
         """Whose inputs are in the arena, and the session they are of."""
@@ -206,7 +202,7 @@ class Recorder:
         full = (key, *(None if x is None else (x.shape, x.dtype) for x in inputs))
         new = full not in self._known
         known = self._known.get(full)
-        if isinstance(known, Results):
+        if known is not None and not isinstance(known, Recording):
             known = self._try_to_record(work, inputs, known)
         if isinstance(known, Recording):
             self._keep(full, known)
@@ -215,7 +211,8 @@ class Recorder:
             # Copied at once: the next recording writes where these lie.
             return [x for layout, piece in known.results for x in layout.tensors(piece.clone())]
         results = list(work(*inputs))
-        self._keep(full, Results.of(results, lasting=lasting) if new else None)
+        count = len(results) - lasting
+        self._keep(full, tuple(map(Layout.of, (results[:count], results[count:]))) if new else None)
         return results
 
     def _give(self, known: Recording, inputs: Inputs, session: Session | None) -> None:
@@ -229,22 +226,21 @@ class Recorder:
             session.clear()
             session.update((i, x) for i, x in enumerate(inputs) if x is not None)
 
-    def _try_to_record(self, work: Work, inputs: Inputs, results: Results) -> Recording | None:
-        given = Layout.of(inputs)
+    def _try_to_record(self, work: Work, inputs: Inputs, results: Pieces) -> Recording | None:
+        given, sizes = Layout.of(inputs), [layout.bytes for layout in results]
         self._latest = None
         try:
             with torch.inference_mode(False):  # else only inference could write there ever after
-                self._make_room(given.bytes, sum(layout.bytes for layout in results))
-                own = given.tensors(self._inputs)
-                ends = [results.first.bytes, results.first.bytes + results.last.bytes]
-                pieces = [self._results[: ends[0]], self._results[ends[0] : ends[1]]]
-                found = [(layout, piece) for layout, piece in zip(results, pieces, strict=True) if layout.places]
+                self._make_room(given.bytes, sum(sizes))
+                own, pieces = given.tensors(self._inputs), self._results[: sum(sizes)].split(sizes)
+                found = [pair for pair in zip(results, pieces, strict=True) if pair[0].places]
                 places = [x for layout, piece in found for x in layout.tensors(piece)]
             # What lay there before may not fit the other inputs, as indices of a longer table.
             copy_all([x for x in own if x is not None], [x for x in inputs if x is not None])
             return Recording(self._record(lambda: copy_all(places, work(*own))), own, found)
         except RuntimeError as error:
             logger.warning("a CUDA graph could not be recorded, so its kernels are launched one by one: %s", error)
+            self._record = self._recording()  # the memory may have been that of this graph alone
             return None
 
     def _make_room(self, inputs: int, results: int) -> None:
@@ -253,12 +249,13 @@ class Recorder:
             return
         for full, known in self._known.items():
             if isinstance(known, Recording):
-                self._known[full] = Results(*(layout for layout, _ in known.results))
+                self._known[full] = tuple(layout for layout, _ in known.results)
+        self._record = self._recording()  # the memory of recordings that are gone is no more
         sizes = [max(int(ROOM * inputs), len(self._inputs)), max(int(ROOM * results), len(self._results))]
         self._inputs = self._results = _bytes(0, self._device)
         self._inputs, self._results = (_bytes(size, self._device) for size in sizes)
 
-    def _keep(self, full: Hashable, known: Recording | Results | None) -> None:
+    def _keep(self, full: Hashable, known: Recording | Pieces | None) -> None:
         self._known[full] = known
         self._known.move_to_end(full)
         if len(self._known) > self._most:

@@ -21,7 +21,7 @@ class Replayed:
 
     def __init__(self) -> None:
         self.replays = 0
-        self.recorder = graphs.Recorder(self.record, device=torch.device("cpu"))
+        self.recorder = graphs.Recorder(lambda: self.record, device=torch.device("cpu"))
 
     def record(self, work: graphs.Replay) -> graphs.Replay:
         def replay() -> None:

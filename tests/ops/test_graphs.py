@@ -24,12 +24,16 @@ class Counter:
     """Work that counts its calls, and a recorder of it that works without a GPU."""
 
     def __init__(self, *, fails: bool = False, **options: Any) -> None:
-        self.calls, self.recorded, self.fails = 0, 0, fails
-        self.recorder = graphs.Recorder(self.record, device=CPU, **options)
+        self.calls, self.recorded, self.memories, self.fails = 0, 0, 0, fails
+        self.recorder = graphs.Recorder(self.recording, device=CPU, **options)
 
     def work(self, x: Tensor, y: Tensor | None = None) -> list[Tensor]:
         self.calls += 1
         return [2 * x if y is None else x + y]
+
+    def recording(self) -> graphs.Record:
+        self.memories += 1
+        return self.record
 
     def record(self, work: graphs.Replay) -> graphs.Replay:
         if self.fails:
@@ -143,11 +147,14 @@ def test_recordings_take_no_more_memory_than_the_largest_of_them() -> None:
 
 
 def test_where_one_needs_more_memory_all_are_recorded_anew() -> None:
+    """In memory of their own: torch makes no graph in memory that all its graphs have left."""
     counter = Counter()
     small, large = torch.ones(10), torch.ones(1000)
-    for x, recorded in ((small, 0), (small, 1), (large, 1), (large, 2), (small, 3), (large, 3), (small, 3)):
+    for x, recorded, memories in (
+        (small, 0, 1), (small, 1, 2), (large, 1, 2), (large, 2, 3), (small, 3, 3), (large, 3, 3), (small, 3, 3)
+    ):  # fmt: skip
         assert counter.run(x)[0].tolist() == [2.0] * len(x)
-        assert counter.recorded == recorded
+        assert (counter.recorded, counter.memories) == (recorded, memories)
 
 
 def test_work_is_recorded_on_the_inputs_that_were_given() -> None:
@@ -224,6 +231,7 @@ def test_work_that_cannot_be_recorded_goes_on_and_that_is_said_once(caplog: pyte
     with caplog.at_level(logging.WARNING):
         outs = [counter.run(torch.full((1,), float(value)))[0].item() for value in range(4)]
     assert outs == [0, 2, 4, 6]
+    assert counter.memories == 3  # at first, with the first arena, after the failure
     assert len(caplog.messages) == 1
     assert "could not be recorded" in caplog.messages[0]
 

@@ -228,7 +228,7 @@ def test_what_is_replayed_is_the_loop_itself(
 ) -> None:
     """The first time it is computed, then recorded; without a GPU a recording computes again."""
     if device.type != "cuda":
-        recorder = graphs.Recorder(lambda work: work, device=device)
+        recorder = graphs.Recorder(lambda: lambda work: work, device=device)
         monkeypatch.setattr(graphs, "run", recorder.run)
     direction = {} if attends else {"reverse": False}
     for _ in range(3):
