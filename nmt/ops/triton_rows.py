@@ -12,7 +12,7 @@ import triton.language as tl
 from nmt.ops.triton_tools import inverse_deviation, load_row, store_row
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment, misc"
-# ruff: noqa: N803, N806, SIM108 - inside kernels constants are in capitals, and sizes as in their shapes
+# ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes
 
 
 @triton.jit
