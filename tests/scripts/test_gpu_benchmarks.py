@@ -288,7 +288,7 @@ def test_each_result_is_printed_when_it_is_there(
             file.write_text(json.dumps({"rows": rows[:count]}), encoding="utf-8")
             look()
             seen.append(capsys.readouterr().out)
-        parts["bench_ops"] = {"exit": 0, "seconds": 5.0, "last": "", "stopped_at": None, "failed": []}
+        parts["bench_ops"] = {"exit": 0, "seconds": 5.0, "last": "", "stopped_at": None, "said": []}
         save({"parts": parts, "seconds": 5})
         seen.append(capsys.readouterr().out)
         return {"parts": parts, "seconds": 5}
@@ -332,6 +332,16 @@ def test_what_fails_is_named(script: Callable[[str], ModuleType], tmp_path: Path
         f"tests 0: failed: 1 failed in 2 s ({done['seconds']:.0f} s; {tmp_path.name}/tests.log)",
         "  FAILED tests/a.py::test_b - why",
     ]
+
+
+def test_what_the_check_of_kernels_says_is_printed(script: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    check = script("gpu_check")
+    (part,) = (part for part in check.parts(tmp_path) if part.name == "kernel_check")
+    program = "print('sequence lrn: right'); print('sequence atr: differs'); exit(1)"
+    (done,) = check.check([part._replace(command=[sys.executable, "-c", program])], tmp_path)["parts"].values()
+    assert check.outcome("kernel_check", done, tmp_path).splitlines()[1:] == [
+        "  sequence lrn: right", "  sequence atr: differs"
+    ]  # fmt: skip
 
 
 def race_check(check: ModuleType, folder: Path) -> str:
