@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -66,14 +66,14 @@ class UnitCell(Cell[S]):
         """One time step of N rows; products and gates see the state before times `keep` [N, H], if there is one."""
         now = tuple(state)
         seen = now if keep is None else tuple(part * keep for part in now)
-        return self._state(self.unit().equation(at_least_fp32(projected), now, seen))
+        return cast("S", self.State(*self.unit().equation(at_least_fp32(projected), now, seen)))
 
     def dropped_step(self, projected: Tensor, state: S, keep: Tensor) -> S:
         return self.step(projected, state, keep)
 
     def search_step(self, projected: Tensor, state: S) -> S:
         found = None if torch.is_grad_enabled() else step(self.unit(), projected, tuple(state))
-        return self.step(projected, state) if found is None else self._state(found)
+        return self.step(projected, state) if found is None else cast("S", self.State(*found))
 
     def output(self, state: S) -> Tensor:
         return self.unit().output(state.h)
@@ -83,11 +83,7 @@ class UnitCell(Cell[S]):
     ) -> tuple[Tensor, S]:
         before = None if state is None else tuple(state)
         outputs, last = sequence(self.unit(), projected, before, mask, reverse=reverse)
-        return outputs, self._state(last)
-
-    def _state(self, parts: tuple[Tensor, ...]) -> S:
-        state: S = self.State(*parts)
-        return state
+        return outputs, cast("S", self.State(*last))
 
     def stacked_weights(self) -> dict[str, list[int]]:
         return {"input_weight": self._heights(self.input_parts)}

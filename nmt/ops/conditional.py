@@ -65,7 +65,7 @@ def attended_sequence(
     type of `projected`.
     """
     cells = [lower, *(level.higher for level in levels)]
-    kinds = kernels_of("conditional", cells, like=projected) if projected.numel() and memory.keys.numel() else []
+    kinds = kernels_of("conditional", *cells, like=projected) if projected.numel() and memory.keys.numel() else []
     if not kinds:
         return None
     recorded = kinds[0].recorded
@@ -100,7 +100,7 @@ def one_to_one_sequence(
     pair = pair_of(lower, higher)
     if pair is not None:  # steps that need no matrix are those of one unit
         return Aligned(*sequence(pair, torch.cat([projected, context], -1), state, mask, reverse=reverse))
-    kinds = kernels_of("one_to_one", [lower, higher], like=projected)
+    kinds = kernels_of("one_to_one", lower, higher, like=projected)
     if not kinds:
         return None
     batch, dtype = len(projected), product_dtype(lower, projected)

@@ -9,7 +9,7 @@ import importlib.metadata
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -106,29 +106,27 @@ def choose(operation: str, reference: F, *, like: Tensor, native: str | None = N
 
     Raises ConfigError if the user insists on Triton and there is no kernel for it on that device.
     """
-    path = {"C": native, "Triton": triton, None: None}[language(operation, like=like, native=native, triton=triton)]
-    return reference if path is None else load(path)
+    if use_native(like):
+        return load(native) if native else reference
+    return load(triton or "") if runs_triton(operation, like=like, there=triton is not None) else reference
 
 
-def language(operation: str, *, like: Tensor, native: str | None, triton: str | None) -> Literal["C", "Triton"] | None:
-    """In what the kernel is written that computes `operation` on tensors such as `like`; None if PyTorch does.
+def runs_triton(operation: str, *, like: Tensor, there: bool) -> bool:
+    """Whether Triton kernels, if there are any, compute `operation` on tensors such as `like`.
 
-    `native` and `triton` say whether there are kernels. While a graph is traced none runs: it would not see them.
+    While a graph is traced none runs: it would not see them.
     """
     choice, verified = _selected
-    if use_native(like):
-        return "C" if native else None
     if traced() or choice == "reference" or (choice == "auto" and operation not in verified):
-        return None
-    if triton is None or not like.is_cuda:
+        return False
+    if not there or not like.is_cuda:
         if choice == "triton":
             raise ConfigError(f"kernels: 'triton' has no kernel for {operation} on {like.device.type}. Use auto.")
-        return None
+        return False
     problem = triton_problem() or _cannot_run(like)
     if problem:
         no_kernel(operation, like=like, problem=problem)
-        return None
-    return "Triton"
+    return problem is None
 
 
 def no_kernel(what: str, *, like: Tensor, problem: str = "there is no kernel for it") -> None:

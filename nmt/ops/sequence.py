@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops import graphs
-from nmt.ops.dispatch import language, load, no_kernel, use_native
+from nmt.ops.dispatch import load, no_kernel, runs_triton, use_native
 from nmt.ops.kernel import Kernel, Sizes, States, Step
 from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.loop import Given, filled_up, run_loop
@@ -26,9 +26,10 @@ def sequence(
     puts out [B, T, H] in input order and the last state computed, in at least fp32 (kernels: outputs in the type of
     `projected`). Under autocast recurrent products are computed in its type.
     """
-    kind = kernel_of("sequence", [unit], like=projected) if projected.numel() else None
-    if kind is None:
+    kinds = kernels_of("sequence", unit, like=projected) if projected.numel() else []
+    if not kinds:
         return reference(unit, projected, state, mask, reverse=reverse)
+    (kind,) = kinds
     found = kind.whole([unit], projected.unsqueeze(0), None if state is None else [state], mask, reverse=reverse)
     if found is not None:
         outputs, last = found[0][0], found[1][0]
@@ -67,8 +68,8 @@ def step(unit: Unit, projected: Tensor, state: State) -> State | None:
     in fp32; None where there is no such kernel."""
     if not use_native(projected):
         return None
-    kind = kernel_of("sequence", [unit], like=projected)
-    if kind is None:
+    kinds = kernels_of("sequence", unit, like=projected)
+    if not kinds:
         return None
     rows, hidden = len(projected), state[0].size(-1)
     sizes = Sizes(1, rows, hidden, projected.dtype, projected.device)
@@ -77,7 +78,7 @@ def step(unit: Unit, projected: Tensor, state: State) -> State | None:
     after = States.empty(len(state), 1, sizes)
     before = States(wide.unsqueeze(1), operand.unsqueeze(0))
     projected = projected if projected.stride(-1) == 1 else projected.contiguous()
-    kind(unit, sizes).forward(Step(0, projected.unsqueeze(1), before, after, None))
+    kinds[0](unit, sizes).forward(Step(0, projected.unsqueeze(1), before, after, None))
     return tuple(after.parts[:, 0].unbind())
 
 
@@ -106,15 +107,15 @@ def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor)
     units = [ahead.unit, back.unit]
     if use_native(x) or x.numel() == 0 or ahead.unit.design != back.unit.design:
         return None
-    kind = kernel_of("bidirectional", units, like=x)
-    if kind is None:
+    kinds = kernels_of("bidirectional", *units, like=x)
+    if not kinds:
         return None
     products = F.linear(x, torch.cat([ahead.projection.weight, back.projection.weight]))
     (_, _, scale, offset, widths), (_, _, back_scale, back_offset, back_widths) = ahead.projection, back.projection
     if scale is not None and offset is not None and back_scale is not None and back_offset is not None:
         both = torch.cat([scale, back_scale]), torch.cat([offset, back_offset])
         products = layer_norm_parts(products, *both, widths=widths + back_widths)
-    found = kind.whole(units, products.unflatten(-1, (2, -1)).permute(2, 0, 1, 3), None, mask, reverse=False)
+    found = kinds[0].whole(units, products.unflatten(-1, (2, -1)).permute(2, 0, 1, 3), None, mask, reverse=False)
     if found is None:
         return None
     outputs, last = found
@@ -122,34 +123,29 @@ def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor)
     return Bidirectional(ahead.unit.output(outputs.permute(1, 2, 0, 3).flatten(2)), (first, second))
 
 
-def kernel_of(operation: str, units: list[Unit], *, like: Tensor) -> type[Kernel] | None:
-    """The kernels that run `units` of one kind on tensors such as `like` in an operation; None if PyTorch does, which
+def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]:
+    """The kernels that run `units` on tensors such as `like` in an operation, one for each; none if PyTorch does, which
     is said once where it could be expected otherwise.
 
     Raises ConfigError if the user insists on Triton and there is no kernel for it.
     """
-    kinds = kernels_of(operation, units, like=like)
-    return kinds[0] if kinds else None
-
-
-def kernels_of(operation: str, units: list[Unit], *, like: Tensor) -> list[type[Kernel]]:
-    """The same for each of units that may differ; none if there is not one for each."""
     for unit in units:
         if not unit.usual or not (unit.native or unit.triton):
             no_kernel(unit.words, like=like)
             return []
-    words = " and ".join(dict.fromkeys(unit.words for unit in units))
-    native = units[0].native if all(unit.native for unit in units) else None
-    triton = units[0].triton if all(unit.triton for unit in units) else None
-    written_in = language(f"{operation} {words}", like=like, native=native, triton=triton)
+    native = use_native(like)
+    paths = [unit.native if native else unit.triton for unit in units]
+    if not native:
+        words = " and ".join(dict.fromkeys(unit.words for unit in units))
+        if not runs_triton(f"{operation} {words}", like=like, there=None not in paths):
+            return []
     kinds: list[type[Kernel]] = []
-    for unit in units if written_in else ():
-        kind: type[Kernel] = load((unit.native if written_in == "C" else unit.triton) or "")
-        dtype = like.dtype if written_in == "C" else product_dtype(unit, like)
+    for unit, path in zip(units, paths, strict=True):
+        kind: type[Kernel] | None = load(path) if path else None
         hidden = unit.weights[0].size(-1) if unit.matrices else like.size(-1) // unit.inputs
-        problem = kind.problem(unit, dtype=dtype, hidden=hidden)
-        if problem:
-            no_kernel(unit.words, like=like, problem=problem)
+        problem = kind.problem(unit, dtype=product_dtype(unit, like), hidden=hidden) if kind else "there is none in C"
+        if kind is None or problem:
+            no_kernel(unit.words, like=like, problem=problem or "")
             return []
         kinds.append(kind)
     return kinds

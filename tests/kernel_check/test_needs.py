@@ -66,12 +66,13 @@ def test_nothing_else_is_asked_for(
     """The dispatch is asked for what the model needs, and for no more, in training and in a step of a search."""
     asked = set()
 
-    def language(operation: str, *, like: torch.Tensor, native: object, triton: object) -> None:
-        if triton is not None:
+    def runs_triton(operation: str, *, like: torch.Tensor, there: bool) -> bool:
+        if there:
             asked.add(operation)
+        return False
 
     for module in (dispatch, sequence):
-        monkeypatch.setattr(module, "language", language)
+        monkeypatch.setattr(module, "runs_triton", runs_triton)
     monkeypatch.setattr(dispatch.native, "usable", lambda like: False)
     model = make_model("gru", encoder_cell=encoder, decoder_cell=decoder, dropout=0.1, **options).train()
     with masked_by(Masks(1)):

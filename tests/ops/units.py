@@ -121,11 +121,11 @@ def by_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Units run on their Triton kernels, wherever their tensors are; a list of the operations that did."""
     used: list[str] = []
 
-    def language(operation: str, *, like: Tensor, native: str | None, triton: str | None) -> str | None:
-        if triton is not None:
+    def runs_triton(operation: str, *, like: Tensor, there: bool) -> bool:
+        if there:
             used.append(operation)
-        return triton and "Triton"
+        return there
 
     with monkeypatch.context() as patch, dispatch.selected("reference"):
-        patch.setattr(importlib.import_module("nmt.ops.sequence"), "language", language)
+        patch.setattr(importlib.import_module("nmt.ops.sequence"), "runs_triton", runs_triton)
         yield used

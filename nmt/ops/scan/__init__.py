@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.kernel import Kernel, States
+from nmt.ops.kernel import Kernel, Sizes, States
 from nmt.ops.recurrence import State
 from nmt.ops.unit import Unit
 
@@ -38,8 +38,10 @@ class ScanUnit(Unit):
     @property
     def bits(self) -> int:
         """Its options as the kernels take them: the first in the lowest bit."""
-        own = [field.name for field in fields(self) if field.name not in ("weights", "normalized")]
-        return sum(getattr(self, name) << place for place, name in enumerate(own))
+        bits = 0
+        for place, field in enumerate(fields(self)[2:]):  # without weights and normalized
+            bits |= getattr(self, field.name) << place
+        return bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,9 @@ class Scan(Kernel):
     """A scan unit over one batch: all steps of all directions, or one step at a call."""
 
     unit: ScanUnit
+
+    def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
+        self.unit, self.sizes, self.saved, self.matrices = cast("ScanUnit", unit), sizes, (), []
 
     @classmethod
     def run_forward(cls, given: Given) -> tuple[Tensor, Tensor, Tensor]:

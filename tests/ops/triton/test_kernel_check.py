@@ -20,17 +20,17 @@ KEYS = [key for key in all_keys() if key not in WITHOUT_TRITON and "normalized" 
 def test_kernels_pass_their_checks(key: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     used = set()
 
-    def language(operation: str, *, like: torch.Tensor, native: str | None, triton: str | None) -> str | None:
+    def runs_triton(operation: str, *, like: torch.Tensor, there: bool) -> bool:
         choice, verified = dispatch.selection()
-        if choice == "reference" or operation not in verified or triton is None:
-            return None
+        if choice == "reference" or operation not in verified or not there:
+            return False
         used.add(operation)
-        return "Triton"
+        return True
 
     monkeypatch.setattr(comparison, "TIMES", 1)  # more would be for graphs
     monkeypatch.setattr(dispatch.native, "usable", lambda like: False)
     for module in (dispatch, sequence):
-        monkeypatch.setattr(module, "language", language)
+        monkeypatch.setattr(module, "runs_triton", runs_triton)
     check_key(key, device, TINY, torch.float32)
     assert used == {key}
 

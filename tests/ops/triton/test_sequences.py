@@ -115,21 +115,21 @@ def test_kernels_run_on_a_gpu_where_they_are_verified(name: str) -> None:
     module, _, kernel = str(unit.triton).partition(":")
     kind = getattr(importlib.import_module(module), kernel)
     with dispatch.selected("auto", verified={f"sequence {unit.words}"}):
-        assert kernels_of("sequence", [unit], like=on_gpu()) == [kind]
-        assert kernels_of("conditional", [unit, unit], like=on_gpu()) == []
+        assert kernels_of("sequence", unit, like=on_gpu()) == [kind]
+        assert kernels_of("conditional", unit, unit, like=on_gpu()) == []
     with dispatch.selected("triton"):
-        assert kernels_of("conditional", [unit, unit], like=on_gpu()) == [kind, kind]
+        assert kernels_of("conditional", unit, unit, like=on_gpu()) == [kind, kind]
     with dispatch.selected("reference"):
-        assert kernels_of("sequence", [unit], like=on_gpu()) == []
+        assert kernels_of("sequence", unit, like=on_gpu()) == []
 
 
 @pytest.mark.usefixtures("_capable")
 def test_fp64_is_left_to_the_reference() -> None:
     with dispatch.selected("auto", verified={"sequence lrn"}):
-        assert kernels_of("sequence", [LRN()], like=on_gpu(torch.float64)) == []
+        assert kernels_of("sequence", LRN(), like=on_gpu(torch.float64)) == []
     refused = "cannot run sequence lrn: there is no kernel for float64. Use auto."
     with dispatch.selected("triton"), pytest.raises(ConfigError, match=refused):
-        kernels_of("sequence", [LRN()], like=on_gpu(torch.float64))
+        kernels_of("sequence", LRN(), like=on_gpu(torch.float64))
 
 
 @pytest.mark.parametrize("options", [{}, {"started": True, "reverse": True}])
