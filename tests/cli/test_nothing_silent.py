@@ -44,8 +44,8 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every model gives NaN for sentences with the source word `c`, as one that overflows would."""
     encode = Seq2Seq.encode
 
-    def poisoned(model: Seq2Seq, source: Tensor) -> Encoded:
-        encoded = encode(model, source)
+    def poisoned(model: Seq2Seq, source: Tensor, **options: Any) -> Encoded:
+        encoded = encode(model, source, **options)
         bad = (source == 5).any(1)
         return encoded._replace(memory=torch.where(bad[:, None, None], math.nan, encoded.memory))
 

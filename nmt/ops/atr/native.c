@@ -39,7 +39,7 @@ INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float 
     case 8: NAME(row)(__VA_ARGS__, ATR_CANDIDATE, ATR_COUPLED_INPUT); break;                    \
     }
 
-API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
+API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                            const float *before, float *after, T *out, i64 sb, i64 B, i64 H, i64 activation, i64 gates,
                            i64 threads) {
     PARALLEL_FOR(B * H)
@@ -77,9 +77,9 @@ INLINE void NAME(atr_gradient_row)(const T *restrict x, const T *restrict u, con
 
 /* `dh` [B, H] fp32 comes in as the gradient of the new state and leaves as that of the old one, but for what goes
    through u, whose gradient is written to du [B, H]; `dout`, if any, is added first. */
-API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
-                            const float *before, const float *after, i64 sb, const T *dout, i64 ob, float *dh, T *dx,
-                            i64 db, T *du, i64 B, i64 H, i64 activation, i64 gates, i64 threads) {
+API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
+                            const float *before, const float *after, i64 sb, const T *OPTIONAL dout, i64 ob, float *dh,
+                            T *dx, i64 db, T *du, i64 B, i64 H, i64 activation, i64 gates, i64 threads) {
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         float *restrict d = dh + b * H;

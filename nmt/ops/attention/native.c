@@ -38,9 +38,9 @@ INLINE int NAME(query_powers)(const T *restrict q, float *restrict powers, i64 D
     return largest <= LIMIT;
 }
 
-API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const float *powers, const T *values, const float *penalty,
-                                 const float *w, float *weights, i64 wn, T *context, i64 cn, i64 N, i64 Q, i64 G, i64 S,
-                                 i64 D, i64 threads) {
+API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const float *powers, const T *values,
+                                 const float *penalty, const float *w, float *weights, i64 wn, T *context, i64 cn,
+                                 i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
     PARALLEL_FOR(N * G * S * D)
     for (i64 n = 0; n < N; n++)
         for (i64 g = 0; g < G; g++) {

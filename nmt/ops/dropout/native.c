@@ -21,7 +21,7 @@ INLINE void NAME(philox)(uint32_t *restrict numbers, uint64_t seed, uint32_t fir
     }
 }
 
-API void NAME(dropout)(const T *restrict x, T *restrict out, const i64 *restrict places, i64 N, i64 W, i64 key,
+API void NAME(dropout)(const T *restrict x, T *restrict out, const i64 *OPTIONAL places, i64 N, i64 W, i64 key,
                        i64 layer, i64 threshold, float scale, i64 threads) {
     uint32_t limit = (uint32_t)threshold;
     PARALLEL_FOR(N * W)

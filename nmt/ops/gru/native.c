@@ -6,7 +6,7 @@
 #include "simd.h"
 
 /* r h', what the matrix of the candidate is multiplied with; 0 in rows whose mask is 0. */
-API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
+API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                          const float *before, i64 sb, T *reset, i64 B, i64 H, i64 threads) {
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
@@ -23,8 +23,8 @@ API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, cons
 }
 
 API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, const T *v, const float *candidate_bias,
-                           const uint8_t *mask, i64 mb, const float *before, float *after, T *out, i64 sb, i64 B, i64 H,
-                           i64 threads) {
+                           const uint8_t *OPTIONAL mask, i64 mb, const float *before, float *after, T *out, i64 sb,
+                           i64 B, i64 H, i64 threads) {
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xz = x + b * xb, *restrict xh = xz + 2 * H, *restrict uz = u + b * 2 * H;
@@ -49,8 +49,8 @@ API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, co
 /* First half of the gradient: `dh` [B, H] fp32 comes in as that of the new state, `dout`, if any, is added; it leaves
    as that of h' through z h' alone. Written are x_z's and x_h's part of dx, z's half of du [B, 2H], and dv [B, H]. */
 API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, const T *v, const float *candidate_bias,
-                            const uint8_t *mask, i64 mb, const float *before, i64 sb, const T *dout, i64 ob, float *dh,
-                            T *dx, i64 db, T *du, T *dv, i64 B, i64 H, i64 threads) {
+                            const uint8_t *OPTIONAL mask, i64 mb, const float *before, i64 sb, const T *OPTIONAL dout,
+                            i64 ob, float *dh, T *dx, i64 db, T *du, T *dv, i64 B, i64 H, i64 threads) {
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xz = x + b * xb, *restrict xh = xz + 2 * H, *restrict uz = u + b * 2 * H;
@@ -81,9 +81,9 @@ API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, c
 
 /* Second half, from the gradient `dreset` [B, H] of r h': x_r's part of dx, r's half of du; `dh` gains what h' gets
    through r h'. */
-API void NAME(gru_backward_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
-                                  const float *before, i64 sb, const T *dreset, float *dh, T *dx, i64 db, T *du, i64 B,
-                                  i64 H, i64 threads) {
+API void NAME(gru_backward_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask,
+                                  i64 mb, const float *before, i64 sb, const T *dreset, float *dh, T *dx, i64 db, T *du,
+                                  i64 B, i64 H, i64 threads) {
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xr = x + b * xb + H, *restrict ur = u + b * 2 * H + H, *restrict drh = dreset + b * H;

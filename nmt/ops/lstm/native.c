@@ -5,7 +5,7 @@
 
 #include "simd.h"
 
-API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
+API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                             const float *h_before, const float *c_before, float *h_after, float *c_after, T *out,
                             i64 sb, i64 B, i64 H, i64 threads) {
     PARALLEL_FOR(B * H)
@@ -32,9 +32,9 @@ API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, c
 
 /* `dh` and `dc` [B, H] fp32 come in as the gradients of the new state; `dout`, if any, is added to dh. They leave as
    those of the old state but for what goes through u, whose gradient is written to du [B, 4H], and to dx. */
-API void NAME(lstm_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *mask, i64 mb,
-                             const float *c_before, const float *c_after, i64 sb, const T *dout, i64 ob, float *dh,
-                             float *dc, T *dx, i64 db, T *du, i64 B, i64 H, i64 threads) {
+API void NAME(lstm_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
+                             const float *c_before, const float *c_after, i64 sb, const T *OPTIONAL dout, i64 ob,
+                             float *dh, float *dc, T *dx, i64 db, T *du, i64 B, i64 H, i64 threads) {
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xi = x + b * xb, *restrict xf = xi + H, *restrict xo = xf + H, *restrict xg = xo + H;

@@ -76,8 +76,8 @@ static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64
     }
 }
 
-API void NAME(best)(const T *logits, const float *before, i64 B, i64 P, i64 V, i64 k, i64 normalize, i64 banned,
-                    i64 penalised, float penalty, float *values, i64 *places, i64 threads) {
+API void NAME(best)(const T *logits, const float *OPTIONAL before, i64 B, i64 P, i64 V, i64 k, i64 normalize,
+                    i64 banned, i64 penalised, float penalty, float *values, i64 *places, i64 threads) {
     PARALLEL_FOR(B * P * V)
     for (i64 b = 0; b < B; b++)
         NAME(best_of_group)(logits + b * P * V, before ? before + b * P : 0, P, V, k, normalize, banned, penalised,
@@ -116,8 +116,8 @@ static void best_of_product(TileFunction tile, const Product *p, i64 shared, i64
 
 #if defined(FIRST_VERSION) && defined(BF16_TILES)
 API void NAME(bf16_best)(const bf16 *x, const bf16 *packed, float *room, i64 shared, i64 at_once, i64 N, i64 K, i64 V,
-                         const float *before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised, float penalty,
-                         float *values, i64 *places, i64 threads) {
+                         const float *OPTIONAL before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised,
+                         float penalty, float *values, i64 *places, i64 threads) {
     Product p = {x, packed, 0, room, K * sizeof(bf16), GROUP, K * sizeof(bf16) * STRIP, 0,
                  V * sizeof(float), 1, K / 2, N, V, 0, 0, 0};
     best_of_product(bf16_tile, &p, shared, at_once, before, P, k, normalize, banned, penalised, penalty, values,
@@ -128,8 +128,8 @@ API void NAME(bf16_best)(const bf16 *x, const bf16 *packed, float *room, i64 sha
 #if defined(FIRST_VERSION) && defined(INT8_TILES)
 API void NAME(int8_best)(const int8_t *x, const int32_t *excess, const float *rows, const bf16 *packed,
                          const float *columns, float *room, i64 shared, i64 at_once, i64 N, i64 K, i64 V,
-                         const float *before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised, float penalty,
-                         float *values, i64 *places, i64 threads) {
+                         const float *OPTIONAL before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised,
+                         float penalty, float *values, i64 *places, i64 threads) {
     Product p = {x, packed, 0, room, K, GROUP, K * STRIP, 0,
                  V * sizeof(float), 1, K / GROUP, N, V, excess, rows, columns};
     best_of_product(int8_tile, &p, shared, at_once, before, P, k, normalize, banned, penalised, penalty, values,

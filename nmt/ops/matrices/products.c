@@ -136,8 +136,8 @@ API void NAME(pack_transposed)(const T *x, i64 xn, bf16 *packed, i64 N, i64 K, i
 #ifdef BF16_TILES
 /* out [N, M] = x [N, K] times a packed matrix, plus `added` [N, M], if any, whose rows stand dn apart; both are fp32 if
    `wide`, else bf16. K is even. */
-API void NAME(bf16_product)(const bf16 *x, i64 xn, const bf16 *packed, const char *added, i64 dn, char *out, i64 on,
-                            i64 wide, i64 N, i64 K, i64 M, i64 threads) {
+API void NAME(bf16_product)(const bf16 *x, i64 xn, const bf16 *packed, const char *OPTIONAL added, i64 dn, char *out,
+                            i64 on, i64 wide, i64 N, i64 K, i64 M, i64 threads) {
     i64 size = wide ? sizeof(float) : sizeof(bf16), groups = K / 2;
     Product p = {x, packed, added, out, xn * sizeof(bf16), GROUP, groups * STRIP_GROUP,
                  dn * size, on * size, wide, groups, N, M, 0, 0, 0};
@@ -165,7 +165,8 @@ API void NAME(bf16_gradient)(const T *y, i64 yn, const bf16 *packed, float *out,
 #if defined(INT8_TILES) && defined(FIRST_VERSION)
 /* out [N, M] of the rows x [N, K] that `int8_rows` makes: (sum - excess_n) columns_m rows_n + bias_m. 4 divides K. */
 API void NAME(int8_product)(const int8_t *x, const int32_t *excess, const float *rows, const bf16 *packed,
-                            const float *columns, const float *bias, float *out, i64 N, i64 K, i64 M, i64 threads) {
+                            const float *columns, const float *OPTIONAL bias, float *out, i64 N, i64 K, i64 M,
+                            i64 threads) {
     Product p = {x, packed, bias, out, K, GROUP, K * STRIP, 0, M * sizeof(float),
                  1, K / GROUP, N, M, excess, rows, columns};
     whole_product(int8_tile, &p, threads);
@@ -174,8 +175,8 @@ API void NAME(int8_product)(const int8_t *x, const int32_t *excess, const float 
 
 /* q[n, j] = round(x[n, j] / s_n), s_n = max_j |x[n, j]| / 127, at least `least`; ties to even. Rows of q are qn wide,
    filled up with zeros. excess_n = 128 sum_j q[n, j], see tiles.h. With a NaN in a row s_n is NaN. */
-API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K, float least,
-                         i64 threads) {
+API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K,
+                         float least, i64 threads) {
     PARALLEL_FOR(N * K)
     for (i64 n = 0; n < N; n++) {
         const T *restrict from = x + n * xn;
@@ -211,8 +212,8 @@ API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, i
 }
 
 /* y[n, j] = sums[n, j] t_j s_n + bias_j, for the first M of the sums' columns, which are `wide` apart. */
-API void NAME(int8_scale)(const int32_t *sums, i64 wide, const float *scales, const float *columns, const float *bias,
-                          T *y, i64 N, i64 M, i64 threads) {
+API void NAME(int8_scale)(const int32_t *sums, i64 wide, const float *scales, const float *columns,
+                          const float *OPTIONAL bias, T *y, i64 N, i64 M, i64 threads) {
     PARALLEL_FOR(N * M)
     for (i64 n = 0; n < N; n++) {
         const int32_t *restrict from = sums + n * wide;

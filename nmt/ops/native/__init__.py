@@ -81,7 +81,8 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
     """The C function `name` for sequences of `dtype`; within `in_one_team` it runs later.
 
     It takes what its C source says but for the number of threads: for a pointer a tensor on the CPU of the type that
-    it points to, or None; for an i64 an integer or a boolean; for a float a number. All else is a TypeError.
+    it points to, or None if it is OPTIONAL; for an i64 an integer or a boolean; for a float a number. All else is a
+    TypeError.
 
     `source` is a C file of one's own: its functions are declared `API void NAME(name)(..., i64 threads)`, it includes
     "simd.h", which says what they can use, and it is compiled to a library of its own.
@@ -98,16 +99,16 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
     pack = struct.Struct("=QQq" + "".join(_SLOTS[letter] for letter in letters) + "q").pack
     head = library.caller(parameters), address, len(letters) + 1
     in_team = (head[0], library.address(name, f"{version}_team"), head[2])
-    pointers = [(i, p.dtypes(dtype) or _ANY) for i, p in enumerate(parameters) if p.letter == "p"]
+    pointers = [(i, p.dtypes(dtype) or _ANY, p.optional) for i, p in enumerate(parameters) if p.letter == "p"]
     run, threads = _library().runner("run_calls"), torch.get_num_threads
 
     def call(*arguments: Any) -> None:
         calls = _deferred.get() if in_team[1] else None
         values = [*arguments]
         try:
-            for place, dtypes in pointers:
+            for place, dtypes, optional in pointers:
                 value = values[place]
-                if value is None:
+                if value is None and optional:
                     values[place] = 0
                 elif type(value) in _PLAIN and value.dtype in dtypes and value.is_cpu:
                     values[place] = value.data_ptr()
@@ -132,7 +133,9 @@ def _mistake(name: str, parameters: tuple[Parameter, ...], dtype: torch.dtype, a
         kinds = parameter.dtypes(dtype)
         if parameter.letter == "p":
             plain = type(value) in _PLAIN and value.is_cpu and value.dtype in (kinds or _ANY)
-            right, wanted = plain or value is None, f"None or a tensor {_names(kinds)} in the memory of the CPU"
+            or_none = "None or " if parameter.optional else ""
+            right = plain or (value is None and parameter.optional)
+            wanted = f"{or_none}a tensor {_names(kinds)} in the memory of the CPU"
         elif parameter.letter == "i":
             right, wanted = isinstance(value, int), "an integer of 64 bits"
         else:

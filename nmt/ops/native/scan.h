@@ -88,7 +88,7 @@ INLINE void UNIT(backward_at)(const T *restrict x, const float *restrict v, cons
         SCAN_FORM(4, __VA_ARGS__) SCAN_FORM(5, __VA_ARGS__) SCAN_FORM(6, __VA_ARGS__) SCAN_FORM(7, __VA_ARGS__) \
     }
 
-API void UNIT(forward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_t *mask, i64 mb, i64 mt,
+API void UNIT(forward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_t *OPTIONAL mask, i64 mb, i64 mt,
                        const float *before, i64 bp, float *after, i64 ap, i64 sb, i64 st, T *out, i64 ob, i64 ot, i64 B,
                        i64 steps, i64 H, i64 reverse, i64 form, i64 threads) {
     PARALLEL_FOR(B * steps * H)
@@ -109,10 +109,10 @@ API void UNIT(forward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_t
 /* `d` [STATES, B, H] fp32 comes in as the gradient of the last state and leaves as that of the first; dout [B, T, H], if
    any, is added to h's at each step. dx has the shape of x, with strides of its own. To dv [cells * VECTORS, B, H]
    fp32 is added what the weights get in each row, so that their sum does not depend on the number of threads. */
-API void UNIT(backward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_t *mask, i64 mb, i64 mt,
-                        const float *before, i64 bp, const float *after, i64 ap, i64 sb, i64 st, const T *dout, i64 ob,
-                        i64 ot, float *d, T *dx, i64 db, i64 dt, float *dv, i64 B, i64 steps, i64 H, i64 reverse,
-                        i64 form, i64 threads) {
+API void UNIT(backward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_t *OPTIONAL mask, i64 mb, i64 mt,
+                        const float *before, i64 bp, const float *after, i64 ap, i64 sb, i64 st, const T *OPTIONAL dout,
+                        i64 ob, i64 ot, float *d, T *dx, i64 db, i64 dt, float *dv, i64 B, i64 steps, i64 H,
+                        i64 reverse, i64 form, i64 threads) {
     const i64 cells = 1 + (form & 1);
     PARALLEL_FOR(B * steps * H)
     for (i64 b = 0; b < B; b++)

@@ -37,6 +37,8 @@ class Parameter(NamedTuple):
     """p, i or f"""
     target: str
     """what it is or points to, such as `float`"""
+    optional: bool = False
+    """whether it is a pointer that may be null"""
 
     def dtypes(self, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
         """Of the tensors that a pointer takes in the version of the kernel for `dtype`; none for any."""
@@ -72,10 +74,10 @@ def _parameters(place: str, listed: str) -> tuple[Parameter, ...]:
 
 
 def _parameter(place: str, text: str) -> Parameter:
-    found = re.fullmatch(r"(?:const )?(\w+) ?(\*?) ?(?:restrict )?\w+", text)
-    target, pointer = found.groups() if found else ("", "")
+    found = re.fullmatch(r"(?:const )?(\w+) ?(\*?) ?(?:restrict )?(OPTIONAL )?\w+", text)
+    target, pointer, optional = found.groups() if found else ("", "", None)
     if target in ("T", "char", *_DTYPES) and pointer:
-        return Parameter(text, "p", target)
-    if target in ("i64", "float"):
+        return Parameter(text, "p", target, optional is not None)
+    if target in ("i64", "float") and not pointer and not optional:
         return Parameter(text, target[0], target)
     raise BuildError(f"{place}: '{text}' is no pointer to T, char, {', '.join(_DTYPES)}, and no i64 or float")

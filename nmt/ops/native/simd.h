@@ -12,6 +12,8 @@ typedef float f32;
 typedef uint16_t bf16;
 
 #define API __attribute__((visibility("default")))
+/* Before the name of a parameter: a pointer that may be null. Callers are refused null for any other. */
+#define OPTIONAL
 #define INLINE static inline __attribute__((always_inline))
 
 /* Work of at least so many elements is shared among the threads; waking them costs more for less. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from torch import Tensor
 from nmt.ops.kernel import Sizes, States, Step
 from nmt.ops.native import column_sums, kernel
 from nmt.ops.scan import Given, Scan
+
+_NONE: Final = torch.empty(0)
 
 
 class NativeScan(Scan):
@@ -65,7 +68,7 @@ class NativeScan(Scan):
     def forward(self, step: Step) -> None:
         _, x, before, after, mask = step
         kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)(
-            *(*_steps(x), self.vectors, *_steps(mask), before.parts, before.parts.stride(0)),
+            *(*_steps(x), self._weights, *_steps(mask), before.parts, before.parts.stride(0)),
             *(after.parts, after.parts.stride(0), after.parts.stride(2), after.parts.stride(1)),
             *(*_steps(after.operand.transpose(0, 1)), len(x), x.size(1), self.sizes.hidden, self.reverse, self._form),
         )
@@ -77,11 +80,16 @@ class NativeScan(Scan):
         if pending is not None:
             kernel("add_rows", pending.dtype)(pending, pending.stride(0), gradient[0], *pending.shape)
         kernel(f"{self.unit.name}_backward", x.dtype, source=self.unit.native_source)(
-            *(*_steps(x), self.vectors, *_steps(mask), before.parts, before.parts.stride(0)),
+            *(*_steps(x), self._weights, *_steps(mask), before.parts, before.parts.stride(0)),
             *(after.parts, after.parts.stride(0), after.parts.stride(2), after.parts.stride(1)),
             *(*_steps(d_output), gradient, *_steps(dx), self.d_vectors, len(x), x.size(1), self.sizes.hidden),
             *(self.reverse, self._form),
         )
+
+    @property
+    def _weights(self) -> Tensor:
+        """Those of the unit, or no numbers."""
+        return _NONE if self.vectors is None else self.vectors
 
     @functools.cached_property
     def _form(self) -> int:

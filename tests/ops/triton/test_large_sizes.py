@@ -19,8 +19,7 @@ atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed"
 attention = pytest.importorskip("nmt.ops.attention.triton", reason="Triton is not installed")
 dropout = pytest.importorskip("nmt.ops.dropout.triton", reason="Triton is not installed")
 loss = pytest.importorskip("nmt.ops.linear_cross_entropy.triton", reason="Triton is not installed")
-lrn = pytest.importorskip("nmt.ops.lrn.triton", reason="Triton is not installed")
-sru = pytest.importorskip("nmt.ops.sru.triton", reason="Triton is not installed")
+scan = pytest.importorskip("nmt.ops.scan.triton", reason="Triton is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # loads give zeros, or what masked lanes get
 
@@ -55,21 +54,16 @@ MASK = room(BATCH, LENGTH, dtype=torch.bool)
 
 
 @pytest.mark.parametrize("time_first", [False, True])
-def test_lrn(time_first: bool, hidden: int = 2**10) -> None:
-    x, rest = sequences(4 * hidden, time_first=time_first), (True, False, False, None)
-    outputs, last = lrn.lrn_op._init_fn(x, MASK, states(hidden), *rest)
-    d_outputs = sequences(hidden, time_first=time_first)
-    dx, _ = lrn.lrn_backward_op._init_fn(x, MASK, states(hidden), outputs, d_outputs, last, *rest)
-    assert dx.shape == x.shape
-
-
-@pytest.mark.parametrize("time_first", [False, True])
-def test_sru(time_first: bool, hidden: int = 2**10) -> None:
-    x, peephole, state = sequences(4 * hidden, time_first=time_first), room(2, hidden).float(), states(hidden)
-    weights = peephole, peephole, MASK
-    _, memories, h, c = sru.sru_op._init_fn(x, *weights, state, state, False, None)
-    d_outputs = sequences(hidden, time_first=time_first)
-    dx, *_ = sru.sru_backward_op._init_fn(x, *weights, state, memories, d_outputs, h, c, False, None)
+@pytest.mark.parametrize("name", ["lrn", "sru"])
+def test_scan(name: str, time_first: bool, hidden: int = 2**10) -> None:
+    unit = UNITS[name](weights=(room(hidden).float(), room(hidden).float())[: 2 * (name == "sru")])
+    x, vectors = sequences(unit.inputs * hidden, time_first=time_first), None
+    if unit.weights:
+        vectors = room(2, len(unit.weights), hidden).float()
+    first = torch.stack([states(hidden)] * unit.states, 1)
+    given = scan.Given(unit, False, MASK, x, vectors, first)
+    outputs, last, kept = scan.TritonScan.run_forward(given)
+    dx, *_ = scan.TritonScan.run_backward(given, outputs, kept, sequences(hidden, time_first=time_first), last)
     assert dx.shape == x.shape
 
 
