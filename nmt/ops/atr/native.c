@@ -13,7 +13,7 @@
 #define ATR_COUPLED_INPUT 2 /* f = 1 - i */
 
 INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float *restrict bias, const float *h,
-                          float *new, T *narrow, i64 H, int activation, int gates) {
+                          float *new, T *rounded, i64 H, int activation, int gates) {
 #pragma omp simd
     for (i64 j = 0; j < H; j++) {
         float p = LOAD(x[j]), q = LOAD(u[j]) + bias[j];
@@ -21,7 +21,7 @@ INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float 
         float i = gates == ATR_COUPLED ? 1.0f - f : sigmoid(p + q);
         float y = i * (activation == ATR_CANDIDATE ? fast_tanh(p) : p) + f * h[j];
         if (activation == ATR_STATE) y = fast_tanh(y);
-        new[j] = y, narrow[j] = STORE(y);
+        new[j] = y, rounded[j] = STORE(y);
     }
 }
 
@@ -46,12 +46,12 @@ API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, co
     for (i64 b = 0; b < B; b++) {
         const float *h = before + b * sb;
         float *new = after + b * sb;
-        T *narrow = out + b * sb;
+        T *rounded = out + b * sb;
         if (mask && !mask[b * mb]) {
-            for (i64 j = 0; j < H; j++) new[j] = h[j], narrow[j] = STORE(h[j]);
+            for (i64 j = 0; j < H; j++) new[j] = h[j], rounded[j] = STORE(h[j]);
             continue;
         }
-        ATR_CHOOSE(atr_row, x + b * xb, u + b * H, bias, h, new, narrow, H)
+        ATR_CHOOSE(atr_row, x + b * xb, u + b * H, bias, h, new, rounded, H)
     }
 }
 

@@ -61,7 +61,7 @@ def atr_step_forward_kernel(
     GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr,
     NORMALIZED: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """x, u [B, H], h fp32 [B, H] -> the new state, fp32 and narrow [B, H]."""
+    """x, u [B, H], h fp32 [B, H] -> the new state [B, H], in fp32 and in the type of x."""
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     x = load_row(p_x + i_b * sx_b, o, H)

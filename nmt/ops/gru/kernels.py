@@ -44,7 +44,7 @@ def gru_state_forward_kernel(
     p_x, p_v, p_bias, p_scale, p_offset, p_h, p_z, p_mask, p_new, p_narrow, sx_b, sm_b, H,
     NORMALIZED: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """x [B, 3H], v [B, H], h and z fp32 [B, H] -> the new state, fp32 and narrow [B, H]."""
+    """x [B, 3H], v [B, H], h and z fp32 [B, H] -> the new state [B, H], in fp32 and in the type of x."""
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     z = load_row(p_z + i_b * H, o, H)

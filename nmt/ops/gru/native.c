@@ -31,9 +31,9 @@ API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, co
         const T *restrict vh = v + b * H;
         const float *h = before + b * sb;
         float *new = after + b * sb;
-        T *narrow = out + b * sb;
+        T *rounded = out + b * sb;
         if (mask && !mask[b * mb]) {
-            for (i64 j = 0; j < H; j++) new[j] = h[j], narrow[j] = STORE(h[j]);
+            for (i64 j = 0; j < H; j++) new[j] = h[j], rounded[j] = STORE(h[j]);
             continue;
         }
 #pragma omp simd
@@ -41,7 +41,7 @@ API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, co
             float z = sigmoid(LOAD(xz[j]) + LOAD(uz[j]) + bias[j]);
             float g = fast_tanh(LOAD(xh[j]) + LOAD(vh[j]) + candidate_bias[j]);
             float y = g + z * (h[j] - g);
-            new[j] = y, narrow[j] = STORE(y);
+            new[j] = y, rounded[j] = STORE(y);
         }
     }
 }

@@ -40,7 +40,7 @@ def lstm_forward_kernel(
     p_x, p_u, p_bias, p_scale, p_offset, p_h, p_c, p_mask, p_new, p_cnew, p_narrow, sx_b, sm_b, H,
     NORMALIZED: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """x, u [B, 4H], h and c fp32 [B, H] -> the new state, both fp32 [B, H], and h once more in narrow."""
+    """x, u [B, 4H], h and c fp32 [B, H] -> the new state, both fp32 [B, H], and h once more in the type of x."""
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     h = load_row(p_h + i_b * H, o, H)

@@ -15,9 +15,9 @@ API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, c
         const float *restrict bf = bias + H, *restrict bo = bf + H, *restrict bg = bo + H;
         const float *h = h_before + b * sb, *c = c_before + b * sb;
         float *new_h = h_after + b * sb, *new_c = c_after + b * sb;
-        T *narrow = out + b * sb;
+        T *rounded = out + b * sb;
         if (mask && !mask[b * mb]) {
-            for (i64 j = 0; j < H; j++) new_h[j] = h[j], new_c[j] = c[j], narrow[j] = STORE(h[j]);
+            for (i64 j = 0; j < H; j++) new_h[j] = h[j], new_c[j] = c[j], rounded[j] = STORE(h[j]);
             continue;
         }
 #pragma omp simd
@@ -25,7 +25,7 @@ API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, c
             float i = sigmoid(LOAD(xi[j]) + LOAD(ui[j]) + bias[j]), f = sigmoid(LOAD(xf[j]) + LOAD(uf[j]) + bf[j]);
             float o = sigmoid(LOAD(xo[j]) + LOAD(uo[j]) + bo[j]), g = fast_tanh(LOAD(xg[j]) + LOAD(ug[j]) + bg[j]);
             float memory = i * g + f * c[j], y = o * fast_tanh(memory);
-            new_c[j] = memory, new_h[j] = y, narrow[j] = STORE(y);
+            new_c[j] = memory, new_h[j] = y, rounded[j] = STORE(y);
         }
     }
 }
