@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.ops import graphs
 from nmt.ops.dispatch import load, no_kernel
-from nmt.ops.loop import Attention, Given, Memory, filled_up, run_loop
+from nmt.ops.loop import Attention, Given, Memory, run_loop
 from nmt.ops.recurrence import State, product_type
 from nmt.ops.scan import pair_of
 from nmt.ops.sequence import first_state, kernels_of, product_dtype, sequence
@@ -77,15 +76,12 @@ def attended_sequence(
     if problem:
         no_kernel("conditional", like=projected, problem=problem)
         return None
-    first, (batch, source) = first_state(lower, projected, state), (len(projected), memory.keys.size(2))
-    given = Given(projected, mask, first, cells, (), memory, [level.attention for level in levels])
-    if recorded:
-        given = filled_up(given, rows=graphs.filled_up(batch), source_step=graphs.SOURCE_STEP)
-    found = run_loop(given, kinds, dtype=dtype, attention=attention)
-    assert found.contexts is not None
-    assert found.weights is not None
-    contexts, weights = found.contexts[:batch], found.weights[:batch, ..., :source]
-    return Attended(lower.output(found.outputs[:batch]), contexts, weights, tuple(found.last[:, :batch].unbind()))
+    first, attentions = first_state(lower, projected, state), [level.attention for level in levels]
+    given = Given(projected, mask, first, cells, (), memory, attentions)
+    outputs, last, contexts, weights = run_loop(given, kinds, dtype=dtype, attention=attention)
+    assert contexts is not None
+    assert weights is not None
+    return Attended(lower.output(outputs), contexts, weights, tuple(last.unbind()))
 
 
 def one_to_one_sequence(
@@ -103,9 +99,6 @@ def one_to_one_sequence(
     kinds = kernels_of("one_to_one", lower, higher, like=projected)
     if not kinds:
         return None
-    batch, dtype = len(projected), product_dtype(lower, projected)
     given = Given(projected, mask, first_state(lower, projected, state), [lower, higher], [context])
-    if kinds[0].recorded:
-        given = filled_up(given, rows=graphs.filled_up(batch), source_step=1)
-    found = run_loop(given, kinds, dtype=dtype, reverse=reverse)
-    return Aligned(higher.output(found.outputs[:batch]), tuple(found.last[:, :batch].unbind()))
+    outputs, last, *_ = run_loop(given, kinds, dtype=product_dtype(lower, projected), reverse=reverse)
+    return Aligned(higher.output(outputs), tuple(last.unbind()))

@@ -26,7 +26,7 @@ from nmt.ops import graphs, memory_product
 from nmt.ops.kernel import Kernel, Sizes, States, Step, steps_of
 from nmt.ops.native import in_one_team
 from nmt.ops.product import Product
-from nmt.ops.recurrence import time_order
+from nmt.ops.recurrence import readable_rows, time_order
 from nmt.ops.unit import Projection, Unit
 
 
@@ -401,7 +401,7 @@ class Loop:
         """The gradients of all tensors of `Given.tensors`, from those of what `forward` returns first."""
         gradient = torch.zeros_like(self.given.first) if d_last is None else d_last.float().clone()
         self._start_backward(d_contexts)
-        added = [None] * self.sizes.length if d_outputs is None else _rows(d_outputs).split(1, 1)
+        added = [None] * self.sizes.length if d_outputs is None else readable_rows(d_outputs).split(1, 1)
         pending = None
         with in_one_team(possible=self.deferrable):
             for t in reversed(time_order(self.sizes.length, reverse=self.plan.reverse)):
@@ -451,10 +451,6 @@ class Loop:
 def _batch_first(x: Tensor, dtype: torch.dtype) -> Tensor:
     """x [T, B, W] as a copy [B, T, W]."""
     return x.transpose(0, 1).to(dtype, memory_format=torch.contiguous_format, copy=True)
-
-
-def _rows(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 class Result(NamedTuple):
@@ -530,26 +526,33 @@ def run_loop(
     given: Given, kernels: Sequence[type[Kernel]], *, dtype: torch.dtype, reverse: bool = False, attention: Any = None
 ) -> Result:
     """Run the loop over `given` with these kernels, products in `dtype`; `attention` is the class of the attentions."""
-    x = given.x if given.x.stride(-1) == 1 else given.x.contiguous()
+    batch, source = len(given.x), given.memory.keys.size(2) if given.memory else 0
+    if kernels[0].recorded:
+        given = _filled_up(given)
     mask = None if given.mask is None else given.mask.bool().view(torch.uint8)
-    given = given._replace(x=x, mask=mask, first=given.first.contiguous())
+    given = given._replace(x=readable_rows(given.x), mask=mask, first=given.first.contiguous())
     plan = plan_of(given, kernels, attention=attention, dtype=dtype, reverse=reverse)
     outputs, last, *attended = _Pass.apply(plan, *given.tensors())
+    if kernels[0].recorded:  # without what was added
+        outputs, last = outputs[:batch], last[:, :batch]
+        attended = [part[:batch, ..., :width] for part, width in zip(attended, (None, source), strict=False)]
     contexts, weights = attended or (None, None)
     return Result(outputs, last, contexts, weights)
 
 
-def filled_up(given: Given, *, rows: int, source_step: int) -> Given:
-    """With more sentences, `rows` in all, and source positions up to a multiple of `source_step`: of shapes that are
-    few, most are like an earlier one. What is added is nothing but zeros, and gets no attention."""
-    more = rows - len(given.x)
+def _filled_up(given: Given) -> Given:
+    """With more sentences and source positions: of shapes that are few, most are like one that has a graph.
+
+    What is added is nothing but zeros, and gets no attention.
+    """
+    more = graphs.filled_up(len(given.x)) - len(given.x)
 
     def filled(x: Tensor) -> Tensor:
         return F.pad(x, [0, 0] * (x.dim() - 1) + [0, more]) if more else x
 
     memory = given.memory
     if memory is not None:
-        longer = -memory.keys.size(2) % source_step
+        longer = -memory.keys.size(2) % graphs.SOURCE_STEP
         keys, values = (filled(F.pad(x, (0, 0, 0, longer))) for x in memory[:2])
         memory = Memory(keys, values, filled(F.pad(memory.penalty, (0, longer), value=float("-inf"))))
     mask, first = None if given.mask is None else filled(given.mask), filled(given.first.transpose(0, 1))

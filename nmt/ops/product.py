@@ -88,12 +88,11 @@ class Product:
     def weight_gradients(self, x: Tensor, d_out: Tensor) -> list[Tensor | None]:
         """The gradients of matrix, bias, scale and offset, from x [T, B, n] and d_out [T, B, m] of all steps."""
         d_product = self.product_gradients(d_out)
-        gradients: list[Tensor | None] = [self._matrix.weight_gradient(d_product.flatten(0, 1), x.flatten(0, 1))]
-        d_bias = row_sums(d_out)
+        d_weight = self._matrix.weight_gradient(d_product.flatten(0, 1), x.flatten(0, 1))
         if self._saved is None:
-            return [*gradients, None if self._bias is None else d_bias, None, None]
-        d_scale = scale_gradient(self._saved, d_out, self._widths)
-        return [*gradients, None if self._bias is None else d_bias, d_scale, d_bias.clone()]
+            return [d_weight, None if self._bias is None else row_sums(d_out), None, None]
+        d_offset, d_scale = row_sums(d_out), scale_gradient(self._saved, d_out, self._widths)
+        return [d_weight, None if self._bias is None else d_offset.clone(), d_scale, d_offset]
 
 
 class InferenceProduct(PlainMatrix):

@@ -1,4 +1,4 @@
-"""What recurrences in plain PyTorch share: types, masks, directions and the recurrent product."""
+"""What recurrences share: types, rows, masks, directions and, in plain PyTorch, the recurrent product."""
 
 from __future__ import annotations
 
@@ -51,6 +51,11 @@ def product_type(x: Tensor) -> torch.dtype:
     device = x.device.type
     casts = x.dtype != torch.float64 and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if casts else x.dtype
+
+
+def readable_rows(x: Tensor) -> Tensor:
+    """x itself if values of its last axis lie side by side, as kernels read them."""
+    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def time_order(length: int, *, reverse: bool) -> range:

@@ -8,12 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops import graphs
 from nmt.ops.dispatch import load, no_kernel, runs_triton, use_native
 from nmt.ops.kernel import Kernel, Sizes, States, Step
 from nmt.ops.layer_norm import layer_norm_parts
-from nmt.ops.loop import Given, filled_up, run_loop
-from nmt.ops.recurrence import State, at_least_fp32, live_rows, product_type, time_order
+from nmt.ops.loop import Given, run_loop
+from nmt.ops.recurrence import State, at_least_fp32, live_rows, product_type, readable_rows, time_order
 from nmt.ops.unit import Projection, Unit
 
 
@@ -35,11 +34,8 @@ def sequence(
         outputs, last = found[0][0], found[1][0]
     else:
         first = first_state(unit, projected, state)
-        batch, given = len(projected), Given(projected, mask, first, [unit])
-        if kind.recorded:
-            given = filled_up(given, rows=graphs.filled_up(batch), source_step=1)
+        given = Given(projected, mask, first, [unit])
         outputs, last, *_ = run_loop(given, [kind], dtype=product_dtype(unit, projected), reverse=reverse)
-        outputs, last = outputs[:batch], last[:, :batch]
     return unit.output(outputs), tuple(last.unbind())
 
 
@@ -77,8 +73,7 @@ def step(unit: Unit, projected: Tensor, state: State) -> State | None:
     operand = wide[0] if sizes.dtype == torch.float32 or not unit.matrices else wide[0].to(sizes.dtype)
     after = States.empty(len(state), 1, sizes)
     before = States(wide.unsqueeze(1), operand.unsqueeze(0))
-    projected = projected if projected.stride(-1) == 1 else projected.contiguous()
-    kinds[0](unit, sizes).forward(Step(0, projected.unsqueeze(1), before, after, None))
+    kinds[0](unit, sizes).forward(Step(0, readable_rows(projected).unsqueeze(1), before, after, None))
     return tuple(after.parts[:, 0].unbind())
 
 

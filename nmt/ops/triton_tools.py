@@ -89,11 +89,6 @@ def readable(x: Tensor) -> Tensor:
     return x if _reachable(x) else x.contiguous()
 
 
-def readable_rows(x: Tensor) -> Tensor:
-    """x itself if values of its last axis lie side by side."""
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
 def gradient_like(x: Tensor) -> Tensor:
     """Room for the gradient of x [D, B, T, W] in its layout, or contiguous where kernels cannot write that."""
     gradient = torch.empty_like(x)

@@ -18,7 +18,8 @@ from nmt.ops.attention.kernels import (
     attention_query_backward_kernel,
 )
 from nmt.ops.dispatch import no_kernel
-from nmt.ops.triton_tools import readable, readable_rows
+from nmt.ops.recurrence import readable_rows
+from nmt.ops.triton_tools import readable
 
 MOST_SOURCE: Final = 1024
 """Source positions a program can hold in registers; more are left to the reference."""

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import use_native
 from nmt.ops.native import column_sums, has, kernel
-from nmt.ops.recurrence import at_least_fp32, product_type
+from nmt.ops.recurrence import at_least_fp32, product_type, readable_rows
 
 STRIP: Final = 32
 """Outputs side by side in a packed matrix, see tiles.h."""
@@ -34,7 +34,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        rows = _side_by_side(x.reshape(-1, x.size(-1)).to(torch.bfloat16))
+        rows = readable_rows(x.reshape(-1, x.size(-1)).to(torch.bfloat16))
         result = torch.empty(*x.shape[:-1], len(weight), dtype=torch.bfloat16)
         PackedMatrix(weight).forward(rows, out=result.view(len(rows), -1), bias=bias)
         ctx.save_for_backward(rows, weight)
@@ -45,7 +45,7 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        d_rows = _side_by_side(gradients[0].reshape(len(x), -1))
+        d_rows = readable_rows(gradients[0].reshape(len(x), -1))
         matrix, dx, d_weight, d_bias = PackedMatrix(weight), None, None, None
         if ctx.needs_input_grad[0]:
             dx = torch.empty(ctx.shape, dtype=ctx.dtype)
@@ -110,7 +110,7 @@ class PackedMatrix(PlainMatrix):
     packed: ClassVar[bool] = True
 
     def __init__(self, weight: Tensor) -> None:
-        super().__init__(_side_by_side(weight))
+        super().__init__(readable_rows(weight))
 
     @functools.cached_property
     def _packed(self) -> Tensor:
@@ -152,8 +152,3 @@ def _pack_transposed(x: Tensor) -> Tensor:
 def _product(x: Tensor, packed: Tensor, *, added: Tensor | None, step: int, out: Tensor) -> None:
     run = kernel("bf16_product", torch.bfloat16)
     run(x, x.stride(0), packed, added, step, out, out.stride(0), out.dtype == torch.float32, *x.shape, out.size(1))
-
-
-def _side_by_side(x: Tensor) -> Tensor:
-    """x [N, K], where values of a row do not stand apart."""
-    return x if x.stride(1) == 1 else x.contiguous()

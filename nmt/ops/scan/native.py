@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nmt.ops.kernel import Sizes, States, Step
 from nmt.ops.native import column_sums, kernel
+from nmt.ops.recurrence import readable_rows
 from nmt.ops.scan import Given, Scan
 
 _NONE: Final = torch.empty(0)
@@ -46,7 +47,7 @@ class NativeScan(Scan):
         d_vectors = torch.empty(len(outputs), given.unit.vectors_each, *d_last.shape[2:])
         for d in range(len(outputs)):
             one, before, after = cls._direction(given, d, kept[d], outputs[d])
-            added = None if d_outputs is None else _rows(d_outputs[d])
+            added = None if d_outputs is None else readable_rows(d_outputs[d])
             step = Step(0, given.x[d], before, after, given.mask)
             one.backward(step, gradient[d], pending=None, d_output=added, dx=dx[d])
             d_vectors[d] = one.d_vectors[0]
@@ -97,14 +98,9 @@ class NativeScan(Scan):
         return self.unit.bits << 1 | self.unit.cells - 1
 
 
-def _rows(x: Tensor) -> Tensor:
-    """x itself if values of its last axis lie side by side."""
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
 def _readable(given: Given) -> Given:
     """As the kernels can read it."""
-    return given._replace(x=_rows(given.x), mask=None if given.mask is None else given.mask.bool())
+    return given._replace(x=readable_rows(given.x), mask=None if given.mask is None else given.mask.bool())
 
 
 def _steps(x: Tensor | None) -> tuple[Tensor | None, int, int]:
