@@ -46,6 +46,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:40]} ... {text[-10:]}"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number and what it counts: `1 line`, `1,203 lines`; `plural` where the noun takes more than an s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
 _ALSO_CALLED = {
     "xavier": "glorot",
     "xavier_uniform": "glorot",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.common import add_plugins, execute, make_parser
-from nmt.cli.translate import add_checkpoint
+from nmt.cli.models import add_checkpoint
 from nmt.errors import printable
 
 DESCRIPTION = """Convert models of Zero (github.com/bzhangGo/zero) to model directories, which nmt-translate, nmt-eval,

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import resamples, seed
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.decoding_options import DECODING, add_decoding, overridden
 from nmt.cli.descriptors import require
-from nmt.cli.translate import MODELS, add_checkpoint, add_decoding, overridden
+from nmt.cli.models import MODELS, add_checkpoint
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation import Metric, build_metric, by_length, check_subwords, paired_bootstrap
@@ -32,10 +33,7 @@ METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "languag
     "dash_splits": "--no-dash-splits"
 }
 """Options of metrics by their names, and what they are called here."""
-MODEL_OPTIONS = (
-    *("source", "search", "beam_size", "length_penalty", "max_length_offset", "split_long", "batch_tokens"),
-    *("shortlist", "precision", "output"),
-)
+MODEL_OPTIONS = ("source", *(name for name in DECODING if name != "n_best"), "output")
 STDIN = "-"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.argument_types import positive
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.descriptors import require
-from nmt.cli.translate import MODELS, add_checkpoint
+from nmt.cli.models import MODELS, add_checkpoint
 from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import add_plugins, execute, make_parser
-from nmt.cli.translate import add_checkpoint
+from nmt.cli.models import add_checkpoint
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import EXIT_FAILURE
+from nmt.errors import counted
 from nmt.files.noted import NotedLines
 from nmt.files.undecodable import Undecodable
 
@@ -57,7 +58,7 @@ class Totals:
 
     def summary(self, seconds: float, *, models: int = 1) -> str:
         """One line for people."""
-        text = f"{self.lines:,} lines in {seconds:.1f} s ({self.lines / max(seconds, 1e-9):.1f} a second)"
+        text = f"{counted(self.lines, 'line')} in {seconds:.1f} s ({self.lines / max(seconds, 1e-9):.1f} a second)"
         if models > 1:
             text += f" by {models} models"
         if self.empty:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import (
-    NONE,
-    beam_size,
-    length_offset,
-    length_penalty,
-    positive,
-    positive_or_auto,
-    positive_or_none,
-)
+from nmt.cli.argument_types import positive
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.decoding_options import add_decoding, overridden
 from nmt.cli.environment import keep_more_kernels
-from nmt.errors import ConfigError
+from nmt.cli.models import MODELS, add_checkpoint
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -29,12 +21,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
 answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
-MODELS = "run directory, checkpoint in it, or output of nmt-average; of several the probabilities are averaged"
 STDIN = "-"
-DECODING = (
-    *("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long"),
-    *("batch_tokens", "shortlist", "precision"),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,49 +50,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_device(parser)
     add_plugins(parser)
     return parser
-
-
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    """Add `--checkpoint`."""
-    parser.add_argument(
-        "--checkpoint", metavar="STEP|best|last", default="best", help="which one of each run (default: best)"
-    )
-
-
-def add_decoding(group: argparse._ArgumentGroup) -> None:
-    """Add the options of search that every translating command has; `overridden` also reads `n_best`."""
-    group.add_argument(
-        "--search",
-        metavar="NAME",
-        help="beam, greedy, one of a plugin, or auto: greedy for a beam size of 1, else beam",
-    )
-    group.add_argument("--beam-size", metavar="N", type=beam_size, help="hypotheses kept")
-    group.add_argument(
-        "--length-penalty", metavar="A", type=length_penalty, help="alpha in ((5 + length) / 6) ** alpha, 0 to 10"
-    )
-    group.add_argument(
-        "--max-length-offset",
-        metavar="N",
-        type=length_offset,
-        help="tokens a translation may have more than its source",
-    )
-    group.add_argument(
-        "--split-long",
-        metavar="N|none",
-        type=positive_or_none,
-        help="a line of more than N source tokens is translated in parts, cut at sentence ends",
-    )
-    group.add_argument(
-        "--batch-tokens", metavar="N|auto", type=positive_or_auto, help="source tokens in a batch, times the beam"
-    )
-    group.add_argument(
-        "--shortlist", metavar="FILE", help="made by nmt-shortlist: words to choose from; 'none' allows all words"
-    )
-    group.add_argument(
-        "--precision",
-        choices=("auto", "fp32", "bf16", "int8"),
-        help="number format; int8: of the decoder's matrices",
-    )
 
 
 def translate(arguments: argparse.Namespace) -> int:
@@ -175,30 +119,6 @@ def _search(decoding: DecodingConfig) -> str:
 
     named = "" if decoding.search == AUTO else f"search {decoding.search}, "
     return f"{named}beam {decoding.beam_size}"
-
-
-def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
-    """The model's decoding settings with those given on the command line in their place.
-
-    Another search than the model's has the options that are its defaults.
-    """
-    from nmt.config.schema import AUTO
-    from nmt.registry import SEARCHES
-
-    changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
-    if "n_best" not in changes and changes.get("beam_size", decoding.n_best) < decoding.n_best:
-        changes["n_best"] = changes["beam_size"]  # the saved n_best was for the saved beam
-    for name in ("shortlist", "split_long"):
-        if changes.get(name) == NONE:
-            changes[name] = None
-    saved, decoding = decoding, dataclasses.replace(decoding, **changes)
-    if decoding.chosen_search not in SEARCHES.names():
-        raise ConfigError(f"--search: {SEARCHES.unknown(decoding.search, also=(AUTO,))}")
-    if decoding.chosen_search != saved.chosen_search:
-        decoding = dataclasses.replace(decoding, search_options={})  # the saved ones were for the saved search
-    if decoding.n_best > decoding.beam_size:
-        raise ConfigError(f"--n-best {decoding.n_best} must not exceed the beam size, {decoding.beam_size}")
-    return decoding
 
 
 def _log(message: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nmt.errors import counted
+
 SHOWN = 10
 """Line numbers that a summary names."""
 
@@ -27,7 +29,7 @@ class NotedLines:
     @property
     def lines(self) -> str:
         """`1 line` or `1,203 lines`."""
-        return f"{self.count:,} line{'s' * (self.count != 1)}"
+        return counted(self.count, "line")
 
     @property
     def listed(self) -> str:

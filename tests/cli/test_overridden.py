@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nmt.cli.translate import build_parser, overridden
+from nmt.cli.decoding_options import overridden
+from nmt.cli.translate import build_parser
 from nmt.config.schema import DecodingConfig
 
 SAVED = DecodingConfig(beam_size=4, n_best=3, length_penalty=0.5)
