@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nmt.cells import reorder_state
 from nmt.errors import ConfigError
-from nmt.models.decoder import Decoder, Memories, States
+from nmt.models.decoder import Decoder, Memories, States, Weights
 from nmt.models.dropout import Dropout
 from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Encoder
@@ -38,6 +38,15 @@ class Encoded(NamedTuple):
     """a state of B rows for each decoder layer"""
 
 
+class SourceAttention(NamedTuple):
+    """What each of the T target words of B sentences was attending to when it was predicted."""
+
+    layers: Weights
+    """[B, G, T, S] of each attention of the decoder, lowest layer and level first, each with G heads"""
+    mean: Tensor
+    """[B, T, S], over all of them; rows of words add up to 1"""
+
+
 class DecodingState(NamedTuple):
     """Where a search stands: N = B * K rows of recurrent states, sentence-major, over the memory of B sentences."""
 
@@ -55,6 +64,13 @@ class DecodingState(NamedTuple):
     def rows(self) -> int:
         """N"""
         return self.states[0].h.size(0)
+
+    @property
+    def positions(self) -> int:
+        """S', positions of the source that there is attention to."""
+        first = self.memories[0]
+        assert first is not None
+        return first.keys.size(2)
 
     def reorder(self, rows: Tensor) -> DecodingState:
         """The states of rows [N'] in this order; the memory stays, so a row must stay in its sentence."""
@@ -83,6 +99,11 @@ def drop_padding_columns(ids: Tensor) -> Tensor:
     used = (ids != PAD).any(0)
     used[0] = True
     return ids if bool(used.all()) else ids[:, used]
+
+
+def mean_weights(weights: Weights) -> Tensor:
+    """The mean [B, T, S] of all heads of all attentions [B, G, T, S]."""
+    return torch.cat(weights, 1).mean(1)
 
 
 def loss_weights(target: Tensor, *, normalization: Normalization) -> Tensor:
@@ -215,6 +236,22 @@ class Seq2Seq(nn.Module):
         """Mean negative log-probability [B] of the words of each target; lower is better."""
         return self.token_losses(source, target).sum(1) / (target != PAD).sum(1).clamp(min=1)
 
+    @property
+    def tells_attention(self) -> bool:
+        """Whether `attention` and `attending_step` are there; the decoder of a plugin's model may have neither."""
+        return self.decoder.tells_attention
+
+    @torch.no_grad()
+    def attention(self, source: Tensor, target: Tensor) -> SourceAttention:
+        """What each word of target [B, T] attends to in source [B, S], the words before it given.
+
+        Columns of padding alone are left out, which leaves T' and S'. Where the target is padding, the weights mean
+        nothing. Raises ConfigError for a decoder of a plugin that does not tell them.
+        """
+        inputs = self._decoder_inputs(source, drop_padding_columns(target))
+        weights = self.decoder.attending_sequence(*inputs)[1]
+        return SourceAttention(weights, mean_weights(weights))
+
     def start(self, source: Tensor) -> DecodingState:
         """The state before the first word, one row for each sentence of source [B, S]."""
         memory, mask, initial = self.encode(source)
@@ -241,6 +278,17 @@ class Seq2Seq(nn.Module):
         features, state = self.features(None if tokens is None else words.ids[tokens], state)
         return words.best(features, choice), state
 
+    def attending_step(
+        self, tokens: Tensor | None, state: DecodingState, words: OutputWords | None = None
+    ) -> tuple[Tensor, Tensor, DecodingState]:
+        """As `step`, between logits and state the attention [N, S'] with which the next word is predicted.
+
+        It is the mean over all heads of all attentions, and adds up to 1.
+        """
+        ids = tokens if tokens is None or words is None else words.ids[tokens]
+        features, weights, state = self.attending_features(ids, state)
+        return self.logits(features, words), weights, state
+
     def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
         """The words `ids` [U], of which `forbidden` [B, U] are not the sentences'."""
         return OutputWords(ids, self.embeddings.softmax_table.index_select(0, ids), forbidden)
@@ -251,13 +299,24 @@ class Seq2Seq(nn.Module):
         pieces, states = self.decoder.step(self.target_dropout(x), state.memories, state.states)
         return self.readout(*pieces), state._replace(states=states)
 
+    def attending_features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, Tensor, DecodingState]:
+        """As `attending_step`, but what the output layer reads [N, E] instead of the logits."""
+        x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
+        pieces, states, weights = self.decoder.attending_step(self.target_dropout(x), state.memories, state.states)
+        return self.readout(*pieces), mean_weights(weights).flatten(0, 1), state._replace(states=states)
+
     def logits(self, features: Tensor, words: OutputWords | None = None) -> Tensor:
         """Of `features` [N, E], [N, V], or [N, U] of words."""
         return self.embeddings.logits(features) if words is None else words.logits(features)
 
     def _decode(self, source: Tensor, target: Tensor, *, tight: bool = False) -> tuple[Tensor, ...]:
         """What the readout takes [B, T, ...], for each target word given those before it."""
+        return self.decoder.sequence(*self._decoder_inputs(source, target, tight=tight))
+
+    def _decoder_inputs(
+        self, source: Tensor, target: Tensor, *, tight: bool = False
+    ) -> tuple[Tensor, Memories, States, Tensor]:
+        """What a decoder runs over: the words before each target word, memories, first states, and where words are."""
         memory, mask, initial = self.encode(source, tight=tight)
         x = F.pad(self.embeddings.embed_target(target[:, :-1]), (0, 0, 1, 0))  # the first input is zero
-        memories = self.decoder.prepare(memory, mask)
-        return self.decoder.sequence(self.target_dropout(x), memories, initial, target != PAD)
+        return self.target_dropout(x), self.decoder.prepare(memory, mask), initial, target != PAD

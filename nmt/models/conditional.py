@@ -31,6 +31,8 @@ class AttentionStep(NamedTuple):
     """[N, M]"""
     state: Any
     """state after the second cell"""
+    weights: tuple[Tensor, ...]
+    """[B, G, K, S] attention weights of each level, N = B * K"""
 
 
 class AttentionSequence(NamedTuple):
@@ -87,6 +89,11 @@ class AttentionRNN(nn.Module):
         hidden_size = self.lower.hidden_size
         self.attention = AdditiveAttention(hidden_size, memory_size, heads=heads, layer_norm=layer_norm)
 
+    @property
+    def heads(self) -> int:
+        """G, heads of the attention."""
+        return self.attention.heads
+
     def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """What there is to attend to, from memory [B, S, M] and mask [B, S]."""
         return self.attention.prepare(memory, mask)
@@ -124,9 +131,10 @@ class AttentionRNN(nn.Module):
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
         between = self.lower.search_step(self.lower.project(x), state)
         query = self.lower.output(between).unflatten(0, (memory.keys.size(0), -1))  # [B, K, H]
-        context = self.attention.attend(query, memory)[0].flatten(0, 1)  # [N, M]
+        context, weights = self.attention.attend(query, memory)
+        context = context.flatten(0, 1)  # [N, M]
         state = self.higher.search_step(self.higher.project(context), between)
-        return AttentionStep(self.higher.output(state), context, state)
+        return AttentionStep(self.higher.output(state), context, state, (weights,))
 
 
 class OneToOneRNN(nn.Module):

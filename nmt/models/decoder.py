@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from nmt.errors import ConfigError
 from nmt.models.attention import AttentionMemory
 from nmt.models.conditional import AttentionRNN, MakeCell, OneToOneRNN
 from nmt.models.deep_attention import DeepAttentionRNN
@@ -20,6 +21,10 @@ States = tuple[Any, ...]
 """One recurrent state for each decoder layer."""
 
 
+Weights = tuple[Tensor, ...]
+"""Weights [B, G, T, S] of each attention of a decoder, lowest layer and level first; of a step [B, G, K, S]."""
+
+
 class LayerOutput(NamedTuple):
     """What a decoder layer makes of its input, for N rows or for whole sequences [B, T]."""
 
@@ -29,6 +34,8 @@ class LayerOutput(NamedTuple):
     """[..., M], its own or the one it was given; of deep attention all of them side by side"""
     state: Any
     """after the last time step"""
+    weights: Weights = ()
+    """of its own attentions, if it has any"""
 
 
 class DecoderLayer(nn.Module):
@@ -74,8 +81,8 @@ class AttendingLayer(DecoderLayer):
         self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
     ) -> LayerOutput:
         assert memory is not None
-        outputs, contexts, _, last = self.rnn.sequence(x, memory, state, mask)
-        return LayerOutput(outputs, contexts, last)
+        outputs, contexts, weights, last = self.rnn.sequence(x, memory, state, mask)
+        return LayerOutput(outputs, contexts, last, weights.split(self.rnn.heads, 1))
 
     def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
         assert memory is not None
@@ -146,13 +153,30 @@ class Decoder(nn.Module):
         """The states of the layers from one packed tensor [B, P] for each."""
         return tuple(layer.unpack_state(state) for layer, state in zip(self._layers, packed, strict=True))
 
+    @property
+    def tells_attention(self) -> bool:
+        """Whether it has the two functions that return weights; one of a plugin may have the other two alone."""
+        return type(self).attending_step is not Decoder.attending_step
+
     def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
         """What the readout takes [B, T, ...], from inputs x [B, T, E] and mask [B, T]."""
-        raise NotImplementedError
+        return self.attending_sequence(x, memories, states, mask)[0]
+
+    def attending_sequence(
+        self, x: Tensor, memories: Memories, states: States, mask: Tensor
+    ) -> tuple[tuple[Tensor, ...], Weights]:
+        """As `sequence`, and the attention weights."""
+        raise ConfigError(f"the decoder {type(self).__name__} does not tell what it attends to")
 
     def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
         """What the readout takes [N, ...] after one more input x [N, E], and the new states."""
-        raise NotImplementedError
+        return self.attending_step(x, memories, states)[:2]
+
+    def attending_step(
+        self, x: Tensor, memories: Memories, states: States
+    ) -> tuple[tuple[Tensor, ...], States, Weights]:
+        """As `step`, and the attention weights."""
+        raise ConfigError(f"the decoder {type(self).__name__} does not tell what it attends to")
 
     @property
     def _layers(self) -> list[DecoderLayer]:
@@ -170,13 +194,17 @@ class ShallowDecoder(Decoder):
         """The only layer."""
         return cast("AttendingLayer", self.layers[0])
 
-    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
+    def attending_sequence(
+        self, x: Tensor, memories: Memories, states: States, mask: Tensor
+    ) -> tuple[tuple[Tensor, ...], Weights]:
         output = self.layer.sequence(x, x, memories[0], states[0], mask)
-        return output.hidden, output.context, x
+        return (output.hidden, output.context, x), output.weights
 
-    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
+    def attending_step(
+        self, x: Tensor, memories: Memories, states: States
+    ) -> tuple[tuple[Tensor, ...], States, Weights]:
         output = self.layer.step(x, x, memories[0], states[0])
-        return (output.hidden, output.context, x), (output.state,)
+        return (output.hidden, output.context, x), (output.state,), output.weights
 
 
 class DeepDecoder(Decoder):
@@ -199,17 +227,25 @@ class DeepDecoder(Decoder):
             ResidualLayer(hidden_size, embedding_size, layer_norm=layer_norm, dropout=dropout) for _ in layers
         )
 
-    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
+    def attending_sequence(
+        self, x: Tensor, memories: Memories, states: States, mask: Tensor
+    ) -> tuple[tuple[Tensor, ...], Weights]:
         context = x  # the first layer attends and takes none
+        weights: list[Tensor] = []
         for layer, residual, memory, state in zip(self._layers, self.residuals, memories, states, strict=True):
-            hidden, context, _ = layer.sequence(x, context, memory, state, mask)
+            hidden, context, _, own = layer.sequence(x, context, memory, state, mask)
             x = residual(x, hidden)
-        return x, context
+            weights += own
+        return (x, context), tuple(weights)
 
-    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
+    def attending_step(
+        self, x: Tensor, memories: Memories, states: States
+    ) -> tuple[tuple[Tensor, ...], States, Weights]:
         context, after = x, []
+        weights: list[Tensor] = []
         for layer, residual, memory, state in zip(self._layers, self.residuals, memories, states, strict=True):
-            hidden, context, new = layer.step(x, context, memory, state)
+            hidden, context, new, own = layer.step(x, context, memory, state)
             x = residual(x, hidden)
             after.append(new)
-        return (x, context), tuple(after)
+            weights += own
+        return (x, context), tuple(after), tuple(weights)

@@ -53,6 +53,11 @@ class DeepAttentionRNN(nn.Module):
         """Attention and cell of each level."""
         return cast("list[tuple[AttentionQuery, Cell[Any]]]", list(zip(self.attentions, self.higher, strict=True)))
 
+    @property
+    def heads(self) -> int:
+        """G, heads of each attention."""
+        return self.levels[0][0].heads
+
     def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """What all levels attend to, from memory [B, S, M] and mask [B, S]."""
         return cast("AdditiveAttention", self.attentions[0]).prepare(memory, mask)
@@ -78,13 +83,15 @@ class DeepAttentionRNN(nn.Module):
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
         sentences, cell = memory.keys.size(0), self.lower
         state = cell.search_step(cell.project(x), state)
-        contexts = []
+        contexts, weights = [], []
         for attention, higher in self.levels:
             query = cell.output(state).unflatten(0, (sentences, -1))  # [B, K, H]
-            contexts.append(attention.attend(query, memory)[0].flatten(0, 1))  # [N, M]
+            context, weight = attention.attend(query, memory)
+            contexts.append(context.flatten(0, 1))  # [N, M]
+            weights.append(weight)
             state = higher.search_step(higher.project(contexts[-1]), state)
             cell = higher
-        return AttentionStep(cell.output(state), torch.cat(contexts, -1), state)
+        return AttentionStep(cell.output(state), torch.cat(contexts, -1), state, tuple(weights))
 
 
 def _written_out(

@@ -30,6 +30,8 @@ class GraphedState(NamedTuple):
     rows: Tensor | None
     """[N'] or None for the order they have"""
     session: graphs.Session
+    positions: int
+    """S', positions of the source; the memories are filled up to more"""
 
     def expand(self, k: int) -> GraphedState:
         """Each row k times, one below the other."""
@@ -62,7 +64,7 @@ class GraphedModel:
         """The state before the first word, one row for each sentence of source [B, S]."""
         inner = self._model.start(source)
         memories = tuple(None if memory is None else _filled_up(memory) for memory in inner.memories)
-        return GraphedState(inner._replace(memories=memories), None, {})
+        return GraphedState(inner._replace(memories=memories), None, {}, inner.positions)
 
     def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
         """As `Seq2Seq.among`, with words that are forbidden to all, up to a multiple of WORDS_STEP."""
@@ -105,6 +107,22 @@ class GraphedModel:
         ids = tokens if words is None else words.ids[tokens]
         (found,), state = self._run(features, ids, state, [], key="features")
         return self._model.logits(found, words), state
+
+    def attending_step(
+        self, tokens: Tensor | None, state: GraphedState, words: OutputWords | None = None
+    ) -> tuple[Tensor, Tensor, GraphedState]:
+        """As `Seq2Seq.attending_step`."""
+        if tokens is None:
+            logits, weights, inner = self._model.attending_step(None, state.settled(), words)
+            return logits, weights[:, : state.positions], state._replace(inner=inner, rows=None)
+
+        def features(tokens: Tensor, inner: DecodingState) -> tuple[list[Tensor], DecodingState]:
+            found, weights, inner = self._model.attending_features(tokens, inner)
+            return [found, weights], inner
+
+        ids = tokens if words is None else words.ids[tokens]
+        (found, weights), state = self._run(features, ids, state, [], key="attending features")
+        return self._model.logits(found, words), weights[:, : state.positions], state
 
     def _run(
         self, step: Step, tokens: Tensor, state: GraphedState, others: Sequence[Tensor | None], *, key: Hashable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -31,6 +31,11 @@ class Member(Protocol[S]):
 
     def step(self, tokens: Tensor | None, state: S, words: OutputWords | None = None) -> tuple[Tensor, S]:
         """Logits [N, V] after feeding `tokens` [N], or None for the zero vector; among U `words` theirs [N, U]."""
+
+    def attending_step(
+        self, tokens: Tensor | None, state: S, words: OutputWords | None = None
+    ) -> tuple[Tensor, Tensor, S]:
+        """As `step`, with the attention [N, S]."""
 
 
 class EnsembleState(NamedTuple):
@@ -91,14 +96,34 @@ class Ensemble:
 
         Among U `words` [N, U], and tokens are places in them. None in place of the tokens is the zero vector.
         """
-        owned: Sequence[OutputWords | None] = [None] * len(self._members) if words is None else words.members
         total: Tensor | None = None
         states = []
-        for member, before, own in zip(self._members, state.members, owned, strict=True):
+        for member, before, own in self._each(state, words):
             logits, after = member.step(tokens, before, own)
             states.append(after)
             total = _added(total, log_probabilities(logits))
         return _mean(total, count=len(self._members)), EnsembleState(tuple(states))
+
+    def attending_step(
+        self, tokens: Tensor | None, state: EnsembleState, words: EnsembleWords | None = None
+    ) -> tuple[Tensor, Tensor, EnsembleState]:
+        """As `step`, between log-probabilities and state the mean of the members' attention [N, S]."""
+        total: Tensor | None = None
+        states, attention = [], []
+        for member, before, own in self._each(state, words):
+            logits, weights, after = member.attending_step(tokens, before, own)
+            states.append(after)
+            attention.append(weights)
+            total = _added(total, log_probabilities(logits))
+        mean = torch.stack(attention).mean(0)
+        return _mean(total, count=len(self._members)), mean, EnsembleState(tuple(states))
+
+    def _each(
+        self, state: EnsembleState, words: EnsembleWords | None
+    ) -> Iterator[tuple[Member[Any], Any, OutputWords | None]]:
+        """Each member, its state and its words."""
+        owned: Sequence[OutputWords | None] = [None] * len(self._members) if words is None else words.members
+        return zip(self._members, state.members, owned, strict=True)
 
     def best(
         self, tokens: Tensor | None, state: EnsembleState, choice: Choice, words: EnsembleWords | None = None

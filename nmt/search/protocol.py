@@ -24,6 +24,20 @@ class SearchState(Protocol):
         """Drop all sentences but these."""
 
 
+class AttendingModel(Protocol[S]):
+    """A model that also tells what it attends to; whether it can is `Seq2Seq.tells_attention`."""
+
+    def start(self, source: Tensor) -> S:
+        """See `SearchModel`."""
+
+    def attending_step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, Tensor, S]:
+        """Logits [N, V] after feeding `tokens` [N], or None for the zero vector, the attention [N, S], and the state.
+
+        The attention is that with which the next token is predicted: the mean over attentions and heads, of an
+        ensemble that over its members. It adds up to 1 over the S source positions.
+        """
+
+
 class SearchModel(Protocol[S]):
     """A conditional distribution over the next token."""
 

@@ -40,6 +40,9 @@ class Restrictable(Protocol[S, W]):
     def best(self, tokens: Tensor | None, state: S, choice: Choice, words: W) -> tuple[BestWords, S]:
         """As in `SearchModel`, among `words` and by their places."""
 
+    def attending_step(self, tokens: Tensor | None, state: S, words: W) -> tuple[Tensor, Tensor, S]:
+        """As in `AttendingModel`, among `words` and by their places."""
+
 
 @dataclass(frozen=True)
 class RestrictedState(Generic[S, W]):
@@ -82,6 +85,13 @@ class RestrictedModel(Generic[S, W]):
         """The best words, places as well as the `tokens` [N] fed; None is the zero vector."""
         found, inner = self._model.best(tokens, state.inner, choice, state.words)
         return found, RestrictedState(inner, state.words)
+
+    def attending_step(
+        self, tokens: Tensor | None, state: RestrictedState[S, W]
+    ) -> tuple[Tensor, Tensor, RestrictedState[S, W]]:
+        """As in `AttendingModel`: logits [N, U] of the places, and `tokens` [N] are places, too."""
+        logits, weights, inner = self._model.attending_step(tokens, state.inner, state.words)
+        return logits, weights, RestrictedState(inner, state.words)
 
     def with_ids(self, results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search found in places, in ids."""
