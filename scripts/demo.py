@@ -135,8 +135,8 @@ def show_next(run: Path) -> None:
     """Commands worth typing after the demo."""
     bin_dir = os.path.relpath(Path(sys.executable).parent)
     print(f"echo 'The old man wants to buy a new door.' | {bin_dir}/nmt-translate {run}")
-    print(f"{bin_dir}/nmt-train --config {CONFIG} --set model.cell=atr --set run_dir=runs/demo_atr")
-    print(f"scripts/get_multi30k && {bin_dir}/nmt-train --config multi30k_lrn.yaml --max-minutes 15   # real data")
+    print(f"{bin_dir}/nmt-train {CONFIG} --set model.cell=atr --set run_dir=runs/demo_atr")
+    print(f"scripts/get_multi30k && {bin_dir}/nmt-train multi30k_lrn.yaml --max-minutes 15   # real data")
     print()
 
 

@@ -85,7 +85,7 @@ def test_translate_then_evaluate_is_evaluate_with_the_model(
     assert len(lines) == 12
     scores = printed_json(capfd, "nmt-eval", "--hyp", str(output), "--ref", reference)
     assert [score["name"] for score in scores] == ["BLEU", "chrF2", "TER"]
-    with_model = ("--model", str(folder / "run"), "--source", source, "--ref", reference)
+    with_model = (str(folder / "run"), "--source", source, "--ref", reference)
     assert printed_json(capfd, "nmt-eval", *with_model) == scores
     # What the trainer wrote at its end came from the same checkpoint by the same search.
     assert (folder / "run/test.de").read_text(encoding="utf-8").split("\n")[:-1] == lines
@@ -101,7 +101,7 @@ def test_the_average_is_a_model_of_its_own(folder: Path, tmp_path: Path, capfd: 
 
     def score(model: Path, *options: str) -> Any:
         files = ("--source", str(folder / "dev.en"), "--target", str(folder / "dev.de"))
-        return printed_json(capfd, "nmt-score", "--model", str(model), *files, *options)
+        return printed_json(capfd, "nmt-score", str(model), *files, *options)
 
     averaged, first, last = score(average), score(run, "--checkpoint", "6"), score(run, "--checkpoint", "12")
     assert averaged["sentences"] == 12

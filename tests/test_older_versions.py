@@ -58,7 +58,7 @@ def test_translations_are_as_before(name: str, folder: Path, capsys: pytest.Capt
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_are_as_before(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pair = ("--source", "corpus/dev.en", "--target", "corpus/dev.de")
-    assert call("nmt-score", "--model", name, *pair, "--device", "cpu") == 0
+    assert call("nmt-score", name, *pair, "--device", "cpu") == 0
     wanted = [float(line) for line in (folder / name / "scores.txt").read_text().split()]
     found = [float(line) for line in capsys.readouterr().out.split()]
     assert len(found) == 6 and found == pytest.approx(wanted, abs=SCORE_TOLERANCE)

@@ -171,7 +171,7 @@ def test_the_first_configuration_trains(
     assert (config.model.cell, config.training.lr, config.data.train) == ("atr", 1e-3, "corpus/train")
     Path("corpus").mkdir()
     write_corpus(Path("corpus"))
-    (line,) = re.findall(r"`(nmt-train --config first\.yaml [^`]*)`", README)
+    (line,) = re.findall(r"`(nmt-train first\.yaml [^`]*)`", README)
     small = ("--set", "data.tokenizer_options.vocab_size=320", "--device", "cpu")
     assert call(*shlex.split(line), *small, "--dry-run") == 0
     assert "120 pairs read" in capsys.readouterr().out

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
+from nmt.cli.models import RUN
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-average."""
     parser = make_parser("nmt-average", "Average the weights of several checkpoints of a run.")
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory of nmt-train")
+    parser.add_argument("run", metavar="RUN", type=Path, help=RUN)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--last", metavar="N", type=positive, help="average the newest N checkpoints")
     which.add_argument("--best", metavar="N", type=positive, help="average the best N checkpoints by validation")

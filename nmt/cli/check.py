@@ -1,4 +1,4 @@
-"""nmt-check: is a run directory whole, and what can be done with it."""
+"""nmt-check: are run directories whole, and what can be done with them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.common import EXIT_FAILURE, add_plugins, execute, make_parser
-from nmt.errors import printable
+from nmt.cli.models import RUN
+from nmt.errors import CheckpointError, counted, printable
 
 if TYPE_CHECKING:
     from nmt.training.check_run import RunCheck
 
-DESCRIPTION = """Verify a run directory: checksums of checkpoints, tokenizer and encoded text, shapes, vocabulary,
+DESCRIPTION = """Verify run directories: checksums of checkpoints, tokenizer and encoded text, shapes, vocabulary,
 configuration, ranking, log. Says what can be resumed and translated with. Exit code 0 when all is well, 1 with a line
 for each problem. Changes nothing."""
 
@@ -23,8 +24,8 @@ for each problem. Changes nothing."""
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-check."""
     parser = make_parser("nmt-check", DESCRIPTION)
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory of nmt-train")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=RUN)
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each run, on a line")
     add_plugins(parser)
     return parser
 
@@ -33,12 +34,21 @@ def run(arguments: argparse.Namespace) -> int:
     """Check and report; on standard output, problems included."""
     from nmt.training.check_run import check_run
 
-    found = check_run(arguments.run, plugins=arguments.plugins)
-    if arguments.json:
-        print(json.dumps(as_record(found), ensure_ascii=True))
-    else:
-        print("\n".join(printable(line) for line in as_lines(found)))
-    return EXIT_FAILURE if found.problems else 0
+    has_problems, unchecked = False, []
+    for path in arguments.runs:
+        try:
+            found = check_run(path, plugins=arguments.plugins)
+        except CheckpointError as error:  # no run: the others are checked all the same
+            unchecked.append(str(error))
+            continue
+        has_problems |= bool(found.problems)
+        if arguments.json:
+            print(json.dumps(as_record(found), ensure_ascii=True))
+        else:
+            print("\n".join(printable(line) for line in as_lines(found)))
+    if unchecked:
+        raise CheckpointError("\n".join(unchecked))
+    return EXIT_FAILURE if has_problems else 0
 
 
 def as_record(found: RunCheck) -> dict[str, Any]:
@@ -81,8 +91,7 @@ def as_lines(found: RunCheck) -> list[str]:
         lines.append(f"translate: step {listed}{better if found.best is not None else ''}")
     else:
         lines.append("translate: no checkpoint")
-    count = len(found.problems)
-    lines.append(f"{found.run}: " + (f"{count} problem{'s' * (count > 1)}" if count else "all is well"))
+    lines.append(f"{found.run}: " + (counted(len(found.problems), "problem") if found.problems else "all is well"))
     return lines
 
 

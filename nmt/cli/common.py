@@ -49,9 +49,13 @@ class Terminated(BaseException):
         self.number = number
 
 
-def make_parser(program: str, description: str) -> argparse.ArgumentParser:
-    """A parser with the options that every command has; abbreviations of options are refused."""
-    parser = Parser(prog=program, description=description, allow_abbrev=False)
+def make_parser(program: str, description: str, *, usage: str | None = None) -> argparse.ArgumentParser:
+    """A parser with the options that every command has; abbreviations of options are refused.
+
+    `usage` is what comes after the name of the program where argparse's own, with every option, would be long.
+    """
+    usage = None if usage is None else f"%(prog)s {usage}"
+    parser = Parser(prog=program, usage=usage, description=description, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser

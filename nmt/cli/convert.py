@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.common import add_plugins, execute, make_parser
-from nmt.cli.models import add_checkpoint
+from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import printable
 
 DESCRIPTION = """Convert models of Zero (github.com/bzhangGo/zero) to model directories, which nmt-translate, nmt-eval,
@@ -61,7 +61,7 @@ def _add_zero(parser: argparse.ArgumentParser) -> None:
 def _add_to_zero(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=to_zero)
     _add_debug(parser)
-    parser.add_argument("model", metavar="MODEL", help="run directory, checkpoint in it, or model directory")
+    add_model(parser)
     add_checkpoint(parser)
     add_plugins(parser)
     parser.add_argument(

@@ -14,7 +14,7 @@ from nmt.cli.argument_types import resamples, seed
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import DECODING, add_decoding, overridden
 from nmt.cli.descriptors import require
-from nmt.cli.models import MODELS, add_checkpoint
+from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation import Metric, build_metric, by_length, check_subwords, paired_bootstrap
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
 
 DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE --ref FILE..., or
---model RUN... --source FILE --ref FILE... to translate first."""
+MODEL... --source FILE --ref FILE... to translate first."""
+USAGE = "(MODEL... --source FILE | --hyp FILE) --ref FILE... [options]"
 DEFAULT_METRICS = ("bleu", "chrf", "ter")
 METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "language": "--language"} | {
     "dash_splits": "--no-dash-splits"
@@ -44,10 +45,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-eval."""
-    parser = make_parser("nmt-eval", DESCRIPTION)
-    system = parser.add_mutually_exclusive_group(required=True)
-    system.add_argument("--hyp", metavar="FILE", help="translations, one a line; - is standard input")
-    system.add_argument("--model", metavar="RUN", nargs="+", help=f"translates --source: {MODELS}")
+    parser = make_parser("nmt-eval", DESCRIPTION, usage=USAGE)
+    add_models(parser, purpose="translates --source: ")
+    parser.add_argument("--hyp", metavar="FILE", help="translations, one a line; - is standard input")
     parser.add_argument("--ref", metavar="FILE", nargs="+", required=True, help="one file for each set of references")
     scores = parser.add_argument_group("scores")
     scores.add_argument(
@@ -88,7 +88,7 @@ def _add_significance(group: argparse._ArgumentGroup) -> None:
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "translation, with --model (defaults: the configuration of the model, of several the first)"
+        "translation, with MODEL", "Defaults: the configuration of the model, of several that of the first."
     )
     group.add_argument("--source", metavar="FILE", help="text to translate; - is standard input")
     group.add_argument("-o", "--output", metavar="FILE", help="keep the translations there")
@@ -101,6 +101,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def evaluate(arguments: argparse.Namespace) -> int:
     """Read, translate if asked to, score and print."""
+    arguments.models = named_models(arguments)
     _check_arguments(arguments)
     require(1)
     import_plugins(arguments.plugins)
@@ -111,11 +112,11 @@ def evaluate(arguments: argparse.Namespace) -> int:
     references = texts[1 : 1 + len(arguments.ref)]
     baselines = list(zip(arguments.baseline, texts[1 + len(arguments.ref) :], strict=True))
     hypotheses, exit_code = texts[0], 0
-    if arguments.model:
+    if arguments.models:
         hypotheses, loaded, exit_code = _translations(texts[0], arguments)
         references = [[loaded.tokenizer.joined_target(line) for line in stream] for stream in references]
         metrics = make_metrics(arguments, language=loaded.config.data.target_language)
-    name = arguments.hyp or " ".join(arguments.model)
+    name = arguments.hyp or " ".join(arguments.models)
     named = [(name, hypotheses), *zip(arguments.ref, references, strict=True), *baselines]
     note = check_subwords(dict(named))
     if note is not None:
@@ -127,13 +128,18 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 def _check_arguments(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
-    if arguments.model and arguments.source is None:
-        raise ConfigError("--model needs --source, the text to translate")
+    if not arguments.models and not arguments.hyp:
+        raise ConfigError(f"neither --hyp, translations to score, nor a MODEL to make them; {FIRST}")
+    if arguments.models and arguments.hyp:
+        models = " ".join(arguments.models)
+        raise ConfigError(f"--hyp {arguments.hyp}: is already translated; MODEL {models} needs --source instead")
+    if arguments.models and arguments.source is None:
+        raise ConfigError("MODEL needs --source, the text to translate")
     if arguments.hyp:
         given = [name for name in MODEL_OPTIONS if getattr(arguments, name) is not None]
         if given:
             listed = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise ConfigError(f"{listed}: only with --model; --hyp is already translated")
+            raise ConfigError(f"{listed}: only with MODEL; --hyp is already translated")
     files = [arguments.hyp or arguments.source, *arguments.ref, *arguments.baseline]
     if files.count(STDIN) > 1:
         raise ConfigError("- (standard input) can stand for one file only")
@@ -201,11 +207,11 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     inputs = (arguments.source, *arguments.ref, *arguments.baseline)
     # Opened first: a file that cannot be written is found out before the work is done.
     opened = (
-        output_stream(arguments.output, inputs=inputs, models=arguments.model) if arguments.output else nullcontext()
+        output_stream(arguments.output, inputs=inputs, models=arguments.models) if arguments.output else nullcontext()
     )
     with opened as output:
         models = load_models(
-            arguments.model, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
+            arguments.models, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
         )
         loaded, *others = models
         decoding = overridden(loaded.config.decoding, arguments)

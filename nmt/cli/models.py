@@ -1,10 +1,40 @@
-"""How a command is told its models."""
+"""How a command is told its models: by their places, as MODEL; `--model` of nmt-score and nmt-eval is an alias."""
 
 from __future__ import annotations
 
 import argparse
 
-MODELS = "run directory, checkpoint in it, or output of nmt-average; of several the probabilities are averaged"
+from nmt.errors import ConfigError
+
+MODEL = "run directory, checkpoint in it, or output of nmt-average or nmt-convert"
+MODELS = f"{MODEL}; of several the probabilities are averaged"
+RUN = "run directory of nmt-train"
+FIRST = "name it before the options, as those that take several values take it, too"
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the one MODEL of a command, as `arguments.model`."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+
+
+def add_models(parser: argparse.ArgumentParser, *, purpose: str = "") -> None:
+    """Add MODEL..., which are one ensemble, and their alias `--model`; `named_models` reads both."""
+    parser.add_argument("models", metavar="MODEL", nargs="*", help=purpose + MODELS)
+    parser.add_argument(
+        "--model", dest="models_by_option", metavar="MODEL", nargs="+", default=[], help="alias of MODEL"
+    )
+
+
+def named_models(arguments: argparse.Namespace) -> list[str]:
+    """The models that a command line names, in either way; none where it names none.
+
+    Raises:
+        ConfigError: some are named in one way and some in the other, so that their order is not clear.
+    """
+    if arguments.models and arguments.models_by_option:
+        listed = " ".join(arguments.models_by_option)
+        raise ConfigError(f"--model {listed}: MODEL {' '.join(arguments.models)} is named, too; name all in one place")
+    return arguments.models or arguments.models_by_option
 
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.argument_types import positive
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.descriptors import require
-from nmt.cli.models import MODELS, add_checkpoint
+from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
+from nmt.errors import ConfigError, counted
 from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-score."""
-    parser = make_parser("nmt-score", DESCRIPTION)
-    parser.add_argument("--model", metavar="RUN", nargs="+", required=True, help=MODELS)
+    parser = make_parser("nmt-score", DESCRIPTION, usage="MODEL... --source FILE --target FILE [options]")
+    add_models(parser)
     parser.add_argument("--source", metavar="FILE", type=Path, required=True, help="source text, .gz too")
     parser.add_argument("--target", metavar="FILE", type=Path, required=True, help="its translation, line by line")
     parser.add_argument("--json", action="store_true", help="one object with summary and scores instead of lines")
@@ -91,7 +92,7 @@ class Totals:
         """One line for people."""
         text = (
             f"perplexity {self.perplexity:.4f}, {self.mean_nll:.6f} nats per token; "
-            f"{self.sentences:,} sentences, {self.tokens:,} target tokens with end symbols"
+            f"{counted(self.sentences, 'sentence')}, {counted(self.tokens, 'target token')} with end symbols"
         )
         if self.unknown:
             text += f", {self.unknown / self.tokens:.2%} unknown to the vocabulary"
@@ -127,13 +128,16 @@ def score(arguments: argparse.Namespace) -> int:
     from nmt.interop.ensemble import load_models
     from nmt.search import score_pairs
 
+    named = named_models(arguments)
+    if not named:
+        raise ConfigError(f"no MODEL to score with; {FIRST}")
     require(1)
     files = FilePair(arguments.source, arguments.target)
     if all(path.is_file() for path in files):
         # Unequal files are an error before the first number; pipes can be read only once.
         count_pairs([files], decodable=False)
     models = load_models(
-        arguments.model,
+        named,
         plugins=arguments.plugins,
         device=arguments.device,
         checkpoint=arguments.checkpoint,

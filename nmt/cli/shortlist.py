@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import add_plugins, execute, make_parser
-from nmt.cli.models import add_checkpoint
-from nmt.errors import ConfigError
+from nmt.cli.models import add_checkpoint, add_model
+from nmt.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-shortlist."""
-    parser = make_parser("nmt-shortlist", DESCRIPTION)
-    parser.add_argument("model", metavar="MODEL", help="run directory, checkpoint in it, or output of nmt-average")
+    parser = make_parser("nmt-shortlist", DESCRIPTION, usage="MODEL -o FILE [options]")
+    add_model(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the shortlist (safetensors)")
     parser.add_argument(
         "--train", metavar="PREFIX", nargs="+", help="parallel text to count in (default: the model's data.train)"
@@ -83,8 +83,9 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
         )
         output.write(shortlist.save_bytes(tokenizer))
     print(
-        f"nmt-shortlist: {counts.sentences:,} sentence pairs; {len(shortlist.frequent):,} tokens for every sentence "
-        f"and {len(partners) / max(1, int((counts.source_counts > 0).sum())):.1f} for each source token",
+        f"nmt-shortlist: {counted(counts.sentences, 'sentence pair')}; {counted(len(shortlist.frequent), 'token')} "
+        f"for every sentence and {len(partners) / max(1, int((counts.source_counts > 0).sum())):.1f} for each source "
+        "token",
         file=sys.stderr,
     )
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-train."""
     parser = make_parser(
-        "nmt-train", "Train a translation model. The same command again goes on where the last one stopped."
+        "nmt-train",
+        "Train a translation model. The same command again goes on where the last one stopped.",
+        usage="CONFIG [options]",
     )
-    parser.add_argument("--config", metavar="FILE", required=True, help="YAML file, or the name of a bundled one")
+    parser.add_argument("config", metavar="CONFIG", nargs="?", help="YAML file, or the name of a bundled one")
+    parser.add_argument("--config", dest="config_by_option", metavar="CONFIG", help="alias of CONFIG")
     parser.add_argument(
         "--set",
         dest="overrides",
@@ -53,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Load the configuration and do what was asked for."""
     started = time.monotonic()
+    arguments.config = _named_configuration(arguments)
     from nmt.training.allocator import keep_large_blocks
 
     keep_large_blocks()  # before the first tensor
@@ -60,6 +64,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     with connected(arguments.device) as world:
         return _train(arguments, started=started, world=world)
+
+
+def _named_configuration(arguments: argparse.Namespace) -> str:
+    """The configuration that a command line names, in one of the two ways."""
+    place, option = arguments.config, arguments.config_by_option
+    if place is not None and option is not None:
+        raise ConfigError(f"--config {option}: CONFIG {place} is named, too; a run has one configuration")
+    if place is None and option is None:
+        raise ConfigError("no configuration; name a YAML file: nmt-train CONFIG")
+    return str(place if option is None else option)
 
 
 def _train(arguments: argparse.Namespace, *, started: float, world: World) -> int:

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-translate."""
-    parser = make_parser("nmt-translate", DESCRIPTION)
+    parser = make_parser("nmt-translate", DESCRIPTION, usage="MODEL... [-i FILE] [-o FILE] [options]")
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS)
     parser.add_argument("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
     parser.add_argument("-o", "--output", metavar="FILE", help="written when all is done (default: standard output)")

@@ -52,7 +52,7 @@ class BleuMosesLowercase(SacrebleuMetric):
     class Options:
         language: str | None = None
         """Language of the text, by which abbreviations and apostrophes are told: by default
-        `data.target_language` in training, the model's with nmt-eval --model, else `de`. Of one that Moses has no
+        `data.target_language` in training, the model's with nmt-eval MODEL, else `de`. Of one that Moses has no
         list of, it knows the English abbreviations."""
         dash_splits: bool = True
         """Split words at hyphens, as `tokenizer.perl -a` does."""

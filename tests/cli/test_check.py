@@ -83,6 +83,20 @@ def test_a_good_run(run: Path, report: Report, capsys: pytest.CaptureFixture[str
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
+def test_several_runs_are_checked_each(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(run, tmp_path / "other")
+    flip(tmp_path / "other/checkpoints/step-12/model.safetensors")
+    assert check.main([str(run), str(run), "--json"]) == 0
+    assert [json.loads(line)["ok"] for line in capsys.readouterr().out.splitlines()] == [True, True]
+    assert check.main([str(tmp_path / "other"), str(tmp_path / "nothing"), str(run)]) == 1
+    said = capsys.readouterr()
+    assert said.err == f"nmt-check: {tmp_path / 'nothing'}: no such directory\n"
+    assert [line for line in said.out.splitlines() if line.startswith(str(tmp_path))] == [
+        f"{tmp_path / 'other'}: 1 problem",
+        f"{run}: all is well",
+    ]
+
+
 def test_a_flipped_bit(run: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     weights = run / "checkpoints/step-12/model.safetensors"
     content = bytearray(weights.read_bytes())

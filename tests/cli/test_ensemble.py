@@ -94,10 +94,10 @@ def test_evaluation_translates_with_all(
     translations = capfd.readouterr().out
     output = tmp_path / "out"
     arguments = ["--source", text, "--ref", text, "-o", str(output), "--metrics", "chrf"]
-    assert evaluate.main(["--model", *runs, *arguments]) == 0
+    assert evaluate.main([*runs, *arguments]) == 0
     assert output.read_text() == translations
     assert "a second) by 3 models;" in capfd.readouterr().err
-    assert evaluate.main(["--model", runs[1], *arguments]) == 0
+    assert evaluate.main([runs[1], *arguments]) == 0
     assert output.read_text() != translations
     assert "a second);" in capfd.readouterr().err
 
@@ -109,7 +109,7 @@ def test_scores_are_those_of_all_together(
     for side, name in enumerate(("s", "t")):
         (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
     files = ["--source", str(tmp_path / "s"), "--target", str(tmp_path / "t")]
-    assert score.main(["--model", *runs, *files]) == 0
+    assert score.main([*runs, *files]) == 0
     out, err = capfd.readouterr()
     first, *others = [load_model(run) for run in runs]
     models = [other.model for other in others]

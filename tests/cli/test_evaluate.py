@@ -176,8 +176,8 @@ def test_missing_file(files, capsys, tmp_path):
         (["--metrics", "belu"], "'belu' is not a known metric. Did you mean 'bleu'?"),
         (["--tokenize", "13b"], "'13b' is not a known tokenizer of sacreBLEU. Did you mean '13a'?"),
         (["--metrics", "chrf", "--tokenize", "13a"], "--tokenize: none of the metrics"),
-        (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: only with --model"),
-        (["--source", "text.en"], "--source: only with --model"),
+        (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: only with MODEL"),
+        (["--source", "text.en"], "--source: only with MODEL"),
         (["--baseline", "-", "--ref", "-"], "- (standard input) can stand for one file only"),
     ],
 )
@@ -194,9 +194,26 @@ def test_seed_of_zero_is_refused(files, capsys):
 
 
 def test_model_needs_a_source(files, capsys):
-    assert failure(capsys, "--model", "runs/x", "--ref", files["first"]) == (
+    for named in (["runs/x"], ["--model", "runs/x"]):
+        assert failure(capsys, *named, "--ref", files["first"]) == (
+            2,
+            "nmt-eval: MODEL needs --source, the text to translate",
+        )
+
+
+def test_a_model_and_translations_do_not_go_together(files, capsys):
+    assert failure(capsys, "runs/x", "runs/y", "--hyp", files["hyp"], "--ref", files["first"]) == (
         2,
-        "nmt-eval: --model needs --source, the text to translate",
+        f"nmt-eval: --hyp {files['hyp']}: is already translated; MODEL runs/x runs/y needs --source instead",
+    )
+
+
+def test_a_model_after_an_option_that_takes_it_is_missed(files, capsys):
+    code, line = failure(capsys, "--source", files["hyp"], "--ref", files["first"], "runs/x")
+    assert code == 2
+    assert line == (
+        "nmt-eval: neither --hyp, translations to score, nor a MODEL to make them; "
+        "name it before the options, as those that take several values take it, too"
     )
 
 
@@ -231,7 +248,7 @@ def model(tmp_path_factory, files) -> Path:
 def test_model_gives_the_scores_of_its_translations(files, model, capsys, tmp_path):
     output = tmp_path / "translations.txt"
     arguments = ["--ref", files["first"], files["second"], "--metrics", "bleu", "chrf"]
-    found = nmt_eval(capsys, "--model", str(model), "--source", files["first"], "-o", str(output), *arguments)
+    found = nmt_eval(capsys, str(model), "--source", files["first"], "-o", str(output), *arguments)
     lines = output.read_text(encoding="utf-8").split("\n")
     assert len(lines) == 41 and lines[40] == ""
     assert lines[5] == "" and any(lines), "the empty source line stays empty, the others do not all"
@@ -245,7 +262,7 @@ def test_decoding_options_reach_the_search(files, model, tmp_path):
     for offset in ("0", "6"):
         output = tmp_path / f"offset{offset}.txt"
         given = ["--beam-size", "1", "--length-penalty", "0", "--batch-tokens", "99", "--max-length-offset", offset]
-        assert main(["--model", str(model), "--source", source, "--ref", source, "-o", str(output), *given]) == 0
+        assert main([str(model), "--source", source, "--ref", source, "-o", str(output), *given]) == 0
         lengths.append(max(len(line.split(" ")) for line in output.read_text().splitlines()))
     assert lengths[0] < lengths[1], lengths
 
@@ -261,23 +278,23 @@ def test_decoding_options_reach_the_search(files, model, tmp_path):
     ],
 )
 def test_decoding_options_are_checked(files, model, capsys, wrong):
-    assert main(["--model", str(model), "--source", files["first"], "--ref", files["first"], *wrong]) == 2
+    assert main([str(model), "--source", files["first"], "--ref", files["first"], *wrong]) == 2
     assert wrong[0] in capsys.readouterr().err
 
 
 def test_source_and_references_are_compared_before_anything_is_loaded(files, capsys, tmp_path):
     short = write(tmp_path / "short.txt", ["one"])
-    code, line = failure(capsys, "--model", "nowhere", "--source", short, "--ref", files["first"])
+    code, line = failure(capsys, "nowhere", "--source", short, "--ref", files["first"])
     assert code == 1 and f"{short} has 1 lines but {files['first']} has 40" in line
 
 
 def test_missing_model_and_output_directory(files, model, capsys, tmp_path):
     texts = ["--source", files["first"], "--ref", files["first"]]
-    code, line = failure(capsys, "--model", str(tmp_path / "nowhere"), *texts)
+    code, line = failure(capsys, str(tmp_path / "nowhere"), *texts)
     assert code == 1 and "nowhere" in line
-    code, line = failure(capsys, "--model", str(model), *texts, "-o", str(tmp_path / "no" / "out.txt"))
+    code, line = failure(capsys, str(model), *texts, "-o", str(tmp_path / "no" / "out.txt"))
     assert code == 1 and "no directory" in line
-    code, line = failure(capsys, "--model", str(model), *texts, "-o", files["first"])
+    code, line = failure(capsys, str(model), *texts, "-o", files["first"])
     assert code == 2 and "is also the input" in line
 
 
@@ -303,7 +320,7 @@ def test_subwords_are_not_scored_against_words(files, capsys, tmp_path):
 def test_references_are_joined_as_the_model_joins(files, model, capsys, tmp_path):
     whole = files["second"]
     split = subwords(tmp_path / "split.de", Path(whole).read_text(encoding="utf-8").split("\n")[:-1])
-    arguments = ["--model", str(model), "--source", files["first"], "--metrics", "chrf"]
+    arguments = [str(model), "--source", files["first"], "--metrics", "chrf"]
     assert nmt_eval(capsys, *arguments, "--ref", split) == nmt_eval(capsys, *arguments, "--ref", whole)
 
 

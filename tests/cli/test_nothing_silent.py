@@ -74,8 +74,8 @@ def test_every_command_refuses_weights_that_are_no_numbers(
     for name, *arguments in (
         ("nmt-translate", str(run), "-i", text),
         ("nmt-translate", str(run / "checkpoints/step-20"), str(run), "-i", text),
-        ("nmt-score", "--model", str(run), "--source", text, "--target", text),
-        ("nmt-eval", "--model", str(run), "--source", text, "--ref", text),
+        ("nmt-score", str(run), "--source", text, "--target", text),
+        ("nmt-eval", str(run), "--source", text, "--ref", text),
         ("nmt-average", str(run), "--best", "2", "-o", str(tmp_path / "average")),
         ("nmt-convert", "to-zero", str(run), "-o", str(tmp_path / "zero.npz")),
     ):
@@ -158,10 +158,10 @@ def test_evaluation_and_scores_count_them_too(
 ) -> None:
     poison(monkeypatch)
     text = str(tmp_path / "in")
-    assert call("nmt-eval", "--model", str(run), "--source", text, "--ref", text, "--metrics", "chrf") == 1
+    assert call("nmt-eval", str(run), "--source", text, "--ref", text, "--metrics", "chrf") == 1
     out, err = capfd.readouterr()
     assert "2 lines have no translation with a finite score: 2, 5" in err and "chrF2" in out
-    assert score.main(["--model", str(run), "--source", text, "--target", text]) == 1
+    assert score.main([str(run), "--source", text, "--target", text]) == 1
     assert "2 lines with a score that is not finite: 2, 5" in said(capfd)
 
 
@@ -190,7 +190,7 @@ def test_sources_longer_than_any_in_training_are_counted(
     write_longest_source(run, 1)
     assert translate.main(arguments) == 0
     assert "2 lines longer than any in training (1 tokens): 1, 2" in said(capfd)
-    scored = ["--model", str(run), "--source", str(tmp_path / "in"), "--target", str(tmp_path / "in")]
+    scored = [str(run), "--source", str(tmp_path / "in"), "--target", str(tmp_path / "in")]
     assert score.main(scored) == 0
     assert "2 lines longer than any in training (1 tokens): 1, 2" in said(capfd)
     assert call("nmt-average", str(run), "--last", "2", "-o", str(tmp_path / "average")) == 0
@@ -214,7 +214,7 @@ def test_strict_writes_the_lines_before_the_bad_one(
     assert translate.main([str(run), "-i", str(tmp_path / "bad")]) == 1
     out, err = capfd.readouterr()
     assert out.count("\n") == 2 and "bad, line 3: not UTF-8" in err.splitlines()[-1]
-    arguments = ["--model", str(run), "--source", str(tmp_path / "bad"), "--target", str(tmp_path / "bad")]
+    arguments = [str(run), "--source", str(tmp_path / "bad"), "--target", str(tmp_path / "bad")]
     assert score.main(arguments) == 1
     out, err = capfd.readouterr()
     assert out.count("\n") == 2 and "bad, line 3: not UTF-8" in err.splitlines()[-1]
@@ -239,7 +239,7 @@ def test_bytes_that_are_no_text_replaced_or_left_out(
     assert ["not_utf8" in record.get("notes", []) for record in found] == [False, True, False, True]
     assert [record["translations"][0]["text"] == "" for record in found] == [source == "" for source in sources]
     assert f"2 lines not UTF-8, {fate}: 2, 4" in err.splitlines()[-1]
-    assert score.main(["--model", str(run), "--source", bad, "--target", bad, "--errors", policy]) == 0
+    assert score.main([str(run), "--source", bad, "--target", bad, "--errors", policy]) == 0
     out, err = capfd.readouterr()
     assert out.count("\n") == 4 and err.count(f"bad: 2 lines not UTF-8, {fate}: 2, 4") == 2
     assert call("nmt-eval", "--hyp", bad, "--ref", bad, "--metrics", "chrf", "--errors", policy) == 0

@@ -57,7 +57,7 @@ def test_translate_and_eval_choose_from_it(
     assert chosen != before
     assert translate.main([str(run), *options, "--shortlist", "none"]) == 0
     assert capfdbinary.readouterr().out == before
-    evaluated = ["--model", str(run), "--source", str(tmp_path / "in.en"), "--ref", str(tmp_path / "in.en")]
+    evaluated = [str(run), "--source", str(tmp_path / "in.en"), "--ref", str(tmp_path / "in.en")]
     output = tmp_path / "out"
     assert evaluate.main([*evaluated, "-o", str(output), "--shortlist", str(path)]) == 0
     assert output.read_bytes() == chosen

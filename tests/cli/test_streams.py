@@ -66,7 +66,7 @@ def test_without_any_stream_a_file_is_translated_into_a_file(folder: Path) -> No
     [
         "translate --help",
         "evaluate --hyp in --ref in --metrics chrf",
-        "score --model run --source in --target in --device cpu",
+        "score run --source in --target in --device cpu",
         "check run",
     ],
 )

@@ -52,6 +52,22 @@ def test_dump_config_prints_every_key_and_can_be_read_again(folder: Path, capsys
     assert not (folder / "run").exists()
 
 
+def test_a_configuration_is_named_by_its_place_or_by_an_option(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(write_config(folder))
+    dumped = []
+    for arguments in ([config], ["--config", config], ["--set", "seed=1", config]):
+        assert train.main([*arguments, "--dump-config"]) == 0
+        dumped.append(capsys.readouterr().out)
+    assert dumped[0] == dumped[1] == dumped[2] != ""
+    assert train.main(["first.yaml", "--config", "second.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert said == "nmt-train: --config second.yaml: CONFIG first.yaml is named, too; a run has one configuration\n"
+    assert train.main(["--dump-config"]) == 2
+    assert capsys.readouterr().err == "nmt-train: no configuration; name a YAML file: nmt-train CONFIG\n"
+
+
 def test_mistakes_in_the_configuration_are_exit_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nmt_train(write_config(folder, model={"cell": "gruu"}), "--set", "training.lrr=1") == 2
     said = capsys.readouterr().err

@@ -90,7 +90,7 @@ def test_scores_are_those_of_zero(name: str, golden: Any, tmp_path: Path, capsys
     assert convert(options, tmp_path / "ours") == 0
     pair = ("--source", str(tmp_path / "source.txt"), "--target", str(tmp_path / "target.txt"))
     capsys.readouterr()
-    assert call("nmt-score", "--model", str(tmp_path / "ours"), *pair, "--json", "--device", "cpu") == 0
+    assert call("nmt-score", str(tmp_path / "ours"), *pair, "--json", "--device", "cpu") == 0
     scores = json.loads(capsys.readouterr().out)["scores"]
     np.testing.assert_allclose(scores, arrays["out/score"], rtol=0, atol=1e-5)
     assert call("nmt-convert", "to-zero", str(tmp_path / "ours"), "-o", str(tmp_path / "back.npz")) == 0
@@ -233,7 +233,7 @@ def test_training_goes_on_from_a_converted_model(tie: str, tmp_path: Path, monke
     assert nmt_train(Path("ours/config.yaml"), *settings) == 0
     found = zero.to_arrays(load_model("run").model)
     assert all(np.array_equal(found[name], array) for name, array in arrays.items())
-    evaluated = call("nmt-eval", "--model", "ours", "--source", "train.en", "--ref", "train.de", "--device", "cpu")
+    evaluated = call("nmt-eval", "ours", "--source", "train.en", "--ref", "train.de", "--device", "cpu")
     assert evaluated == 0
 
 

@@ -135,7 +135,7 @@ def test_scores_from_tensorflows_files_are_those_of_zero(
     source, target = (str(tmp_path / f"{side}.txt") for side in ("source", "target"))
     capsys.readouterr()
     pair = ("--source", source, "--target", target, "--json", "--device", "cpu")
-    assert call("nmt-score", "--model", str(tmp_path / "ours"), *pair) == 0
+    assert call("nmt-score", str(tmp_path / "ours"), *pair) == 0
     np.testing.assert_allclose(json.loads(capsys.readouterr().out)["scores"], arrays["out/score"], rtol=0, atol=1e-5)
     assert convert(["--checkpoint", str(tmp_path / "model.npz"), *rest], tmp_path / "arrays") == 0
     texts = []

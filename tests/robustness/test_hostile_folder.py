@@ -259,8 +259,8 @@ def test_the_other_commands_refuse_as_well(run: Path, capfd: pytest.CaptureFixtu
     (run / "tokenizer/source.vocab").symlink_to("/dev/zero")
     text = run.parent / "text"
     for command, arguments in (
-        (score.main, ["--model", run, "--source", text, "--target", text]),
-        (evaluate.main, ["--model", run, "--source", text, "--ref", text]),
+        (score.main, [run, "--source", text, "--target", text]),
+        (evaluate.main, [run, "--source", text, "--ref", text]),
         (shortlist.main, [run, "-o", run.parent / "list", "--train", run.parent / "x"]),
         (convert.main, ["to-zero", run, "-o", run.parent / "zero.npz"]),
     ):
@@ -300,7 +300,7 @@ def test_no_output_takes_the_place_of_a_part_of_the_model(
             (shortlist.main, [run, "--train", run.parent / "corpus", "-o", place]),
             (translate.main, [run, "-i", text, "--device", "cpu", "-o", place]),
             (translate.main, [run / "checkpoints/step-10", "-i", text, "--device", "cpu", "-o", place]),
-            (evaluate.main, ["--model", run, "--source", text, "--ref", text, "--device", "cpu", "--output", place]),
+            (evaluate.main, [run, "--source", text, "--ref", text, "--device", "cpu", "--output", place]),
             (average.main, [run, "--last", 2, "-o", place]),
         ):
             assert "is a part of the model" in said(command, *arguments, capfd=capfd)

@@ -89,7 +89,7 @@ def test_metrics_and_scores_know_the_same_lines(run: str, tmp_path: Path, capfd:
     (tmp_path / "a").write_bytes("".join(f"{line}\n" for line in lines).encode())
     assert evaluate.main(["--hyp", str(tmp_path / "a"), "--ref", str(tmp_path / "a"), "--json"]) == 0
     capfd.readouterr()
-    assert score.main(["--model", run, "--source", str(tmp_path / "a"), "--target", str(tmp_path / "a")]) == 0
+    assert score.main([run, "--source", str(tmp_path / "a"), "--target", str(tmp_path / "a")]) == 0
     assert capfd.readouterr().out.count("\n") == len(lines)
 
 

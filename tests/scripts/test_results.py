@@ -83,7 +83,7 @@ def test_table_and_block(results, run, capsys):
     cells = [cell.strip() for cell in text.split("\n")[2].strip("|").split("|")]
     assert cells[:2] == ["multi_gru", "gru"]
     assert cells[3:7] == ["1,234", "1.6", "3.0", "300"], "updates, epochs, minutes of the end; median speed"
-    assert "nmt-train --config multi_gru.yaml\n" in text
+    assert "nmt-train multi_gru.yaml\n" in text
     assert "Checkpoint step-31, beam of 3: BLEU" in text and text.count("version:") == 2
     assert "| 1.0 | 10 | 3.5000 | 1.25 |" in text and "| 3.0 | 31 |  |  |" in text
     assert text.count("- source: ") == text.count("  - reference: ") == 3
