@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import (
@@ -14,7 +13,6 @@ from nmt.cli.argument_types import (
     positive_or_auto,
     positive_or_none,
 )
-from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -62,24 +60,11 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
 
 
 def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
-    """The model's decoding settings with those given on the command line in their place.
-
-    Another search than the model's has the options that are its defaults.
-    """
-    from nmt.config.schema import AUTO
-    from nmt.registry import SEARCHES
+    """The model's decoding settings with those given on the command line in their place."""
+    from nmt.config.changed import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
-    if "n_best" not in changes and changes.get("beam_size", decoding.n_best) < decoding.n_best:
-        changes["n_best"] = changes["beam_size"]  # the saved n_best was for the saved beam
     for name in ("shortlist", "split_long"):
         if changes.get(name) == NONE:
             changes[name] = None
-    saved, decoding = decoding, dataclasses.replace(decoding, **changes)
-    if decoding.chosen_search not in SEARCHES.names():
-        raise ConfigError(f"--search: {SEARCHES.unknown(decoding.search, also=(AUTO,))}")
-    if decoding.chosen_search != saved.chosen_search:
-        decoding = dataclasses.replace(decoding, search_options={})  # the saved ones were for the saved search
-    if decoding.n_best > decoding.beam_size:
-        raise ConfigError(f"--n-best {decoding.n_best} must not exceed the beam size, {decoding.beam_size}")
-    return decoding
+    return changed_decoding(decoding, changes, option=lambda name: "--" + name.replace("_", "-"))

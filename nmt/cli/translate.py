@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from nmt.cli.argument_types import positive
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import add_decoding, overridden
-from nmt.cli.environment import keep_more_kernels
 from nmt.cli.models import MODELS, add_checkpoint
+from nmt.environment import keep_more_kernels
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig

@@ -9,6 +9,7 @@ import importlib.metadata
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
@@ -41,15 +42,18 @@ class Selection(NamedTuple):
 
 
 _selected = Selection()
-"""Of the whole process: threads of autograd, which run checkpointed layers again, and of servers see it too."""
+"""Of the whole process: threads of autograd, which run checkpointed layers again, see it too."""
+
+_own: ContextVar[Selection | None] = ContextVar("own_selection", default=None)
+"""What this thread has chosen for itself, within `own_selection`."""
 
 
 def set_kernels(choice: str, *, verified: Iterable[str] = ()) -> None:
     """Choose the implementations of this process: `auto` (on a GPU what is `verified`), `triton` or `reference`.
 
-    Raises ConfigError for another word, and for `triton` where no kernel can run at all.
+    Within `own_selection` the choice is that of the block alone. Raises ConfigError for another word, and for `triton`
+    where no kernel can run at all.
     """
-    global _selected
     if choice not in CHOICES:
         hint = near_miss(str(choice), CHOICES)
         raise ConfigError(f"kernels: {choice!r} is not a known choice.{hint} Allowed: {', '.join(CHOICES)}.")
@@ -57,24 +61,45 @@ def set_kernels(choice: str, *, verified: Iterable[str] = ()) -> None:
         problem = triton_problem()
         if problem:
             raise ConfigError(f"kernels: 'triton' was asked for, but {problem}. Use auto.")
-    _selected = Selection(choice, frozenset(verified))
+    _select(Selection(choice, frozenset(verified)))
 
 
 def selection() -> Selection:
     """What has been chosen."""
-    return _selected
+    return _own.get() or _selected
+
+
+def _select(new: Selection) -> None:
+    global _selected
+    if _own.get() is None:
+        _selected = new
+    else:
+        _own.set(new)
 
 
 @contextlib.contextmanager
 def selected(choice: str, *, verified: Iterable[str] = ()) -> Iterator[None]:
     """`set_kernels` for the length of a block."""
-    global _selected
-    before = _selected
+    before = selection()
     set_kernels(choice, verified=verified)
     try:
         yield
     finally:
-        _selected = before
+        _select(before)
+
+
+@contextlib.contextmanager
+def own_selection(own: Selection) -> Iterator[None]:
+    """Choices from `own` on that only this thread sees, for the length of a block.
+
+    For inference: several models in a process can have kernels of their own, whatever other threads do. A backward
+    pass on a GPU runs in threads of autograd, which see the choice of the process.
+    """
+    token = _own.set(own)
+    try:
+        yield
+    finally:
+        _own.reset(token)
 
 
 @functools.cache
@@ -116,7 +141,7 @@ def runs_triton(operation: str, *, like: Tensor, there: bool) -> bool:
 
     While a graph is traced none runs: it would not see them.
     """
-    choice, verified = _selected
+    choice, verified = selection()
     if traced() or choice == "reference" or (choice == "auto" and operation not in verified):
         return False
     if not there or not like.is_cuda:
@@ -134,7 +159,7 @@ def no_kernel(what: str, *, like: Tensor, problem: str = "there is no kernel for
 
     Raises ConfigError if the user insists on Triton.
     """
-    choice, _ = _selected
+    choice, _ = selection()
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' cannot run {what}: {problem}. Use auto.")
     if use_native(like) or (choice == "auto" and like.is_cuda):
@@ -144,13 +169,13 @@ def no_kernel(what: str, *, like: Tensor, problem: str = "there is no kernel for
 def use_verified(operation: str, like: Tensor) -> bool:
     """Whether an operation on tensors such as `like` runs in its form for GPUs that needs no Triton: as a CUDA graph,
     or by cuDNN."""
-    choice, verified = _selected
+    choice, verified = selection()
     return like.is_cuda and not traced() and (choice == "triton" or (choice == "auto" and operation in verified))
 
 
 def use_native(like: Tensor) -> bool:
     """Whether the C kernels compute on tensors such as `like`: on a CPU, where they could be compiled."""
-    return _selected.choice == "auto" and native.usable(like)
+    return selection().choice == "auto" and native.usable(like)
 
 
 def _cannot_run(like: Tensor) -> str | None:

@@ -16,12 +16,11 @@ from nmt.data.text import is_empty
 from nmt.data.tokenizer import on_one_line
 from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
-from nmt.models.graphed import GraphedModel
 from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
 from nmt.search.ensemble import as_one
 from nmt.search.hypothesis import Hypothesis
-from nmt.search.precision import choose_search_precision
+from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.protocol import SearchModel
 from nmt.search.restricted import RestrictedModel
 from nmt.search.shortlist import load_shortlist
@@ -101,6 +100,7 @@ class Translator:
         window: int = WINDOW,
         scores: bool = True,
         before_batch: Callable[[], object] | None = None,
+        prepared: PreparedModels | None = None,
     ) -> None:
         """`others` are models over the same vocabularies whose probabilities are averaged with those of `model`.
 
@@ -108,17 +108,22 @@ class Translator:
 
         The weights are taken over as they are now, in the number format `precision`. Without `scores` greedy
         search is faster and gives NaN for them. `before_batch` is called before each batch; what it raises ends the
-        work. Raises DataError for a shortlist that is missing or not this model's,
-        ConfigError for a search that cannot do what `decoding` asks for.
+        work. `prepared` are these models as another translator has them (`Translator.prepared`), in the number format
+        that `decoding` asks for; they are not converted again.
+
+        Raises DataError for a shortlist that is missing or not this model's, ConfigError for a search that cannot do
+        what `decoding` asks for.
         """
         self._tokenizer = tokenizer
         self._decoding = decoding
-        self._device = next(model.parameters()).device if device is None else torch.device(device)
-        self.precision = choose_search_precision(decoding.precision, device=self._device)
-        self._vocabulary = model.target_vocab_size
-        models = [self.precision.converted(member) for member in (model, *others)]
-        self._model = as_one(models)
-        self._graphed = as_one([GraphedModel(member) for member in models])
+        if prepared is None:
+            prepared = prepare_models([model, *others], precision=decoding.precision, device=device)
+        self.prepared = prepared
+        self.precision = prepared.precision
+        self._device = prepared.device
+        self._vocabulary = prepared.vocabulary
+        self._model = as_one(prepared.models)
+        self._graphed = as_one(prepared.graphed)
         self._window = window
         self._search = build_search(decoding)
         self._scores = scores

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import environment
-from nmt.cli.environment import CACHES, WAITING, prepare_environment
+from nmt import cli, environment
+from nmt.environment import CACHES, WAITING, prepare_environment
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +57,7 @@ def test_one_of_several_processes_says_what_is_lost_in_a_line_of_its_own() -> No
 
 
 def test_a_mistake_in_the_options_of_no_command_waits_for_torch() -> None:
-    commands = sorted(
-        path.stem for path in Path(environment.__file__).parent.glob("*.py") if "def main(" in path.read_text()
-    )
+    commands = sorted(path.stem for path in Path(cli.__file__).parent.glob("*.py") if "def main(" in path.read_text())
     assert {"average", "check", "convert", "evaluate", "score", "shortlist", "train", "translate"} <= set(commands)
     imports = "; ".join(f"import nmt.cli.{name}" for name in commands)
     program = f"{imports}; import sys; print('torch' in sys.modules)"

@@ -1,0 +1,46 @@
+"""Models as a search runs them: converted to a number format once, for any number of translators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from nmt.models.base import Seq2Seq
+from nmt.models.graphed import GraphedModel
+from nmt.search.precision import PrecisionName, SearchPrecision, choose_search_precision
+
+
+class PreparedModels(NamedTuple):
+    """The models of one translator, or of several that differ in nothing but their settings."""
+
+    precision: SearchPrecision
+    models: list[Seq2Seq]
+    """With converted weights; run them within `precision.autocast()`."""
+    graphed: list[GraphedModel]
+    """The same, whose steps are CUDA graphs on a GPU."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where all of them are."""
+        return self.precision.device
+
+    @property
+    def vocabulary(self) -> int:
+        """Entries of the target vocabulary."""
+        return self.models[0].target_vocab_size
+
+
+def prepare_models(
+    models: Sequence[Seq2Seq], *, precision: PrecisionName, device: torch.device | str | None = None
+) -> PreparedModels:
+    """Take over the weights of `models`, one at least and in evaluation mode, as they are now.
+
+    `device` is where all of them are; by default the first parameter of the first model says so. Raises ConfigError for
+    weights that this number format cannot hold.
+    """
+    place = next(models[0].parameters()).device if device is None else torch.device(device)
+    chosen = choose_search_precision(precision, device=place)
+    converted = [chosen.converted(model) for model in models]
+    return PreparedModels(chosen, converted, [GraphedModel(model) for model in converted])
