@@ -26,7 +26,7 @@ TENSORBOARD = ["tensorboard>=2.14"]
 TENSORFLOW = ["tensorflow>=2.13"]  # only nmt-convert, only for TensorFlow's own files
 
 setup(
-    name="nmt",
+    name="nmt-recurrent",  # `nmt` is taken on the package index; import and commands are called nmt
     version=read_version(),
     description="Recurrent neural machine translation with selectable units: GRU, LSTM, ATR, SRU, LRN, oLRN",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
@@ -84,6 +84,7 @@ setup(
             "nmt-check=nmt.cli.check:main",
             "nmt-shortlist=nmt.cli.shortlist:main",
             "nmt-convert=nmt.cli.convert:main",
+            "nmt-data=nmt.cli.data:main",
         ]
     },
 )

@@ -1,3 +1,3 @@
 """nmt: recurrent neural machine translation with selectable units."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ CONFIG = Path("configs/demo.yaml")
 MODULES = {"nmt-train": "nmt.cli.train", "nmt-translate": "nmt.cli.translate", "nmt-eval": "nmt.cli.evaluate"}
 CURVE_ROWS = 10
 SAMPLES = 5
+ORDINARY = range(6, 13)
+"""Words of a sentence that is proposed to be translated."""
 
 
 class StepFailedError(Exception):
@@ -74,14 +77,15 @@ def demonstrate(config: Config, options: Sequence[str]) -> None:
     show_curve(run / "log.jsonl")
     heading("translate 500 sentences that training never saw")
     execute("nmt-translate", str(run), "-i", str(source), "-o", str(hypothesis))
-    show_samples(source, reference, hypothesis)
+    rows = read_rows(source, reference, hypothesis)
+    show_samples(rows)
     heading("evaluate")
     scores = json.loads(execute("nmt-eval", "--hyp", str(hypothesis), "--ref", str(reference), "--json", capture=True))
     for score in scores:
         print(f"{score['name']} = {score['score']:.2f}  {score['signature']}")
     seconds = time.monotonic() - started
     heading("what to run next")
-    show_next(run)
+    show_next(run, sentence=right_one(rows))
     bleu = next(score["score"] for score in scores if score["name"] == "BLEU")
     print(f"demo: BLEU = {bleu:.2f} seconds = {seconds:.0f}", flush=True)
 
@@ -121,22 +125,32 @@ def read_events(log: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def show_samples(source: Path, reference: Path, hypothesis: Path) -> None:
-    """Some translations, evenly spread over the file."""
-    texts = [path.read_text(encoding="utf-8").splitlines() for path in (source, reference, hypothesis)]
-    rows = list(zip(*texts, strict=True))
+def read_rows(*paths: Path) -> list[tuple[str, ...]]:
+    """The lines of files side by side."""
+    return list(zip(*(path.read_text(encoding="utf-8").splitlines() for path in paths), strict=True))
+
+
+def show_samples(rows: Sequence[tuple[str, ...]]) -> None:
+    """Some translations, evenly spread over the rows of source, reference and translation."""
     for row in rows[:: max(1, len(rows) // SAMPLES)][:SAMPLES]:
         for label, text in zip(("source", "reference", "translation"), row, strict=True):
             print(f"{label:12}{text}")
         print()
 
 
-def show_next(run: Path) -> None:
+def right_one(rows: Sequence[tuple[str, ...]]) -> str:
+    """A sentence of ordinary length whose translation was the reference; the first sentence where there is none."""
+    right = [source for source, reference, translation in rows if reference == translation and "'" not in source]
+    return next((source for source in right if len(source.split()) in ORDINARY), rows[0][0])
+
+
+def show_next(run: Path, *, sentence: str) -> None:
     """Commands worth typing after the demo."""
     bin_dir = os.path.relpath(Path(sys.executable).parent)
-    print(f"echo 'The old man wants to buy a new door.' | {bin_dir}/nmt-translate {run}")
+    print(f"echo {shlex.quote(sentence)} | {bin_dir}/nmt-translate {run}")
     print(f"{bin_dir}/nmt-train {CONFIG} --set model.cell=atr --set run_dir=runs/demo_atr")
-    print(f"scripts/get_multi30k && {bin_dir}/nmt-train multi30k_lrn.yaml --max-minutes 15   # real data")
+    print(f"{bin_dir}/nmt-data multi30k   # real data, for the next command")
+    print(f"{bin_dir}/nmt-train multi30k_lrn.yaml --max-minutes 15")
     print()
 
 

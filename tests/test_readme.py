@@ -109,7 +109,7 @@ def test_the_table_names_existing_commands_and_options() -> None:
 
 @pytest.mark.parametrize("script", sorted({line.split()[0] for line in COMMANDS if line.startswith("scripts/")}))
 def test_scripts_are_there_and_can_be_run(script: str) -> None:
-    """They make environments or fetch data for minutes; what they do is tested in tests/scripts."""
+    """They make environments for minutes; what they do is tested in tests/scripts."""
     path = REPOSITORY / script
     assert os.access(path, os.X_OK)
     assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env ")
@@ -141,10 +141,11 @@ def test_shipped_configurations_are_those_it_lists() -> None:
 def test_the_multi30k_commands_in_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Exactly its lines, but with overrides for nmt-train and a corpus of nonsense where get_multi30k has put one."""
-    block = the_block("", "scripts/get_multi30k", "nmt-train")
+    """Exactly its lines, but with overrides for nmt-train and a corpus of nonsense where nmt-data has put one."""
+    block = the_block("", "nmt-data multi30k", "nmt-train")
     lines = [shlex.split(line) for line in block.splitlines()]
-    assert [line[0] for line in lines] == ["scripts/get_multi30k", "nmt-train", "nmt-translate", "nmt-eval"]
+    assert lines[0] == ["nmt-data", "multi30k"]
+    assert [line[0] for line in lines[1:]] == ["nmt-train", "nmt-translate", "nmt-eval"]
     monkeypatch.chdir(tmp_path)
     write_corpus(tmp_path)
     data = tmp_path / "data/multi30k"

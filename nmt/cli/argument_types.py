@@ -13,6 +13,8 @@ from nmt.limits import LONGEST_OFFSET, MOST, MOST_MINUTES, STRONGEST_PENALTY, WI
 N = TypeVar("N", int, float)
 _DIGITS = 30
 
+LARGEST_RATIO = 1e6
+
 NONE = "none"
 """Takes away what the configuration of a model says."""
 
@@ -71,6 +73,11 @@ def minutes(text: str) -> float:
 def share(text: str) -> float:
     """A part of a whole."""
     return _number(text, float, lambda number: 0 <= number <= 1, "a number from 0 to 1")
+
+
+def ratio(text: str) -> float:
+    """How many times larger one of two may be."""
+    return _number(text, float, lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
 
 
 def _whole(text: str, least: int, most: int, *, also: str = "") -> int:

@@ -61,6 +61,11 @@ def make_parser(program: str, description: str, *, usage: str | None = None) -> 
     return parser
 
 
+def add_debug(parser: argparse.ArgumentParser) -> None:
+    """Add `--debug` behind the name of a subcommand, too; without it there, what stood before the name counts."""
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add `--device`."""
     parser.add_argument(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import add_plugins, execute, make_parser
+from nmt.cli.common import add_debug, add_plugins, execute, make_parser
 from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import printable
 
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_zero(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=from_zero)
-    _add_debug(parser)
+    add_debug(parser)
     parser.add_argument(
         "--checkpoint",
         metavar="PATH",
@@ -60,7 +60,7 @@ def _add_zero(parser: argparse.ArgumentParser) -> None:
 
 def _add_to_zero(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=to_zero)
-    _add_debug(parser)
+    add_debug(parser)
     add_model(parser)
     add_checkpoint(parser)
     add_plugins(parser)
@@ -72,11 +72,6 @@ def _add_to_zero(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="new file; FILE.src.vocab and FILE.tgt.vocab are written beside it",
     )
-
-
-def _add_debug(parser: argparse.ArgumentParser) -> None:
-    """Also after the name of the conversion; without it there, what stood before it counts."""
-    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def from_zero(arguments: argparse.Namespace) -> int:

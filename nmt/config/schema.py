@@ -224,7 +224,7 @@ class TrainingConfig:
     """Updates in a row with a NaN or infinite loss or gradient, or one above `skip_norm`, that are skipped before
     training stops."""
     tensorboard: Bool = False
-    """Also write TensorBoard files to RUN/tensorboard (needs nmt[tensorboard])."""
+    """Also write TensorBoard files to RUN/tensorboard (needs nmt-recurrent[tensorboard])."""
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)

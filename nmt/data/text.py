@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from nmt.errors import DataError
 from nmt.files.undecodable import Policy, Undecodable
 
-_FETCHED_BY = {("data", "multi30k"): "scripts/get_multi30k", ("data", "wmt14"): "scripts/get_wmt14"}
+_FETCHED_BY = {("data", "multi30k"): "nmt-data multi30k", ("data", "wmt14"): "nmt-data wmt14"}
 
 LONGEST_LINE = 1 << 26
 """Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory."""
@@ -110,7 +110,7 @@ def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
 def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
     """The file PREFIX.language or, where that is missing, PREFIX.language.gz.
 
-    Raises DataError naming both, and the script that fetches them for the data the shipped
+    Raises DataError naming both, and the command that fetches them for the data the shipped
     configurations use.
     """
     plain = Path(f"{os.fspath(prefix)}.{language}")
@@ -119,9 +119,9 @@ def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
         if path.is_file():
             return path
     message = f"neither {plain} nor {packed} exists"
-    for folder, script in _FETCHED_BY.items():
+    for folder, command in _FETCHED_BY.items():
         if plain.parent.parts[-2:] == folder:
-            message += f"; {script} fetches the data"
+            message += f"; {command} fetches the data"
     raise DataError(message)
 
 

@@ -62,7 +62,7 @@ class BleuMosesLowercase(SacrebleuMetric):
         try:
             import sacremoses  # noqa: F401
         except ImportError as error:
-            raise ConfigError("sacremoses is not installed; pip install 'nmt[moses]'") from error
+            raise ConfigError("sacremoses is not installed; pip install 'nmt-recurrent[moses]'") from error
 
     def scorer(self) -> MosesBleu:
         return MosesBleu(self.options.language or DEFAULT_LANGUAGE, dash_splits=self.options.dash_splits)

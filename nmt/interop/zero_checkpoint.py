@@ -140,7 +140,7 @@ def _open_tensorflow(prefix: Path) -> _Source:
         with _errors_unseen():
             import tensorflow
     except Exception as error:  # it is missing, or does not go with other packages that are here
-        advice = "pip install nmt[tensorflow], or save its variables as FILE.npz where TensorFlow is"
+        advice = "pip install nmt-recurrent[tensorflow], or save its variables as FILE.npz where TensorFlow is"
         raise CheckpointError(
             f"{prefix}: reading TensorFlow's files needs TensorFlow ({_first_line(error)}): {advice}"
         ) from error

@@ -25,7 +25,7 @@ from nmt.training.state import Interval
 EVENTS = "log.jsonl"
 TEXT = "train.log"
 TENSORBOARD = "tensorboard"
-_NO_TENSORBOARD = "TensorBoard is not installed; pip install 'nmt[tensorboard]'"
+_NO_TENSORBOARD = "TensorBoard is not installed; pip install 'nmt-recurrent[tensorboard]'"
 
 
 class ScalarWriter(Protocol):

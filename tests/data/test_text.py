@@ -98,15 +98,13 @@ def test_missing_prefix_names_both_files_and_no_script(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         find_file(tmp_path / "t", "de")
     assert f"{tmp_path / 't.de'} nor {tmp_path / 't.de.gz'}" in str(caught.value)
-    assert "scripts/" not in str(caught.value)
+    assert "nmt-data" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "script"), [("multi30k", "get_multi30k"), ("wmt14", "get_wmt14")])
-def test_missing_shipped_data_names_the_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
-) -> None:
+@pytest.mark.parametrize("name", ["multi30k", "wmt14"])
+def test_missing_shipped_data_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=f"^data.train: neither data/{name}/train.en .*scripts/{script} fetches"):
+    with pytest.raises(DataError, match=f"^data.train: neither data/{name}/train.en .*nmt-data {name} fetches"):
         read_parallel(f"data/{name}/train", "en", "de", key="data.train")
 
 

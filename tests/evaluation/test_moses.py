@@ -116,7 +116,7 @@ def test_without_sacremoses_one_line_says_so(
 ) -> None:
     """Before any text is read: none of the files named is there."""
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    message = "metric bleu_moses_lc: sacremoses is not installed; pip install 'nmt[moses]'"
+    message = "metric bleu_moses_lc: sacremoses is not installed; pip install 'nmt-recurrent[moses]'"
     assert main(["--hyp", "nowhere", "--ref", "nowhere", "--metrics", NAME]) == 2
     assert capsys.readouterr().err == f"nmt-eval: {message}\n"
     config = write_config(tmp_path, evaluation={"metrics": [NAME]})

@@ -31,7 +31,7 @@ HYPER = {
     **{"model_name": "deepnmt", "cell": "lrn", "hidden_size": 6, "embed_size": 5, "num_heads": 2, "scope_name": "nmt"},
     **{"num_encoder_layer": 1, "num_decoder_layer": 2, "shared_target_softmax_embedding": False},
 }
-NEEDED = "TensorFlow is not installed (pip install nmt[tensorflow])"
+NEEDED = "TensorFlow is not installed (pip install nmt-recurrent[tensorflow])"
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_without_tensorflow(
     assert convert(options, tmp_path / "ours") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "model-1000: reading TensorFlow's files needs TensorFlow" in line
-    assert "pip install nmt[tensorflow], or save its variables as FILE.npz" in line
+    assert "pip install nmt-recurrent[tensorflow], or save its variables as FILE.npz" in line
 
 
 @pytest.fixture(scope="module")

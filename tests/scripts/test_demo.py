@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +54,9 @@ def test_the_demo_shows_curve_samples_score_and_figures(tmp_path: Path) -> None:
         r"^BLEU = (\S+)  nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:", done.stdout, re.MULTILINE
     )
     assert score is not None
+    proposed = re.search(r"^echo (.*) \| \S+/nmt-translate ", done.stdout, re.MULTILINE)
+    assert proposed is not None
+    assert shlex.split(proposed[1])[0] in (run / "corpus" / "test.en").read_text(encoding="utf-8").splitlines()
     last = done.stdout.splitlines()[-1]
     assert re.fullmatch(rf"demo: BLEU = {re.escape(score[1])} seconds = \d+", last)
     assert len((run / "demo.de").read_text(encoding="utf-8").splitlines()) == 500
@@ -69,3 +74,15 @@ def test_a_failing_step_ends_the_demo(tmp_path: Path) -> None:
     done = demo("--set", f"run_dir={tmp_path / 'file' / 'run'}")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr and "demo: BLEU" not in done.stdout
+
+
+def test_the_proposed_sentence_was_translated_rightly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "scripts"))
+    right_one = importlib.import_module("demo").right_one
+    rows = [
+        ("The old man buys a new door today .", "richtig", "falsch"),
+        ("Short .", "kurz", "kurz"),
+        ("The old man does not buy a door .", "gut", "gut"),
+    ]
+    assert right_one(rows) == "The old man does not buy a door ."
+    assert right_one(rows[:1]) == rows[0][0]

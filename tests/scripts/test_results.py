@@ -113,7 +113,7 @@ def test_output_is_appended_and_several_runs_share_a_table(results, run, capsys,
 
 
 def test_plot(results, run, capsys, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib, of nmt[plot], is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
     picture = tmp_path / "curves.png"
     assert execute(results.build_parser(), results.write, [*arguments(run), "--plot", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")

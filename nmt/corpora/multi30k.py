@@ -1,17 +1,13 @@
-#!/usr/bin/env python3
-"""Fetch Multi30k English-German (task 1, raw text) into data/multi30k, where the shipped configurations look."""
+"""Multi30k English-German (task 1, raw text), as the shipped configurations read it from data/multi30k."""
 
 from __future__ import annotations
 
-import sys
-
-if sys.version_info < (3, 10):
-    sys.exit("get_multi30k: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
-
 from pathlib import Path
 
-from fetch import FetchError, Sum, arguments, download, run, take_copy
+from nmt.corpora.fetch import Sum, download, take_copy
+from nmt.errors import DataError
 
+FOLDER = Path("data/multi30k")
 HOME = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 LICENCE = """Multi30k (Elliott, Frank, Sima'an and Specia 2016), https://github.com/multi30k/dataset
 For non-commercial research and education; the sentences describe Flickr30k images. Please cite its authors."""
@@ -27,27 +23,21 @@ TEXT_SUMS = {
 }
 
 
-def main(argv: list[str] | None = None) -> int:
-    options = arguments(__doc__, to="data/multi30k", home=HOME, argv=argv)
-    return run("get_multi30k", lambda: get(options.to, copies=options.copies, mirror=options.mirror))
-
-
 def get(to: Path, *, copies: Path | None, mirror: str) -> None:
-    """Bring every file into `to`, from the folder `copies` or from `mirror`."""
+    """Bring every file into `to`, from the folder `copies` or from `mirror`; what is done is printed.
+
+    Raises DataError for what cannot be fetched or is not the published text.
+    """
     print(LICENCE)
     for name, text_sum in TEXT_SUMS.items():
         expected = Sum("sha256", text_sum, unpack=True)
         here = [path for path in (to / name, to / f"{name}.gz") if path.is_file()]
         if here:
             if not expected.fits(here[0]):
-                raise FetchError(f"{here[0]} is not the published text; move it away and run this again")
+                raise DataError(f"{here[0]} is not the published text; move it away and run this again")
             print(f"{here[0]}: already here")
         elif copies:
             print(f"{take_copy(copies, [f'{name}.gz', name], to, expected=expected)}: copied, sum right")
         else:
             print(f"{download(f'{mirror}/{name}.gz', to / f'{name}.gz', expected=expected)}: fetched, sum right")
     print(f"Multi30k is complete in {to}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,48 +1,33 @@
-"""scripts/get_multi30k and get_wmt14: local copies, sums, resumed transfers, one line for what goes wrong."""
+"""nmt-data multi30k and wmt14: local copies, sums, resumed transfers, one line for what goes wrong."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import io
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+from nmt.cli.data import main
+from nmt.corpora import fetch as downloads
+from nmt.corpora import multi30k as multi30k_corpus
+from nmt.corpora import wmt14
+
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
 
-def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Import a script that has no .py in its name."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = SourceFileLoader(name, str(SCRIPTS / name))
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-def execute(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-    return subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, check=False, env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
+def fetch(name: str, *arguments: object) -> int:
+    """The exit code of `nmt-data NAME`."""
+    return main([name, *map(str, arguments)])
 
 
 class Server(ThreadingHTTPServer):
@@ -107,49 +92,51 @@ def home(server: Server) -> str:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, server: Server) -> tuple[ModuleType, dict[str, bytes]]:
-    """The Multi30k script with short texts in place of the real ones, on a server at home(server)."""
-    module = load("get_multi30k", monkeypatch)
-    monkeypatch.setattr(sys.modules["fetch"], "PAUSE", 0)
+    """Multi30k with short texts in place of the real ones, on a server at home(server)."""
+    module = multi30k_corpus
+    monkeypatch.setattr(downloads, "PAUSE", 0)
     texts = {name: (f"{name} line\n" * 50 + os.urandom(300).hex()).encode() for name in module.TEXT_SUMS}
     monkeypatch.setattr(module, "TEXT_SUMS", {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()})
     server.files = {f"/{name}.gz": gzip.compress(text) for name, text in texts.items()}
     return module, texts
 
 
-def test_the_scripts_can_be_executed() -> None:
-    for name in ("get_multi30k", "get_wmt14"):
-        assert os.access(SCRIPTS / name, os.X_OK)
-        assert (SCRIPTS / name).read_text().startswith("#!/usr/bin/env python3\n")
-        told = execute(name, "--help")
-        assert told.returncode == 0 and "--from DIR" in told.stdout and "--to DIR" in told.stdout
+def test_help_names_the_folders(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("multi30k", "wmt14"):
+        assert fetch(name, "--help") == 0
+        told = capsys.readouterr().out
+        assert "--from DIR" in told and f"data/{name}" in told
 
 
-def test_real_multi30k_from_local_copies(multi30k: Path, tmp_path: Path) -> None:
-    first = execute("get_multi30k", "--from", multi30k, "--to", tmp_path / "to")
-    assert first.returncode == 0, first.stderr
-    assert "non-commercial" in first.stdout
+def test_real_multi30k_from_local_copies(multi30k: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fetch("multi30k", "--from", multi30k, "--to", tmp_path / "to") == 0
+    assert "non-commercial" in capsys.readouterr().out
     names = sorted(path.name for path in (tmp_path / "to").iterdir())
     assert names == sorted(f"{p}.{s}.gz" for p in ("train", "val", "test_2016_flickr") for s in ("en", "de"))
-    again = execute("get_multi30k", "--to", tmp_path / "to", "--mirror", NOWHERE)
-    assert again.returncode == 0 and again.stdout.count("already here") == 6
+    assert fetch("multi30k", "--to", tmp_path / "to", "--mirror", NOWHERE) == 0
+    assert capsys.readouterr().out.count("already here") == 6
 
 
-@pytest.mark.parametrize("script", ["get_multi30k", "get_wmt14"])
-def test_no_network_is_one_line(script: str, tmp_path: Path) -> None:
-    done = execute(script, "--to", tmp_path, "--mirror", NOWHERE)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"{script}: 127.0.0.1:9 cannot be reached")
-    assert "--from DIR" in done.stderr and done.stderr.count("\n") == 1
+@pytest.mark.parametrize("name", ["multi30k", "wmt14"])
+def test_no_network_is_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in [variable for variable in os.environ if variable.lower().endswith("_proxy")]:
+        monkeypatch.delenv(variable)
+    assert fetch(name, "--to", tmp_path, "--mirror", NOWHERE) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("nmt-data: 127.0.0.1:9 cannot be reached")
+    assert "--from DIR" in error and error.count("\n") == 1
 
 
-def test_a_wrong_folder_is_a_usage_error(tmp_path: Path) -> None:
-    done = execute("get_multi30k", "--from", tmp_path / "nowhere", "--to", tmp_path)
-    assert done.returncode == 2 and "no such directory" in done.stderr
+def test_a_wrong_folder_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fetch("multi30k", "--from", tmp_path / "nowhere", "--to", tmp_path) == 2
+    assert "no such directory" in capsys.readouterr().err
 
 
 def test_fetching_everything(small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path) -> None:
     module, texts = small
-    assert module.main(["--to", str(tmp_path / "new"), "--mirror", home(server) + "/"]) == 0
+    assert main(["multi30k", "--to", str(tmp_path / "new"), "--mirror", home(server) + "/"]) == 0
     for name, text in texts.items():
         assert gzip.decompress((tmp_path / "new" / f"{name}.gz").read_bytes()) == text
     assert len(list((tmp_path / "new").iterdir())) == 6
@@ -160,7 +147,7 @@ def test_plain_local_copies_are_taken_too(small: tuple[ModuleType, dict[str, byt
     (tmp_path / "from").mkdir()
     for name, text in texts.items():
         (tmp_path / "from" / name).write_bytes(text)
-    assert module.main(["--to", str(tmp_path / "to"), "--from", str(tmp_path / "from")]) == 0
+    assert main(["multi30k", "--to", str(tmp_path / "to"), "--from", str(tmp_path / "from")]) == 0
     assert {path.name for path in (tmp_path / "to").iterdir()} == set(texts)
 
 
@@ -174,7 +161,7 @@ def test_copies_that_are_not_the_data(
     content = {"other text": gzip.compress(b"something else\n"), "not gzip": b"\x1f\x8bnonsense", "missing": None}[kind]
     if content is not None:
         (copies / "train.en.gz").write_bytes(content)
-    assert module.main(["--to", str(tmp_path / "to"), "--from", str(copies)]) == 1
+    assert main(["multi30k", "--to", str(tmp_path / "to"), "--from", str(copies)]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "train.en" in error
     assert ("holds neither" if kind == "missing" else "sum differs") in error
@@ -186,7 +173,7 @@ def test_files_of_the_user_are_not_overwritten(
 ) -> None:
     module, _ = small
     (tmp_path / "train.en").write_text("mine\n")
-    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 1
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 1
     assert "is not the published text; move it away" in capsys.readouterr().err
     assert (tmp_path / "train.en").read_text() == "mine\n"
 
@@ -198,7 +185,7 @@ def test_an_earlier_part_is_gone_on_with(
     whole = server.files["/train.en.gz"]
     (tmp_path / "train.en.gz.part").write_bytes(whole[:100])
     (tmp_path / "val.en.gz.part").write_bytes(server.files["/val.en.gz"])  # complete, only its name is missing
-    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 0
     assert ("/train.en.gz", "bytes=100-") in server.asked
     assert (tmp_path / "train.en.gz").read_bytes() == whole
     assert not list(tmp_path.glob("*.part"))
@@ -210,7 +197,7 @@ def test_a_server_without_ranges_starts_over(
     module, _ = small
     server.ranges = False
     (tmp_path / "train.en.gz.part").write_bytes(b"x" * 50)
-    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 0
     assert (tmp_path / "train.en.gz").read_bytes() == server.files["/train.en.gz"]
 
 
@@ -219,7 +206,7 @@ def test_a_part_that_is_too_long_starts_over(
 ) -> None:
     module, _ = small
     (tmp_path / "train.en.gz.part").write_bytes(b"x" * 5000)
-    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 0
 
 
 def test_broken_transfers_go_on_where_they_stopped(
@@ -227,7 +214,7 @@ def test_broken_transfers_go_on_where_they_stopped(
 ) -> None:
     module, _ = small
     server.break_after = [40, 60]
-    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 0
     ranges = [wanted for path, wanted in server.asked if path == "/train.en.gz"]
     assert ranges == [None, "bytes=40-", "bytes=100-"]
 
@@ -237,7 +224,7 @@ def test_a_transfer_that_keeps_breaking_ends_and_keeps_its_part(
 ) -> None:
     module, _ = small
     server.break_after = [10] * 20
-    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 1
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 1
     assert "broke off 5 times" in capsys.readouterr().err.splitlines()[-1]
     assert (tmp_path / "train.en.gz.part").stat().st_size == 50
 
@@ -255,7 +242,7 @@ def test_a_server_with_something_else(
         server.files.clear()
     else:
         server.files["/train.en.gz"] = gzip.compress(b"something else\n")
-    assert module.main(["--to", str(tmp_path), "--mirror", home(server)]) == 1
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert ("the server answered 404" if kind == "404" else "sha256 sum differs") in error
@@ -308,8 +295,8 @@ def packed(members: dict[str, bytes]) -> bytes:
 
 @pytest.fixture
 def wmt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: Server) -> tuple[ModuleType, Path]:
-    """The WMT14 script with tiny archives in place of the real ones, and a folder that holds them."""
-    module = load("get_wmt14", monkeypatch)
+    """WMT14 with tiny archives in place of the real ones, and a folder that holds them."""
+    module = wmt14
     folder = tmp_path / "from"
     folder.mkdir()
     archives = {}
@@ -349,10 +336,10 @@ def test_wmt14_from_local_copies(
     wmt: tuple[ModuleType, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, folder = wmt
-    assert module.main(["--from", str(folder), "--to", str(tmp_path / "to")]) == 0
+    assert main(["wmt14", "--from", str(folder), "--to", str(tmp_path / "to")]) == 0
     assert "Free for research" in capsys.readouterr().out
     check(tmp_path / "to")
-    assert module.main(["--to", str(tmp_path / "to"), "--mirror", NOWHERE]) == 0
+    assert main(["wmt14", "--to", str(tmp_path / "to"), "--mirror", NOWHERE]) == 0
     assert capsys.readouterr().out.count("already here") == 3
 
 
@@ -361,12 +348,12 @@ def test_wmt14_from_the_network_and_resumed(wmt: tuple[ModuleType, Path], server
     to = tmp_path / "to"
     (to / "archives").mkdir(parents=True)
     (to / "archives" / "test.tgz.part").write_bytes(server.files["/wmt13/test.tgz"][:77])
-    assert module.main(["--to", str(to), "--mirror", home(server)]) == 0
+    assert main(["wmt14", "--to", str(to), "--mirror", home(server)]) == 0
     check(to)
     assert ("/wmt13/test.tgz", "bytes=77-") in server.asked
     (to / "dev.de").unlink()  # a missing side is made again from the archives that are here
     asked = len(server.asked)
-    assert module.main(["--to", str(to), "--mirror", home(server)]) == 0
+    assert main(["wmt14", "--to", str(to), "--mirror", home(server)]) == 0
     check(to)
     assert len(server.asked) == asked
 
@@ -393,7 +380,7 @@ def test_wmt14_that_is_not_as_published(
     elif kind == "other":
         shutil.copyfile(folder / "test-full.tgz", folder / "test.tgz")
     elif kind == "changed text":
-        assert module.main(["--from", str(folder), "--to", str(to)]) == 0
+        assert main(["wmt14", "--from", str(folder), "--to", str(to)]) == 0
         (to / "train.de").write_text("changed\n")
     elif kind == "own text":
         to.mkdir()
@@ -401,9 +388,9 @@ def test_wmt14_that_is_not_as_published(
     else:
         monkeypatch.setattr(module, "LINES", {"dev": 3000, "test": 1})
     capsys.readouterr()
-    assert module.main(["--from", str(folder), "--to", str(to)]) == 1
+    assert main(["wmt14", "--from", str(folder), "--to", str(to)]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("get_wmt14: ") and error.count("\n") == 1
+    assert error.startswith("nmt-data: ") and error.count("\n") == 1
     assert expected in error
 
 
@@ -416,15 +403,15 @@ def test_wmt14_archives_that_cannot_be_unpacked(
     (folder / "test.tgz").write_bytes(content)
     expected = type(module.ARCHIVES["test.tgz"][1])("sha256", hashlib.sha256(content).hexdigest())
     module.ARCHIVES["test.tgz"] = ("wmt13", expected)
-    assert module.main(["--from", str(folder), "--to", str(tmp_path / "to")]) == 1
+    assert main(["wmt14", "--from", str(folder), "--to", str(tmp_path / "to")]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert ("damaged archive" if damage == "archive" else "is not in it") in error
 
 
-def test_published_sums_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_sums_are_whole() -> None:
     digits = {"sha256": 64, "md5": 32}
-    for _, published in load("get_wmt14", monkeypatch).ARCHIVES.values():
+    for _, published in wmt14.ARCHIVES.values():
         assert len(bytes.fromhex(published.hexadecimal)) * 2 == digits[published.algorithm]
-    for text_sum in load("get_multi30k", monkeypatch).TEXT_SUMS.values():
+    for text_sum in multi30k_corpus.TEXT_SUMS.values():
         assert len(bytes.fromhex(text_sum)) == 32

@@ -1,16 +1,10 @@
-#!/usr/bin/env python3
-"""Fetch WMT14 English-German into data/wmt14, where the shipped configurations look.
+"""WMT14 English-German, as the shipped configurations read it from data/wmt14.
 
 train: Europarl v7, Common Crawl and News Commentary v9, in this order; dev: newstest2013;
 test: the full newstest2014 (3,003 sentences). 1.7 GB are fetched and 1.4 GB of text is made.
 """
 
 from __future__ import annotations
-
-import sys
-
-if sys.version_info < (3, 10):
-    sys.exit("get_wmt14: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
 import re
 import tarfile
@@ -20,8 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from fetch import FetchError, Sum, arguments, blocks, digest, download, run
+from nmt.corpora.fetch import Sum, blocks, digest, download
+from nmt.errors import DataError
 
+FOLDER = Path("data/wmt14")
 HOME = "https://www.statmt.org"
 LICENCE = """WMT14 English-German, https://www.statmt.org/wmt14/translation-task.html
 Free for research; cite the overview paper of the shared task (Bojar et al. 2014). For other uses ask the owners
@@ -59,22 +55,18 @@ PARTS = {
         ),
     ],
     "dev": [("test.tgz", "test/newstest2013-src.en.sgm", "test/newstest2013-src.de.sgm")],
-    "test": [
-        ("test-full.tgz", "test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm")
-    ],
+    "test": [("test-full.tgz", "test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm")],
 }
 LINES = {"dev": 3000, "test": 3003}
 LANGUAGES = ("en", "de")
 SUMS = "SHA256SUMS"
 
 
-def main(argv: list[str] | None = None) -> int:
-    options = arguments(__doc__.split("\n")[0], to="data/wmt14", home=HOME, argv=argv)
-    return run("get_wmt14", lambda: get(options.to, copies=options.copies, mirror=options.mirror))
-
-
 def get(to: Path, *, copies: Path | None, mirror: str) -> None:
-    """Make every part in `to` from archives in the folder `copies` or from `mirror`."""
+    """Make every part in `to` from archives in the folder `copies` or from `mirror`; what is done is printed.
+
+    Raises DataError for what cannot be fetched or is not what was published.
+    """
     print(LICENCE)
     to.mkdir(parents=True, exist_ok=True)
     for part, shards in PARTS.items():
@@ -88,12 +80,12 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
 
 
 def is_complete(to: Path, part: str) -> bool:
-    """Whether both sides are as an earlier run recorded them; FetchError for files it did not make."""
+    """Whether both sides are as an earlier run recorded them; DataError for files it did not make."""
     recorded = read_sums(to)
     present = [path for path in (to / f"{part}.{language}" for language in LANGUAGES) if path.exists()]
     for path in present:
         if digest(path) != recorded.get(path.name):
-            raise FetchError(f"{path} is not what {to / SUMS} records; move it away and run this again")
+            raise DataError(f"{path} is not what {to / SUMS} records; move it away and run this again")
     return len(present) == len(LANGUAGES)
 
 
@@ -104,9 +96,9 @@ def archive(name: str, folder: Path, *, copies: Path | None, mirror: str) -> Pat
     if path.is_file() or copies:
         print(f"checking {path}")
         if not path.is_file():
-            raise FetchError(f"{path} is missing; --from needs {', '.join(ARCHIVES)}")
+            raise DataError(f"{path} is missing; --from needs {', '.join(ARCHIVES)}")
         if not expected.fits(path):
-            raise FetchError(f"{path} is not the published file: its {expected.algorithm} sum differs; delete it")
+            raise DataError(f"{path} is not the published file: its {expected.algorithm} sum differs; delete it")
         return path
     print(f"fetching {mirror}/{year}/{name}")
     return download(f"{mirror}/{year}/{name}", path, expected=expected)
@@ -121,7 +113,7 @@ def make(to: Path, part: str, archives: list[Path], members: list[list[str]]) ->
             unpack(path, dict(zip(wanted, files, strict=True)))
     counts = [sum(block.count(b"\n") for block in all_blocks(path)) for path in temporary]
     if counts[0] != counts[1] or counts[0] != LINES.get(part, counts[0]):
-        raise FetchError(f"{part}: {counts[0]} English and {counts[1]} German lines; the archives are not as expected")
+        raise DataError(f"{part}: {counts[0]} English and {counts[1]} German lines; the archives are not as expected")
     # Recorded before the files get their names: a file with its name always has its sum.
     sums = read_sums(to) | {path.stem: digest(path) for path in temporary}
     (to / SUMS).write_text("".join(f"{value}  {name}\n" for name, value in sorted(sums.items())), encoding="utf-8")
@@ -140,15 +132,16 @@ def unpack(path: Path, wanted: dict[str, IO[bytes]]) -> None:
                 if name in missing:
                     missing.remove(name)
                     stream, last = tar.extractfile(member), b"\n"
+                    assert stream is not None, "the texts are regular files"
                     for block in segments(stream) if name.endswith(".sgm") else blocks(stream):
                         wanted[name].write(block)
                         last = block
                     if not last.endswith(b"\n"):
                         wanted[name].write(b"\n")
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise FetchError(f"{path}: damaged archive ({error})") from error
+        raise DataError(f"{path}: damaged archive ({error})") from error
     if missing:
-        raise FetchError(f"{path}: {', '.join(sorted(missing))} is not in it")
+        raise DataError(f"{path}: {', '.join(sorted(missing))} is not in it")
 
 
 def segments(stream: IO[bytes]) -> Iterator[bytes]:
@@ -173,7 +166,3 @@ def read_sums(to: Path) -> dict[str, str]:
         return {}
     rows = (line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines())
     return {name: value for value, name in rows}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

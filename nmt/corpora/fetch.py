@@ -1,8 +1,7 @@
-"""Fetching public data: resumable downloads, sums, one line for whatever goes wrong. Standard library only."""
+"""Fetching public data: downloads that go on where they broke off, and sums."""
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import http.client
@@ -14,49 +13,21 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nmt.errors import DataError
+
 BLOCK = 1 << 20
-TIMEOUT = 60  # seconds without a byte
-ATTEMPTS = 5  # transfers that break off and are taken up again before giving up
-PAUSE = 2.0  # seconds between them
-
-
-class FetchError(Exception):
-    """What a user needs to know, in one line."""
-
-
-def run(name: str, work: Callable[[], None]) -> int:
-    """Call `work`; returns the exit status, 1 with one line on stderr for whatever goes wrong."""
-    try:
-        work()
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted; run it again to go on", file=sys.stderr)
-        return 130
-    except FetchError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"{name}: {where}{error.strerror or error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def arguments(description: str, *, to: str, home: str, argv: list[str] | None) -> argparse.Namespace:
-    """Parse the options all fetching scripts share: `to`, `copies` and `mirror`."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--to", type=Path, default=Path(to), metavar="DIR", help="where the data goes (%(default)s)")
-    parser.add_argument("--from", type=Path, dest="copies", metavar="DIR", help="take local copies from DIR instead")
-    parser.add_argument("--mirror", default=home, metavar="URL", help="fetch from URL instead of %(default)s")
-    options = parser.parse_args(argv)
-    options.mirror = options.mirror.rstrip("/")
-    if options.copies is not None and not options.copies.is_dir():
-        parser.error(f"--from {options.copies}: no such directory")
-    return options
+"""Bytes read at a time."""
+TIMEOUT = 60
+"""Seconds without a byte."""
+ATTEMPTS = 5
+"""Transfers that break off and are taken up again before giving up."""
+PAUSE = 2.0
+"""Seconds between them."""
 
 
 def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
@@ -87,7 +58,7 @@ def digest(path: Path, algorithm: str = "sha256", *, unpack: bool = False) -> st
             for block in blocks(stream):
                 found.update(block)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FetchError(f"{path}: damaged gzip file ({error}); delete it and run this again") from error
+        raise DataError(f"{path}: damaged gzip file ({error}); delete it and run this again") from error
     return found.hexdigest()
 
 
@@ -99,18 +70,18 @@ def take_copy(folder: Path, names: Sequence[str], to: Path, *, expected: Sum) ->
             to.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, part)
             return _settle(part, to / name, expected=expected, origin=str(folder / name))
-    raise FetchError(f"{folder} holds neither {' nor '.join(names)}")
+    raise DataError(f"{folder} holds neither {' nor '.join(names)}")
 
 
 def _settle(part: Path, path: Path, *, expected: Sum, origin: str) -> Path:
     """Give a complete file its name if it is what was published, else delete it."""
     try:
         fits = expected.fits(part)
-    except FetchError:
+    except DataError:
         fits = False
     if not fits:
         part.unlink()
-        raise FetchError(f"{origin} is not the published file: its {expected.algorithm} sum differs")
+        raise DataError(f"{origin} is not the published file: its {expected.algorithm} sum differs")
     os.replace(part, path)
     return path
 
@@ -118,7 +89,7 @@ def _settle(part: Path, path: Path, *, expected: Sum, origin: str) -> Path:
 def download(url: str, path: Path, *, expected: Sum) -> Path:
     """Fetch `url` into `path`, taking up a transfer that an earlier call left as PATH.part.
 
-    `path` appears only when it is complete and its sum right. Raises FetchError.
+    `path` appears only when it is complete and its sum right. Raises DataError.
     """
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,14 +99,14 @@ def download(url: str, path: Path, *, expected: Sum) -> Path:
             total = _transfer(url, part)
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             if _size(part) == before:
-                raise FetchError(_explain(url, error)) from error
+                raise DataError(_explain(url, error)) from error
         else:
             if total is None or _size(part) == total:
                 return _settle(part, path, expected=expected, origin=url)
         if attempt + 1 < ATTEMPTS:
             print(f"  {url} broke off; going on", file=sys.stderr)
             time.sleep(PAUSE)
-    raise FetchError(f"{url}: the transfer broke off {ATTEMPTS} times; run this again to go on where it stopped")
+    raise DataError(f"{url}: the transfer broke off {ATTEMPTS} times; run this again to go on where it stopped")
 
 
 def _size(path: Path) -> int:

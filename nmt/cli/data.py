@@ -1,0 +1,201 @@
+"""nmt-data: fetch the public corpora of the shipped configurations; look for faults in a corpus, and clean it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.argument_types import natural, ratio
+from nmt.cli.common import add_debug, execute, make_parser
+
+if TYPE_CHECKING:
+    from nmt.corpora.inspection import Report
+    from nmt.data.text import FilePair
+
+DESCRIPTION = "Fetch the corpora that the shipped configurations need; check and clean corpora of your own."
+MULTI30K = "Fetch Multi30k English-German (task 1, raw text), 29,000 pairs for training, where multi30k_*.yaml look."
+WMT14 = """Fetch WMT14 English-German, 4.5 million pairs for training, where wmt14_*.yaml look: train: Europarl v7,
+Common Crawl and News Commentary v9; dev: newstest2013; test: newstest2014. 1.7 GB are fetched and 1.4 GB of text
+is made."""
+CHECK = """Count the faults of a corpus and show examples of each. Nothing is changed."""
+CLEAN = """Copy a corpus without its faulty pairs to OUT.source and OUT.target; the pairs that are left out go to
+OUT.dropped.jsonl, each with the number of its line and its faults."""
+WIDTH = 68
+"""Characters of an example that are shown of each side: with what stands before them 80 columns."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), lambda arguments: arguments.run(arguments), argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-data."""
+    parser = make_parser("nmt-data", DESCRIPTION)
+    kinds = parser.add_subparsers(dest="kind", metavar="COMMAND", required=True)
+
+    def add(name: str, help: str, description: str) -> argparse.ArgumentParser:
+        kind: argparse.ArgumentParser = kinds.add_parser(name, help=help, description=description, allow_abbrev=False)
+        add_debug(kind)
+        return kind
+
+    _add_fetching(add("multi30k", "fetch Multi30k English-German", MULTI30K), fetch_multi30k, to="data/multi30k")
+    _add_fetching(add("wmt14", "fetch WMT14 English-German", WMT14), fetch_wmt14, to="data/wmt14")
+    _add_checking(add("check", "count what is wrong with a corpus", CHECK), check)
+    cleaning = add("clean", "copy a corpus without its faulty pairs", CLEAN)
+    _add_checking(cleaning, clean)
+    cleaning.add_argument("-o", "--output", metavar="OUT", required=True, help="prefix of the files to write")
+    cleaning.add_argument(
+        "--keep", metavar="FAULT", action="append", default=[], help="pairs with only this fault stay; repeatable"
+    )
+    cleaning.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    return parser
+
+
+def _add_fetching(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, to: str) -> None:
+    parser.set_defaults(run=run)
+    parser.add_argument("--to", type=Path, default=Path(to), metavar="DIR", help="where it goes (default: %(default)s)")
+    parser.add_argument("--from", type=Path, dest="copies", metavar="DIR", help="take local copies from DIR instead")
+    parser.add_argument("--mirror", metavar="URL", help="fetch from URL instead of the publisher")
+
+
+def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    parser.set_defaults(run=run)
+    parser.add_argument("prefix", metavar="PREFIX", help="PREFIX.en and PREFIX.de, say, or .gz")
+    parser.add_argument(
+        "--languages", metavar=("SOURCE", "TARGET"), nargs=2, help="suffixes (default: those of the two files there)"
+    )
+    parser.add_argument(
+        "--held-out",
+        metavar="PREFIX",
+        action="append",
+        default=[],
+        help="validation or test text, whose sentences must not be in the corpus; repeatable",
+    )
+    parser.add_argument(
+        "--max-ratio",
+        metavar="R",
+        type=ratio,
+        default=3.0,
+        help="how many times longer than usual a side may be, in characters (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--examples", metavar="N", type=natural, default=3, help="pairs shown of each fault (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="the report as JSON")
+
+
+def fetch_multi30k(arguments: argparse.Namespace) -> int:
+    """Fetch Multi30k."""
+    from nmt.corpora import multi30k
+
+    multi30k.get(arguments.to, copies=_copies(arguments), mirror=_mirror(arguments, multi30k.HOME))
+    return 0
+
+
+def fetch_wmt14(arguments: argparse.Namespace) -> int:
+    """Fetch WMT14."""
+    from nmt.corpora import wmt14
+
+    wmt14.get(arguments.to, copies=_copies(arguments), mirror=_mirror(arguments, wmt14.HOME))
+    return 0
+
+
+def _copies(arguments: argparse.Namespace) -> Path | None:
+    from nmt.errors import ConfigError
+
+    folder: Path | None = arguments.copies
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"--from {folder}: no such directory")
+    return folder
+
+
+def _mirror(arguments: argparse.Namespace, home: str) -> str:
+    return (arguments.mirror or home).rstrip("/")
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Report the faults of a corpus."""
+    from nmt.corpora.inspection import inspect
+
+    files, held_out, _ = _texts(arguments)
+    report = inspect(files, held_out=held_out, max_ratio=arguments.max_ratio, examples=arguments.examples)
+    _print(report, arguments)
+    return 0
+
+
+def clean(arguments: argparse.Namespace) -> int:
+    """Write the pairs without faults."""
+    from nmt.corpora.faults import FAULTS
+    from nmt.corpora.inspection import clean as write
+    from nmt.errors import ConfigError, near_miss
+
+    for name in arguments.keep:
+        if name not in FAULTS:
+            raise ConfigError(
+                f"--keep: '{name}' is no fault.{near_miss(name, [*FAULTS])} Allowed: {', '.join(FAULTS)}."
+            )
+    files, held_out, languages = _texts(arguments)
+    report, kept = write(
+        files,
+        arguments.output,
+        languages,
+        keep=arguments.keep,
+        overwrite=arguments.overwrite,
+        held_out=held_out,
+        max_ratio=arguments.max_ratio,
+        examples=arguments.examples,
+    )
+    _print(report, arguments, kept=kept)
+    return 0
+
+
+def _texts(arguments: argparse.Namespace) -> tuple[FilePair, list[FilePair], tuple[str, str]]:
+    """The files of the corpus and of held-out text, and the languages of both."""
+    from nmt.corpora.inspection import files_of, languages_of
+
+    languages = tuple(arguments.languages) if arguments.languages else languages_of(arguments.prefix)
+    return files_of(arguments.prefix, languages), [files_of(text, languages) for text in arguments.held_out], languages
+
+
+def _print(report: Report, arguments: argparse.Namespace, *, kept: int | None = None) -> None:
+    if arguments.json:
+        written = {} if kept is None else {"kept": kept, "dropped": report.pairs - kept}
+        print(json.dumps(report.to_json() | written, ensure_ascii=False, indent=1))
+        return
+    print("\n".join(lines_of(report)))
+    if kept is not None:
+        print(f"{kept:,} pairs kept, {report.pairs - kept:,} dropped into {arguments.output}.dropped.jsonl")
+
+
+def lines_of(report: Report) -> list[str]:
+    """A report for people, in 80 columns but for the names of files."""
+    from nmt.corpora.faults import FAULTS
+
+    files = report.files
+    lines = [f"{files.source}, {files.target}: {report.pairs:,} pairs, {report.faulty:,} with a fault"]
+    lines += [f"{'fault':<13}{'pairs':>10}{'share':>9}  meaning"]
+    for name, meaning in FAULTS.items():
+        count = report.counts[name]
+        lines.append(f"{name:<13}{count:>10,}{count / report.pairs:>9.2%}  {meaning}")
+    for name, found in report.examples.items():
+        for number, pair in found:
+            lines.append(f"{name}, line {number:,}")
+            lines += [f"    {side:<8}{_shortened(line)}" for side, line in zip(pair._fields, pair, strict=True)]
+    return lines
+
+
+def _shortened(line: str) -> str:
+    """The beginning of a line that is too long to be shown, without what a terminal would obey."""
+    from nmt.errors import printable
+
+    text = printable(line)
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

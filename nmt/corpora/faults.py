@@ -1,0 +1,174 @@
+"""What can be wrong with a sentence pair of a training corpus."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from nmt.data.text import is_empty
+
+FAULTS: Final = MappingProxyType(
+    {
+        "not_utf8": "a side has bytes that are not UTF-8",
+        "empty": "a side has no word",
+        "control": "control characters, private use, U+FFFD, BOM",
+        "copied": "both sides are the same text",
+        "length_ratio": "one side is far too long for the other",
+        "wrong_script": "most letters not of the script of that side",
+        "duplicate": "the same pair stands above",
+        "held_out": "a side is a sentence of the held-out text",
+    }
+)
+"""All faults, each with its meaning, in the order in which they are looked for and listed."""
+
+MAX_RATIO: Final = 3.0
+"""How many times longer than expected a side may be."""
+_SLACK: Final = 10
+"""Characters added to both sides before they are compared, so that short ones may differ more."""
+_LEAST_LETTERS: Final = 3
+"""With fewer letters nothing is said of the script: an abbreviation is at home everywhere."""
+_ASCII_LETTERS: Final = re.compile("[A-Za-z]")
+_EAST_ASIAN: Final = frozenset({"HIRAGANA", "KATAKANA", "CJK", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC", "BOPOMOFO"})
+
+
+class Pair(NamedTuple):
+    """A line of both sides."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Norms:
+    """What is usual in a corpus, by which its pairs are judged."""
+
+    ratio: float
+    """Characters of the source for one of the target."""
+    scripts: tuple[str | None, str | None]
+    """Script of most letters of each side; None where a side has no letters."""
+
+
+class NormsOf:
+    """Counts what is usual, pair by pair."""
+
+    def __init__(self) -> None:
+        self._lengths = [0, 0]
+        self._letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+
+    def add(self, pair: Pair) -> None:
+        """Count one more pair."""
+        for side, line in enumerate(pair):
+            self._lengths[side] += len(line)
+            self._letters[side].update(letters(line))
+
+    def norms(self) -> Norms:
+        """What was usual in the pairs so far."""
+        first, second = (max(script, key=lambda name: script[name], default=None) for script in self._letters)
+        return Norms(max(1, self._lengths[0]) / max(1, self._lengths[1]), (first, second))
+
+
+class HeldOut:
+    """Sentences that must not be in training text: those of validation and test sets, without regard to case."""
+
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+        self._sides: tuple[set[bytes], set[bytes]] = (set(), set())
+        for pair in pairs:
+            for known, line in zip(self._sides, pair, strict=True):
+                if not is_empty(line):
+                    known.add(_digest(line))
+
+    def has_side_of(self, pair: Pair) -> bool:
+        """Whether the source is one of the sources, or the target one of the targets."""
+        return any(_digest(line) in known for known, line in zip(self._sides, pair, strict=True) if known)
+
+
+class Inspector:
+    """Finds the faults of the pairs of a corpus, one after the other.
+
+    A pair counts as a duplicate by 64 bits of its hash: of a billion pairs some three in a hundred billion would do so
+    by chance.
+    """
+
+    def __init__(self, norms: Norms, *, held_out: HeldOut | None = None, max_ratio: float = MAX_RATIO) -> None:
+        self._norms = norms
+        self._held_out = HeldOut() if held_out is None else held_out
+        self._max_ratio = max_ratio
+        self._seen: set[bytes] = set()
+
+    def faults(self, pair: Pair, *, is_utf8: bool = True) -> list[str]:
+        """Names of the faults of the next pair, in the order of FAULTS. Of an empty pair only that it is empty."""
+        if any(is_empty(line) for line in pair):
+            return ["empty"] if is_utf8 else ["not_utf8", "empty"]
+        digest = _digest("\n".join(pair), fold=False)
+        found = {
+            "not_utf8": not is_utf8,
+            "control": is_utf8 and any(has_control(line) for line in pair),
+            "copied": _is_copied(pair),
+            "length_ratio": self._is_out_of_proportion(pair),
+            "wrong_script": any(
+                not is_in_script(line, script) for line, script in zip(pair, self._norms.scripts, strict=True)
+            ),
+            "duplicate": digest in self._seen,
+            "held_out": self._held_out.has_side_of(pair),
+        }
+        self._seen.add(digest)
+        return [name for name, is_so in found.items() if is_so]
+
+    def _is_out_of_proportion(self, pair: Pair) -> bool:
+        source, target = len(pair.source) + _SLACK, len(pair.target) * self._norms.ratio + _SLACK
+        return max(source, target) > self._max_ratio * min(source, target)
+
+
+def letters(line: str) -> Counter[str]:
+    """How many letters of each script a line has. Scripts that Chinese and Japanese mix count as one."""
+    found: Counter[str] = Counter()
+    latin = len(_ASCII_LETTERS.findall(line))
+    if latin:
+        found["LATIN"] = latin
+    if not line.isascii():
+        for character in set(line):
+            script = None if character.isascii() else script_of(character)
+            if script is not None:
+                found[script] += line.count(character)
+    return found
+
+
+@cache
+def script_of(character: str) -> str | None:
+    """The script of a letter as its Unicode name begins; None for what is no letter."""
+    if not character.isalpha():
+        return None
+    first = unicodedata.name(character, "UNKNOWN").split(" ")[0].split("-")[0]
+    return "CJK" if first in _EAST_ASIAN else first
+
+
+def is_in_script(line: str, script: str | None) -> bool:
+    """Whether at least half of the letters of a line are of a script; true where there are hardly any."""
+    found = letters(line)
+    total = sum(found.values())
+    return script is None or total < _LEAST_LETTERS or 2 * found[script] >= total
+
+
+def has_control(line: str) -> bool:
+    """Whether a line has a character that is no text: control characters (tabs too), private use, U+FFFD, U+FEFF."""
+    if line.isascii() and line.isprintable():
+        return False
+    return any(character in "\ufffd\ufeff" or unicodedata.category(character) in ("Cc", "Co") for character in line)
+
+
+def _is_copied(pair: Pair) -> bool:
+    source, target = (" ".join(line.split()).casefold() for line in pair)
+    return source == target and any(character.isalpha() for character in source)
+
+
+def _digest(text: str, *, fold: bool = True) -> bytes:
+    """A number for a text, by default the same for all ways to write it in capitals and spaces."""
+    text = " ".join(text.split()).casefold() if fold else text
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,0 +1,177 @@
+"""Looking through a corpus for faults, and making a copy without them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt.corpora.faults import FAULTS, MAX_RATIO, HeldOut, Inspector, Norms, NormsOf, Pair
+from nmt.data.progress import progress
+from nmt.data.text import FilePair, find_file, nothing_in, read_pairs
+from nmt.errors import ConfigError, DataError
+from nmt.files.errors import naming
+from nmt.files.new import replacing
+from nmt.files.undecodable import Undecodable
+
+Numbered = tuple[int, Pair, list[str]]
+"""Number of a line, from 1, the pair, and its faults."""
+
+
+@dataclass
+class Report:
+    """What was found in a corpus."""
+
+    files: FilePair
+    norms: Norms
+    pairs: int = 0
+    faulty: int = 0
+    """Pairs with at least one fault."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Pairs that have each fault; a pair can have several."""
+    examples: dict[str, list[tuple[int, Pair]]] = field(default_factory=lambda: {name: [] for name in FAULTS})
+    """The first pairs of each fault with the numbers of their lines, from 1."""
+
+    def add(self, number: int, pair: Pair, faults: Sequence[str], *, examples: int) -> None:
+        """Count one more pair, and keep it as an example unless its faults have enough of them."""
+        self.pairs += 1
+        self.faulty += bool(faults)
+        self.counts.update(faults)
+        for name in faults:
+            if len(self.examples[name]) < examples:
+                self.examples[name].append((number, pair))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "source": str(self.files.source),
+            "target": str(self.files.target),
+            "pairs": self.pairs,
+            "faulty": self.faulty,
+            "faults": {name: self.counts[name] for name in FAULTS},
+            "examples": {
+                name: [{"line": number, "source": pair.source, "target": pair.target} for number, pair in found]
+                for name, found in self.examples.items()
+                if found
+            },
+        }
+
+
+def languages_of(prefix: str) -> tuple[str, str]:
+    """The suffixes of the two files that a prefix has, in alphabetical order; ConfigError where it has not two."""
+    path = Path(prefix)
+    suffixes = set()
+    if path.parent.is_dir():
+        for file in path.parent.iterdir():
+            name = file.name.removesuffix(".gz")
+            if file.is_file() and name.startswith(f"{path.name}.") and "." not in name[len(path.name) + 1 :]:
+                suffixes.add(name[len(path.name) + 1 :])
+    if len(suffixes) != 2:
+        there = ", ".join(sorted(f"{prefix}.{suffix}" for suffix in suffixes)) or "none"
+        raise ConfigError(f"{prefix}: not two files with this prefix ({there}); name the languages: --languages en de")
+    first, second = sorted(suffixes)
+    return first, second
+
+
+def files_of(prefix: str, languages: tuple[str, str]) -> FilePair:
+    """The files of a prefix; DataError where one is missing."""
+    return FilePair(*(find_file(prefix, language) for language in languages))
+
+
+def inspect(
+    files: FilePair,
+    *,
+    held_out: Sequence[FilePair] = (),
+    max_ratio: float = MAX_RATIO,
+    examples: int = 3,
+    each: Callable[[int, Pair, list[str]], None] | None = None,
+) -> Report:
+    """Read a corpus twice, for what is usual in it and for what is not, and report the faults of its pairs.
+
+    Args:
+        files: source and target.
+        held_out: files whose sentences must not be in it.
+        max_ratio: how many times longer than expected a side may be.
+        examples: pairs that are kept of each fault.
+        each: called for each pair with the number of its line, from 1, and its faults.
+
+    Raises:
+        DataError: files that are missing, unequally long or without a line. Lines that are not UTF-8 are a fault.
+    """
+    known = HeldOut(pair for text in held_out for _, pair, _ in _pairs(text))
+    counted, lines = NormsOf(), 0
+    for _, pair, _ in _pairs(files):
+        counted.add(pair)
+        lines += 1
+    if not lines:
+        raise nothing_in([files])
+    report = Report(files, counted.norms())
+    inspector = Inspector(report.norms, held_out=known, max_ratio=max_ratio)
+    with progress(f"checking {files.source}", total=lines, unit=" pairs") as advance:
+        for number, pair, is_utf8 in _pairs(files):
+            faults = inspector.faults(pair, is_utf8=is_utf8)
+            report.add(number, pair, faults, examples=examples)
+            if each is not None:
+                each(number, pair, faults)
+            advance(1)
+    return report
+
+
+def clean(
+    files: FilePair,
+    output: str,
+    languages: tuple[str, str],
+    *,
+    keep: Collection[str] = (),
+    overwrite: bool = False,
+    held_out: Sequence[FilePair] = (),
+    max_ratio: float = MAX_RATIO,
+    examples: int = 3,
+) -> tuple[Report, int]:
+    """Write the pairs without faults to OUTPUT.source and OUTPUT.target, the others to OUTPUT.dropped.jsonl.
+
+    Pairs whose only faults are in `keep` stay. Lines are written as they were read, those that are not UTF-8 with
+    U+FFFD in place of such bytes. The files appear when all is done.
+
+    Returns:
+        The report, and how many pairs were written.
+
+    Raises:
+        DataError: as `inspect`, and where a file to write is there and `overwrite` is false.
+    """
+    paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
+    for path in paths:
+        if path.resolve() in [file.resolve() for file in files]:
+            raise ConfigError(f"{path}: is the text to be read; give another prefix")
+        if path.exists() and not overwrite:
+            raise DataError(f"{path}: is there already; give another prefix or --overwrite")
+    kept = 0
+    with ExitStack() as stack:
+        stack.enter_context(naming(output))
+        paths[0].parent.mkdir(parents=True, exist_ok=True)
+        source, target, dropped = (stack.enter_context(replacing(path)) for path in paths)
+
+        def write(number: int, pair: Pair, faults: list[str]) -> None:
+            nonlocal kept
+            if set(faults) <= set(keep):
+                kept += 1
+                source.write(f"{pair.source}\n".encode())
+                target.write(f"{pair.target}\n".encode())
+            else:
+                record = {"line": number, "faults": faults, "source": pair.source, "target": pair.target}
+                dropped.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
+
+        report = inspect(files, held_out=held_out, max_ratio=max_ratio, examples=examples, each=write)
+    return report, kept
+
+
+def _pairs(files: FilePair) -> Iterator[tuple[int, Pair, bool]]:
+    """Each pair with the number of its line, from 1, and whether both lines are UTF-8."""
+    rules = Undecodable("replace"), Undecodable("replace")
+    for number, lines in enumerate(read_pairs(files, undecodable=rules), start=1):
+        undecodable = [rule.had(number) for rule in rules]
+        yield number, Pair(*lines), not any(undecodable)

@@ -1,0 +1,120 @@
+"""nmt-data check and clean: counts, examples, the clean copy, and nothing lost without a count."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.data import build_parser, main
+from nmt.corpora.faults import FAULTS
+from tests.conftest import REPOSITORY
+
+PAIRS = [
+    ("A dog swims in the water.", "Ein Hund schwimmt im Wasser."),
+    ("", "Leer."),
+    ("A dog swims in the water.", "Ein Hund schwimmt im Wasser."),
+    ("A sentence of the validation text.", "Ein Satz."),
+    ("Two men play with a ball.", "Zwei Männer spielen mit einem Ball."),
+    ("Copied text", "Copied text"),
+    ("A tab\there.", "Ein Tab hier."),
+]
+FAULTY = {"empty": [2], "duplicate": [3], "held_out": [4], "copied": [6], "control": [7]}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for place, language in enumerate(("en", "de")):
+        Path(f"train.{language}").write_text("".join(f"{pair[place]}\n" for pair in PAIRS), encoding="utf-8")
+    Path("dev.en").write_text("a sentence of the validation text.\n", encoding="utf-8")
+    Path("dev.de").write_text("Etwas ganz anderes.\n", encoding="utf-8")
+    return tmp_path
+
+
+def read(name: str) -> list[str]:
+    return Path(name).read_text(encoding="utf-8").splitlines()
+
+
+def test_check_counts_and_shows(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(corpus.iterdir())
+    assert main(["check", "train", "--languages", "en", "de", "--held-out", "dev"]) == 0
+    told = capsys.readouterr().out
+    assert "train.en, train.de: 7 pairs, 5 with a fault" in told
+    rows = {line.split()[0]: line.split()[1:3] for line in told.splitlines()[2:10]}
+    for name, (count, share) in rows.items():
+        assert int(count) == len(FAULTY.get(name, [])), name
+        assert share == f"{int(count) / 7:.2%}"
+    assert "control, line 7\n    source  A tab\\there." in told
+    assert max(map(len, told.splitlines())) <= 80
+    assert sorted(corpus.iterdir()) == before
+
+
+def test_check_as_json_and_languages_that_are_found(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "train", "--json", "--held-out", "dev", "--examples", "9"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["source"], report["target"]) == ("train.de", "train.en")
+    found = {name: [example["line"] for example in examples] for name, examples in report["examples"].items()}
+    assert found == FAULTY
+
+
+def test_clean_keeps_what_is_good_and_loses_nothing(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["clean", "train", "-o", "clean/out", "--languages", "en", "de", "--held-out", "dev"]
+    assert main(command) == 0
+    assert "2 pairs kept, 5 dropped into clean/out.dropped.jsonl" in capsys.readouterr().out
+    assert list(zip(read("clean/out.en"), read("clean/out.de"), strict=True)) == [PAIRS[0], PAIRS[4]]
+    dropped = [json.loads(line) for line in read("clean/out.dropped.jsonl")]
+    assert [(record["source"], record["target"]) for record in dropped] == [PAIRS[i] for i in (1, 2, 3, 5, 6)]
+    assert {record["faults"][0]: [record["line"]] for record in dropped} == FAULTY
+    assert main([*command, "--keep", "copied", "--keep", "control"]) == 1
+    assert "clean/out.en: is there already" in capsys.readouterr().err
+    assert main([*command, "--keep", "copied", "--keep", "control", "--overwrite"]) == 0
+    assert read("clean/out.en") == [PAIRS[i][0] for i in (0, 4, 5, 6)]
+    assert main(["check", "clean/out", "--held-out", "dev", "--languages", "en", "de"]) == 0
+    assert "4 pairs, 2 with a fault" in capsys.readouterr().out
+
+
+def test_lines_that_are_not_utf8_are_a_fault(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.en.gz").write_bytes(gzip.compress(b"a good line\na caf\xe9 here\n"))
+    Path("bad.de.gz").write_bytes(gzip.compress("eine gute Zeile\nein Café hier\n".encode()))
+    assert main(["clean", "bad", "-o", "ok", "--languages", "en", "de"]) == 0
+    assert read("ok.en") == ["a good line"]
+    assert json.loads(read("ok.dropped.jsonl")[0])["faults"] == ["not_utf8"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["check", "nowhere"], "nowhere: not two files with this prefix (none); name the languages", 2),
+        (["check", "train", "--languages", "en", "fr"], "neither train.fr nor train.fr.gz exists", 1),
+        (["check", "train", "--held-out", "dve"], "neither dve.de nor dve.de.gz exists", 1),
+        (["check", "train", "--max-ratio", "0.5"], "'0.5' is not a number from 1 to", 2),
+        (["clean", "train", "-o", "train"], "train.de: is the text to be read", 2),
+        (["clean", "train", "-o", "out", "--keep", "copy"], "'copy' is no fault. Did you mean 'copied'?", 2),
+        (["clean", "train", "-o", "train.en/out"], "train.en", 1),
+        (["check", "odd"], "odd.de has 1 lines but odd.en has 2", 1),
+        (["check", "none"], "the corpus is empty", 1),
+    ],
+)
+def test_mistakes_are_one_line(
+    corpus: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str, code: int
+) -> None:
+    for name, text in (("odd.en", "a\nb\n"), ("odd.de", "a\n"), ("none.en", ""), ("none.de", "")):
+        Path(name).write_text(text, encoding="utf-8")
+    assert main(arguments) == code
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert read("train.en") == [pair[0] for pair in PAIRS]
+    assert not list(corpus.glob("out*"))
+
+
+def test_the_guide_lists_the_faults() -> None:
+    guide = (REPOSITORY / "docs" / "corpora.md").read_text(encoding="utf-8")
+    for name, meaning in FAULTS.items():
+        assert re.search(rf"^{name} +\d+ +\d\.\d\d%  {re.escape(meaning)}$", guide, re.MULTILINE)
+    for line in re.findall(r"^nmt-data .*$", guide, re.MULTILINE):
+        build_parser().parse_args(shlex.split(line, comments=True)[1:])

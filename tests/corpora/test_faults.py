@@ -1,0 +1,88 @@
+"""Faults of sentence pairs: what each rule finds and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmt.corpora.faults import FAULTS, HeldOut, Inspector, Norms, NormsOf, Pair, has_control, letters
+
+NORMS = Norms(1.0, ("LATIN", "LATIN"))
+GOOD = Pair("A dog swims in the water.", "Ein Hund schwimmt im Wasser.")
+
+
+def faults(source: str, target: str, norms: Norms = NORMS) -> list[str]:
+    return Inspector(norms).faults(Pair(source, target))
+
+
+def test_a_good_pair_has_none() -> None:
+    assert faults(*GOOD) == []
+
+
+@pytest.mark.parametrize("pair", [("", "ein Hund"), ("a dog", " \t"), ("", "")])
+def test_an_empty_side_is_all_that_is_said(pair: tuple[str, str]) -> None:
+    assert faults(*pair) == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_so"),
+    [("a\tb", True), ("a\x85b", True), ("a\ufffdb", True), ("\ufeffab", True), ("a\ue000", True),
+     ("a\u200db", False), ("a\u00adb", False), ("na\u00efve \u2013 \u201cx\u201d", False), ("\u4f60\u597d", False)],
+)  # fmt: skip
+def test_control_characters(text: str, is_so: bool) -> None:
+    assert has_control(text) is is_so
+
+
+def test_copied_text_but_not_numbers() -> None:
+    assert faults("Neue Zürcher Zeitung", "neue  zürcher zeitung") == ["copied"]
+    assert faults("3,14 - 42", "3,14 - 42") == []
+
+
+def test_lengths_are_compared_with_what_is_usual() -> None:
+    long = "a sentence of quite some words, far more than the other side has"
+    assert faults(long, "kurz") == ["length_ratio"]
+    assert faults("kurz", long) == ["length_ratio"]
+    assert faults("Yes.", "Das ist so.") == []  # of short ones a larger ratio is ordinary
+    # Where the source has usually five characters for one of the target, that is no fault.
+    assert faults(long, "x" * (len(long) // 5), Norms(5.0, ("LATIN", "LATIN"))) == []
+    assert faults(long, "x" * len(long), Norms(5.0, ("LATIN", "LATIN"))) == ["length_ratio"]
+
+
+def test_a_side_in_another_script() -> None:
+    norms = Norms(1.0, ("LATIN", "CYRILLIC"))
+    assert faults("the dog barks", "собака лает", norms) == []
+    assert faults("the dog barks", "the dog barked", norms) == ["wrong_script"]
+    assert faults("собака лает", "собака спит", norms) == ["wrong_script"]
+    assert faults("the PC is new", "ПК PC новый", norms) == []  # some words of another script are ordinary
+    assert faults("OK", "OK!", norms) == []
+    assert letters("東京タワーへ行く") == {"CJK": 8}
+
+
+def test_duplicates_of_whole_pairs_only() -> None:
+    inspector = Inspector(NORMS)
+    assert inspector.faults(GOOD) == []
+    assert inspector.faults(GOOD._replace(target="Ein Hund ist im Wasser.")) == []
+    assert inspector.faults(GOOD) == ["duplicate"]
+    assert inspector.faults(GOOD) == ["duplicate"]
+
+
+def test_held_out_sentences_of_either_side() -> None:
+    inspector = Inspector(NORMS, held_out=HeldOut([GOOD, Pair("", "nur hier")]))
+    assert inspector.faults(Pair("a dog  swims in THE water.", "Ein anderer deutscher Satz.")) == ["held_out"]
+    assert inspector.faults(Pair("Another English sentence.", GOOD.target)) == ["held_out"]
+    assert inspector.faults(Pair(GOOD.target, GOOD.source)) == []  # on the other side it is another sentence
+    assert inspector.faults(Pair("Unrelated.", "Ohne Bezug.")) == []
+
+
+def test_what_is_usual_comes_from_the_corpus() -> None:
+    counted = NormsOf()
+    for pair in (Pair("abcd", "жз"), Pair("abcd PC", "жз PC"), Pair("12", "")):
+        counted.add(pair)
+    norms = counted.norms()
+    assert norms.scripts == ("LATIN", "CYRILLIC")
+    assert norms.ratio == pytest.approx(13 / 7)
+    assert NormsOf().norms() == Norms(1.0, (None, None))
+
+
+def test_names_are_in_the_order_of_the_list() -> None:
+    found = Inspector(NORMS, held_out=HeldOut([Pair("a\tsame", "x")])).faults(Pair("a\tsame", "A SAME"), is_utf8=False)
+    assert found == [name for name in FAULTS if name in found] == ["not_utf8", "copied", "held_out"]
