@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import (
@@ -59,12 +60,14 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def overridden(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
-    """The model's decoding settings with those given on the command line in their place."""
+def overridden(
+    decoding: DecodingConfig, arguments: argparse.Namespace, *, say: Callable[[str], object] | None = None
+) -> DecodingConfig:
+    """The decoding settings of a model with those of a command line in their place; `say` as in `changed_decoding`."""
     from nmt.config.changed import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     for name in ("shortlist", "split_long"):
         if changes.get(name) == NONE:
             changes[name] = None
-    return changed_decoding(decoding, changes, option=lambda name: "--" + name.replace("_", "-"))
+    return changed_decoding(decoding, changes, option=lambda name: "--" + name.replace("_", "-"), say=say)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import positive
+from nmt.cli.argument_types import beam_size
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import add_decoding, overridden
 from nmt.cli.models import MODELS, add_checkpoint
@@ -45,7 +45,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_checkpoint(parser)
     add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
-    search.add_argument("--n-best", metavar="N", type=positive, help="translations of each line, at most the beam size")
+    search.add_argument(
+        "--n-best", metavar="N", type=beam_size, help="translations of each line; more than the beam holds widen it"
+    )
     add_decoding(search)
     add_device(parser)
     add_plugins(parser)
@@ -86,7 +88,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
         )
         loaded, *others = models
-        decoding = overridden(loaded.config.decoding, arguments)
+        decoding = overridden(loaded.config.decoding, arguments, say=_log if world.is_main else None)
         translator = Translator(
             loaded.model,
             loaded.tokenizer,

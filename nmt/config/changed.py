@@ -11,22 +11,23 @@ from pydantic import ValidationError
 from nmt.config.problems import type_problems
 from nmt.config.schema import AUTO, DecodingConfig
 from nmt.errors import ConfigError
+from nmt.limits import WIDEST_BEAM
 from nmt.registry import SEARCHES
 
 
 def changed_decoding(
-    saved: DecodingConfig, changes: Mapping[str, Any], *, option: Callable[[str], str] = str
+    saved: DecodingConfig,
+    changes: Mapping[str, Any],
+    *,
+    option: Callable[[str], str] = str,
+    say: Callable[[str], object] | None = None,
 ) -> DecodingConfig:
     """`saved` with `changes`, keys of the section `decoding`, in their place.
 
-    Another search than the saved one has the options that are its defaults. `option` is what the user calls a key.
+    Another search than the saved one has the options that are its defaults. More translations than a search finds with
+    this beam widen it, which `say` is told in one line. `option` is what the user calls a key.
     Raises ConfigError for keys and values that are not allowed, and for such as do not go together.
     """
-    changes = dict(changes)
-    if "n_best" not in changes:
-        beam = changes.get("beam_size")
-        if isinstance(beam, int) and beam < saved.n_best:
-            changes["n_best"] = beam  # the saved n_best was for the saved beam
     try:
         decoding = dataclasses.replace(saved, **changes)
     except ValidationError as error:
@@ -37,6 +38,21 @@ def changed_decoding(
         raise ConfigError(f"{option('search')}: {SEARCHES.unknown(decoding.search, also=(AUTO,))}")
     if decoding.chosen_search != saved.chosen_search and "search_options" not in changes:
         decoding = dataclasses.replace(decoding, search_options={})  # the saved ones were for the saved search
-    if decoding.n_best > decoding.beam_size:
-        raise ConfigError(f"{option('n_best')} {decoding.n_best} must not exceed the beam size, {decoding.beam_size}")
-    return decoding
+    most = SEARCHES.get(decoding.chosen_search).largest_n_best(decoding)
+    if decoding.n_best <= most:
+        return decoding
+    if "n_best" not in changes:
+        return dataclasses.replace(decoding, n_best=most)  # the saved n_best was for the saved search and beam
+    return _widened(decoding, name=option("n_best"), say=say)
+
+
+def _widened(decoding: DecodingConfig, *, name: str, say: Callable[[str], object] | None) -> DecodingConfig:
+    """`decoding` with a beam of n_best hypotheses, if its search finds so many then."""
+    wanted = decoding.n_best
+    wider = dataclasses.replace(decoding, beam_size=min(wanted, WIDEST_BEAM))
+    most = SEARCHES.get(wider.chosen_search).largest_n_best(wider)
+    if most < wanted:
+        raise ConfigError(f"{name} {wanted}: search '{wider.chosen_search}' finds at most {most} of a sentence")
+    if say is not None:
+        say(f"{name} {wanted} widens the beam from {decoding.beam_size} to {wanted}")
+    return wider

@@ -179,11 +179,7 @@ def _need_validation(config: Config) -> list[str]:
 
 
 def _search_problems(config: Config) -> list[Problem]:
-    decoding, problems = config.decoding, []
-    if decoding.n_best > decoding.beam_size:
-        message = f"n_best ({decoding.n_best}) must not exceed beam_size ({decoding.beam_size})"
-        problems.append(Problem("decoding", message))
-    if decoding.chosen_search in SEARCHES.names():
-        found = SEARCHES.get(decoding.chosen_search).check(decoding)
-        problems += [Problem(f"decoding.{key}", message) for key, message in found]
-    return problems
+    decoding = config.decoding
+    if decoding.chosen_search not in SEARCHES.names():
+        return []
+    return [Problem(key, message) for key, message in SEARCHES.get(decoding.chosen_search).problems(decoding)]

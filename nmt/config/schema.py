@@ -247,7 +247,8 @@ class DecodingConfig:
     and their translations are joined: time and memory grow with the length of a line, not with its square. `null`
     translates every line at once."""
     n_best: Positive = 1
-    """Translations written for each sentence; at most beam_size."""
+    """Translations written for each sentence; at most as many as the search finds, which is beam_size but for `greedy`
+    (1). `--n-best` of nmt-translate widens the beam; in a file both must agree."""
     batch_tokens: Positive | Literal["auto"] = "auto"
     """Source tokens in a batch, padding and beam counted; `auto` is 16384, fewer where the vocabulary is so large
     that the probabilities of a step would fill the memory."""

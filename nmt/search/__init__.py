@@ -2,6 +2,7 @@
 
 from nmt.search.base import Search, build_search
 from nmt.search.beam import beam_search
+from nmt.search.diverse import diverse_beam_search
 from nmt.search.greedy import greedy_search
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.scorer import PairScore, score_pairs
@@ -16,6 +17,7 @@ __all__ = [
     "Translator",
     "beam_search",
     "build_search",
+    "diverse_beam_search",
     "greedy_search",
     "score_pairs",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from torch import Tensor
 
@@ -34,8 +34,24 @@ class Search(ABC):
 
     @classmethod
     def check(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
-        """What of the section `decoding` this search cannot do, as (key, message)."""
+        """What of the section `decoding` this search cannot do, as (key, message), besides what `problems` finds."""
         return []
+
+    @classmethod
+    def largest_n_best(cls, decoding: DecodingConfig) -> int:
+        """Most hypotheses of a sentence that this search finds with such settings; as many as the beam holds."""
+        return decoding.beam_size
+
+    @classmethod
+    @final
+    def problems(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
+        """All of the section `decoding` that this search cannot do, as (full key, message)."""
+        found = []
+        most = cls.largest_n_best(decoding)
+        if decoding.n_best > most:
+            limit = f"beam_size ({most})" if most == decoding.beam_size else f"{most}, all that this search finds"
+            found.append(("decoding", f"n_best ({decoding.n_best}) must not exceed {limit}"))
+        return found + [(f"decoding.{key}", message) for key, message in cls.check(decoding)]
 
     @abstractmethod
     def search(
@@ -70,9 +86,9 @@ def build_search(decoding: DecodingConfig) -> Search:
     Raises ConfigError for a name that is not registered, options that it does not have, and what it cannot do.
     """
     member = SEARCHES.get(decoding.chosen_search)
-    problems = member.check(decoding)
+    problems = member.problems(decoding)
     if problems:
-        raise ConfigError("; ".join(f"decoding.{key}: {message}" for key, message in problems))
+        raise ConfigError("; ".join(f"{key}: {message}" for key, message in problems))
     options = component_options(member, decoding.search_options, key="decoding.search_options")
     search: Search = member(options=options)
     return search

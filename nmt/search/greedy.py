@@ -109,6 +109,10 @@ class GreedySearch(Search):
             return []
         return [("search", f"'greedy' follows one hypothesis: beam_size must be 1, not {decoding.beam_size}")]
 
+    @classmethod
+    def largest_n_best(cls, decoding: DecodingConfig) -> int:
+        return 1
+
     def search(
         self,
         model: SearchModel[Any],

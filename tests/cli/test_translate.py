@@ -87,6 +87,19 @@ def test_n_best_text_has_n_lines_for_each(run: str, text: str, capfdbinary: pyte
     assert lines[3:6] == ["", "", ""]
 
 
+def test_more_translations_than_the_beam_holds_widen_it(
+    run: str, text: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert translate.main([run, "-i", text, "--n-best", "5"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert b"nmt-translate: --n-best 5 widens the beam from 3 to 5\n" in err
+    assert b", beam 5, " in err
+    assert translate.main([run, "-i", text, "--n-best", "5", "--beam-size", "5"]) == 0
+    asked_for, err = capfdbinary.readouterr()
+    assert out == asked_for
+    assert b"widens" not in err
+
+
 def test_moses(run: str, text: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert translate.main([run, "-i", text, "--n-best", "2", "--format", "moses"]) == 0
     rows = [line.split(" ||| ") for line in capfdbinary.readouterr().out.decode().splitlines()]
@@ -155,7 +168,9 @@ def test_errors(run: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert Path(text).read_bytes() == TEXT.encode()
     assert "there is no directory" in fails(1, "-i", text, "-o", str(tmp_path / "x" / "y"))
     assert "is a directory" in fails(1, "-i", text, "-o", str(tmp_path))
-    assert "--n-best 4 must not exceed the beam size, 3" in fails(2, "-i", text, "--n-best", "4")
+    assert "--n-best 4: search 'greedy' finds at most 1 of a sentence" in fails(
+        2, "-i", text, "--n-best", "4", "--search", "greedy", "--beam-size", "1"
+    )
     assert "'0' is not a whole number from 1 to 10,000" in fails(2, "-i", text, "--beam-size", "0")
     assert "'nan' is not a number from 0 to 10" in fails(2, "-i", text, "--length-penalty", "nan")
     assert "step 7; there are 10, 20" in fails(1, "-i", text, "--checkpoint", "7")

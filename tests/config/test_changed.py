@@ -40,3 +40,26 @@ def test_options_of_another_search_are_not_those_that_were_saved() -> None:
     saved = DecodingConfig(search="beam", search_options={"width": 3})
     assert changed_decoding(saved, {"search": "greedy", "beam_size": 1}).search_options == {}
     assert changed_decoding(saved, {"beam_size": 2}).search_options == {"width": 3}
+
+
+def test_more_translations_than_the_beam_holds_widen_it_and_that_is_said() -> None:
+    said: list[str] = []
+    assert changed_decoding(SAVED, {"n_best": 4}, say=said.append).beam_size == 4
+    assert not said
+    found = changed_decoding(SAVED, {"n_best": 7}, option=lambda name: f"--{name}", say=said.append)
+    assert (found.beam_size, found.n_best) == (7, 7)
+    assert said == ["--n_best 7 widens the beam from 4 to 7"]
+    found = changed_decoding(SAVED, {"n_best": 7, "beam_size": 1})
+    assert (found.beam_size, found.chosen_search) == (7, "beam"), "where nobody asks for greedy search by name"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_best": 2, "beam_size": 1, "search": "greedy"}, "n_best 2: search 'greedy' finds at most 1 of a sentence"),
+        ({"n_best": 10001}, "n_best 10001: search 'beam' finds at most 10000 of a sentence"),
+    ],
+)
+def test_more_translations_than_a_search_ever_finds(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        changed_decoding(SAVED, changes)
