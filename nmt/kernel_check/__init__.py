@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import torch
@@ -18,10 +18,11 @@ from torch import nn
 
 from nmt.errors import ConfigError
 from nmt.kernel_check.checking import find_out, why
-from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, Purpose, needed, plain
+from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, Purpose, needed, plain, recurrences
+from nmt.kernel_check.record import Outcome
 from nmt.ops.dispatch import selection, set_kernels, triton_problem
 
-__all__ = ["Purpose", "choose_kernels", "use_verified_kernels"]
+__all__ = ["Purpose", "choose_kernels", "recurrences", "use_verified_kernels", "verify_operations"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,37 @@ def use_verified_kernels(
         keys = {key: None for key in keys if key in WITHOUT_TRITON}
     names = [key if purpose == "training" else f"{key}{FORWARD}" for key in keys]
     found = find_out(names, device, check=check)
-    set_kernels("auto", verified=[plain(name) for name in found if found[name].state == "right"])
+    _say_what_does_not_run(found)
+    set_kernels("auto", verified=_right(found))
+
+
+def verify_operations(keys: tuple[str, ...], *, device: torch.device) -> None:
+    """As `use_verified_kernels` for training, for operations such as `sequence lrn`, beside what is verified already.
+
+    Cheap from the second call of a process on, so that a module can ask each time it runs.
+    """
+    if selection().choice != "auto" or device.type != "cuda" or not _can_have_kernels(device):
+        return
+    right = _found_right(keys, device)
+    wanted = selection().verified - set(keys) | right
+    if wanted != selection().verified:
+        set_kernels("auto", verified=wanted)
+
+
+@functools.cache
+def _found_right(keys: tuple[str, ...], device: torch.device) -> frozenset[str]:
+    """Those of `keys` that are right on this GPU; what is not is said."""
+    names = [key for key in keys if key in WITHOUT_TRITON] if triton_problem() else list(keys)
+    found = find_out(names, device)
+    _say_what_does_not_run(found)
+    return _right(found)
+
+
+def _right(found: Mapping[str, Outcome]) -> frozenset[str]:
+    return frozenset(plain(name) for name, outcome in found.items() if outcome.state == "right")
+
+
+def _say_what_does_not_run(found: Mapping[str, Outcome]) -> None:
     reasons = dict[str, list[str]]()
     for name, outcome in sorted(found.items()):
         if outcome.state == "wrong":
@@ -60,7 +91,7 @@ def use_verified_kernels(
         elif outcome.state == "undecided":
             reasons.setdefault(why(outcome), []).append(plain(name))
     for reason, untried in reasons.items():
-        what = "everything" if len(untried) == len(names) else ", ".join(untried)
+        what = "everything" if len(untried) == len(found) else ", ".join(untried)
         logger.warning("kernels: slower PyTorch code runs %s, as our kernels could not be tried: %s", what, reason)
 
 

@@ -55,7 +55,7 @@ class Design(NamedTuple):
 
 def needed(model: nn.Module, purpose: Purpose) -> list[str]:
     """The keys of all that `model` runs on a GPU."""
-    found = dict.fromkeys(_recurrences(model if purpose != "search" else getattr(model, "encoder", model)))
+    found = dict.fromkeys(recurrences(model if purpose != "search" else getattr(model, "encoder", model)))
     if any(isinstance(module, AttentionQuery) for module in model.modules()):
         found["attention"] = None
     if purpose != "search":
@@ -67,8 +67,8 @@ def needed(model: nn.Module, purpose: Purpose) -> list[str]:
     return list(found)
 
 
-def _recurrences(model: nn.Module) -> Iterator[str]:
-    """Keys of the recurrent layers of a model."""
+def recurrences(model: nn.Module) -> Iterator[str]:
+    """Keys of the recurrent layers of a model; some may come more than once."""
     inside = set[nn.Module]()
     for module in model.modules():
         if isinstance(module, (AttentionRNN, DeepAttentionRNN, OneToOneRNN)):
@@ -171,7 +171,7 @@ def all_keys() -> list[str]:
         for layer_norm in (False, True):
             make = partial(Design(kind, usual, layer_norm).cell, hidden_size=1)
             for network in (Bidirectional(make, 1), AttentionRNN(make, 1, 1), OneToOneRNN(make, 1, 1)):
-                found |= dict.fromkeys(_recurrences(network))
+                found |= dict.fromkeys(recurrences(network))
         for options in _options(kind):
             differing = [field for field in fields(usual) if getattr(options, field.name) != getattr(usual, field.name)]
             words = Design(kind, options).words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -59,16 +59,24 @@ class Bidirectional(Encoder):
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
         cells = self.forward_rnn.for_batch(x), self.backward_rnn.for_batch(x)
-        ahead, back = (_direction(cell) for cell in cells)
-        found = None if ahead is None or back is None else bidirectional(ahead, back, x, mask=mask)
-        if found is None:  # one direction after the other
-            first, ahead_last = cells[0].layer(x, mask=mask)
-            second, back_last = cells[1].layer(x, mask=mask, reverse=True)
-            outputs, states = torch.cat([first, second], -1), (ahead_last, back_last)
-        else:
-            outputs, states = found
-        last = [cell.output(cell.State(*state)) for cell, state in zip(cells, states, strict=True)]
+        outputs, states = both_directions(*cells, x, mask)
+        last = [cell.output(state) for cell, state in zip(cells, states, strict=True)]
         return EncoderOutput(outputs, torch.cat(last, -1))
+
+
+def both_directions(ahead: AnyCell, back: AnyCell, x: Tensor, mask: Tensor | None) -> tuple[Tensor, list[Any]]:
+    """`ahead` over x [B, T, D] from the first time step to the last and `back` the other way, both from zeros.
+
+    Rows keep their state where mask [B, T] is false. Returns the outputs [B, T, 2H] in input order, those of `ahead`
+    first, and the last state computed of each.
+    """
+    first, second = _direction(ahead), _direction(back)
+    found = None if first is None or second is None else bidirectional(first, second, x, mask=mask)
+    if found is not None:
+        return found.outputs, [cell.State(*state) for cell, state in zip((ahead, back), found.last, strict=True)]
+    outputs, last = ahead.layer(x, mask=mask)
+    back_outputs, back_last = back.layer(x, mask=mask, reverse=True)
+    return torch.cat([outputs, back_outputs], -1), [last, back_last]
 
 
 def _direction(cell: AnyCell) -> Direction | None:

@@ -93,11 +93,12 @@ class Bidirectional(NamedTuple):
     """The last state computed of each direction, tensors [B, H]"""
 
 
-def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor) -> Bidirectional | None:
+def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor | None) -> Bidirectional | None:
     """Both directions over x [B, T, D] from zeros, by one launch; None where they have to run one after the other.
 
-    `ahead` runs from the first time step to the last and `back` the other way; rows keep their state where mask [B, T]
-    is false. One product with the input matrices of both makes the inputs. Outputs are in the type of the products.
+    `ahead` runs from the first time step to the last and `back` the other way; rows keep their state where mask [B, T],
+    if there is one, is false. One product with the input matrices of both makes the inputs. Outputs are in the type of
+    the products.
     """
     units = [ahead.unit, back.unit]
     if use_native(x) or x.numel() == 0 or ahead.unit.design != back.unit.design:

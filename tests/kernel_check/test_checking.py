@@ -351,3 +351,27 @@ def test_the_command_prints_all_and_tries_all_again(
 def test_time_stands_in_the_record(tried: Tried) -> None:
     find_out(["dropout"], GPU)
     assert abs(record.read(the_record())["dropout"].when - time.time()) < 60
+
+
+def test_layers_have_theirs_verified_beside_those_of_models(
+    tried: Tried, model: nn.Module, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once a process; what a model needs stays verified, and what is wrong is not, whoever asked for it."""
+    kernel_check._found_right.cache_clear()
+    tried.outcomes = {"bidirectional lrn": Outcome("wrong", "float32: result 0 differs")}
+    keys = ("bidirectional lrn", "sequence lrn")
+    with dispatch.selected("auto"):
+        kernel_check.use_verified_kernels([model], device=GPU, purpose="search")
+        for _ in range(2):
+            kernel_check.verify_operations(keys, device=GPU)
+            assert dispatch.selection() == Selection("auto", frozenset({*KEYS, "sequence lrn"}))
+        assert tried.again()[-3:] == [FIRST, *keys]
+        assert caplog.messages[-1].startswith("kernels: PyTorch runs bidirectional lrn, because on this GPU our kernel")
+        kernel_check.use_verified_kernels([model], device=GPU, purpose="search")
+        kernel_check.verify_operations(keys, device=GPU)
+        assert "sequence lrn" in dispatch.selection().verified, "another model does not take it away for good"
+    kernel_check.verify_operations(keys, device=CPU)
+    with dispatch.selected("reference"):
+        kernel_check.verify_operations(keys, device=GPU)
+        assert dispatch.selection() == Selection("reference")
+    assert tried.again() == []

@@ -1,0 +1,13 @@
+"""Recurrent layers to build networks of one's own with, in the manner of `torch.nn.GRU`: see docs/layers.md."""
+
+from __future__ import annotations
+
+from nmt.layers.atr import ATR
+from nmt.layers.base import RecurrentLayers
+from nmt.layers.gru import GRU
+from nmt.layers.lrn import LRN
+from nmt.layers.lstm import LSTM
+from nmt.layers.olrn import OLRN
+from nmt.layers.sru import SRU
+
+__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "SRU", "RecurrentLayers"]

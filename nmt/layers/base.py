@@ -1,0 +1,200 @@
+"""What all recurrent layers share: shapes as `torch.nn.GRU` has them, layers, directions, dropout, states."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor, nn
+
+from nmt.cells import Cell
+from nmt.errors import near_miss, shown
+from nmt.kernel_check import recurrences, verify_operations
+from nmt.layers.batch import Batch, Sequences, read_batch
+from nmt.models.dropout import Dropout
+from nmt.models.encoder import both_directions
+from nmt.ops.recurrence import product_type
+
+S = TypeVar("S")
+"""What a unit carries: h, Tensor, or h and c, tuple[Tensor, Tensor]."""
+
+
+class RecurrentLayers(nn.Module, Generic[S]):
+    """Layers of one unit above each other, in one direction or in both; a subclass names the unit.
+
+    Letters: L layers, R directions (2 where `bidirectional`, else 1), B batch, T time steps, D input_size,
+    H hidden_size.
+
+    Args:
+        input_size: D, channels of the input.
+        hidden_size: H, channels of the state of each direction.
+        num_layers: L; each layer reads the outputs of the one below.
+        batch_first: input and output are [B, T, channels], not [T, B, channels]; states are [L R, B, H] either way.
+        dropout: probability with which, in training, a value between two layers is set to 0.
+        bidirectional: a second direction runs from the end; outputs are [..., 2H], those of the first one first.
+        layer_norm: normalise the products of the input and of the state, see the unit.
+        device, dtype: of the parameters.
+
+    Parameters have the names `cells.K.NAME`; K is the place in the states: R times the layer, plus the direction.
+    """
+
+    cell: ClassVar[type[Cell[Any]]]
+    """The unit."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        *,
+        batch_first: bool,
+        dropout: float,
+        bidirectional: bool,
+        layer_norm: bool,
+        options: Any,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        for key, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            _check_size(size, key=f"{name}: {key}")
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+            raise ValueError(f"{name}: dropout: must be a number from 0 to 1, not {shown(dropout)}")
+        if dropout and num_layers == 1:
+            warnings.warn(f"{name}: dropout is between layers, of which there is only one", stacklevel=3)
+        _check_options(options, name=name)
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
+        self.layer_norm, self.options = layer_norm, options
+        directions = 2 if bidirectional else 1
+        widths = [input_size] * directions + [directions * hidden_size] * directions * (num_layers - 1)
+        self.cells = nn.ModuleList(
+            self.cell(width, hidden_size, layer_norm=layer_norm, options=options) for width in widths
+        )
+        self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))
+        self._operations = self._needed()
+        self.reset_parameters()
+        self.to(device=device, dtype=dtype)
+
+    def reset_parameters(self, init_range: float | None = None) -> None:
+        """Start again: weights uniform in +-init_range, by default 1 / sqrt(hidden_size) as in `torch.nn.GRU`.
+
+        Biases and offsets start from 0, which is not as there, and scales of layer norm from 1.
+        """
+        chosen = 1 / math.sqrt(self.hidden_size) if init_range is None else init_range
+        for cell in self._cells():
+            cell.reset_parameters(chosen)
+
+    def forward(self, input: Sequences, hx: S | None = None, *, mask: Tensor | None = None) -> tuple[Sequences, S]:
+        """Run over sequences.
+
+        Args:
+            input: [T, B, D], or [B, T, D] with `batch_first`, or one sequence [T, D], or a PackedSequence.
+            hx: the states before, [L R, B, H], or [L R, H] of one sequence; by default zeros. Of units with a memory
+                a pair (h, c) of such.
+            mask: [T, B] or [B, T], as the input, or [T]; true at values, false at padding, in any pattern. A row keeps
+                its state at padding, whatever stands there.
+
+        Returns:
+            The outputs [..., R H] in the form of the input, 0 at padding, and the states at the ends of the sequences
+            (of the second direction, at their beginnings) in the form of `hx`. Both are in the type of the input or,
+            under autocast, in autocast's.
+
+        Raises:
+            ValueError, TypeError: shapes or types that do not fit, in one line.
+        """
+        name = type(self).__name__
+        try:
+            batch = read_batch(input, mask, width=self.input_size, batch_first=self.batch_first)
+            self._check_type(batch.x)
+            first = self._first_states(hx, batch)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}: {error}") from None
+        verify_operations(self._operations, device=batch.x.device)
+        x, last, dtype = batch.x, list[Any](), product_type(batch.x)
+        for layer in range(self.num_layers):
+            x, states = self._layer(layer, x, batch.mask, first)
+            x = x.to(dtype)  # of fp16 and with layer norm a cell may put out fp32
+            last += states
+        parts = [batch.restored_state(torch.stack(part)).to(dtype) for part in zip(*last, strict=True)]
+        return batch.restored(x), cast("S", parts[0] if len(parts) == 1 else tuple(parts))
+
+    def _layer(
+        self, layer: int, x: Tensor, mask: Tensor | None, first: Sequence[Any] | None
+    ) -> tuple[Tensor, Sequence[Any]]:
+        """The outputs [B, T, R H] and the last state of each direction."""
+        if layer:
+            x = self.dropouts[layer - 1](x)
+        if not self.bidirectional:
+            outputs, last = self._cells()[layer].layer(x, first and first[layer], mask)
+            return outputs, [last]
+        ahead, back = self._cells()[2 * layer : 2 * layer + 2]
+        if first is None:
+            return both_directions(ahead, back, x, mask)
+        outputs, last = ahead.layer(x, first[2 * layer], mask)
+        back_outputs, back_last = back.layer(x, first[2 * layer + 1], mask, reverse=True)
+        return torch.cat([outputs, back_outputs], -1), [last, back_last]
+
+    def _first_states(self, hx: S | None, batch: Batch) -> list[Any] | None:
+        """The state before, for each cell."""
+        if hx is None:
+            return None
+        names = self.cell.State._fields
+        given: Any = (hx,) if len(names) == 1 else hx
+        if not isinstance(given, (tuple, list)) or len(given) != len(names):
+            raise TypeError(f"hx: must be a tuple ({', '.join(names)}) of tensors, not {type(hx).__name__}")
+        shape = [len(self.cells), batch.x.size(0), self.hidden_size]
+        wanted = shape if batch.is_batched else [shape[0], shape[2]]
+        for name, part in zip(names, given, strict=True):
+            if not isinstance(part, Tensor):
+                raise TypeError(f"hx: {name} must be a tensor, not {type(part).__name__}")
+            if list(part.shape) != wanted:
+                raise ValueError(f"hx: {name} is {list(part.shape)}, but must be {wanted} for this input")
+        rows = [batch.state_rows(part).unbind() for part in given]
+        return [self.cell.State(*parts) for parts in zip(*rows, strict=True)]
+
+    def _check_type(self, x: Tensor) -> None:
+        weight = next(self.parameters())
+        if x.device != weight.device:
+            raise ValueError(f"input: is on {x.device}, but the weights are on {weight.device}")
+        if product_type(x) != product_type(weight):
+            names = [str(dtype).removeprefix("torch.") for dtype in (x.dtype, weight.dtype)]
+            raise ValueError(f"input: is {names[0]}, but the weights are {names[1]}; convert one of them")
+
+    def _needed(self) -> tuple[str, ...]:
+        """The operations that have to be right on a GPU before kernels run there."""
+        alone = dict.fromkeys(recurrences(self))
+        both = [key.replace("sequence", "bidirectional") for key in alone if key.startswith("sequence")]
+        return (*(both if self.bidirectional else ()), *alone)
+
+    def _cells(self) -> list[Cell[Any]]:
+        return cast("list[Cell[Any]]", list(self.cells))
+
+    def extra_repr(self) -> str:
+        said = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False, "layer_norm": False}
+        changed = [f"{key}={getattr(self, key)}" for key, usual in said.items() if getattr(self, key) != usual]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *changed])
+
+
+def _check_size(size: object, *, key: str) -> None:
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise TypeError(f"{key}: must be a whole number, not {shown(size)}")
+    if size < 1:
+        raise ValueError(f"{key}: must be at least 1, not {size}")
+
+
+def _check_options(options: Any, *, name: str) -> None:
+    """Raise ValueError for a word that an option does not know, TypeError for what is no truth value where one is."""
+    hints = get_type_hints(type(options))
+    for field in fields(options):
+        value, hint = getattr(options, field.name), hints[field.name]
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            hint_of = near_miss(str(value), get_args(hint))
+            raise ValueError(f"{name}: {field.name}: {shown(value)}.{hint_of} Allowed: {', '.join(get_args(hint))}.")
+        if hint is bool and not isinstance(value, bool):
+            raise TypeError(f"{name}: {field.name}: must be True or False, not {shown(value)}")
