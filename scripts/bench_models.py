@@ -66,7 +66,7 @@ def training_step(unit: str, size: Size, bench: Bench) -> Callable[[], None]:
 
     def step() -> None:
         with torch.autocast(bench.device.type, torch.bfloat16):
-            loss, _ = model.weighted_loss(ids, ids, weights=weights, label_smoothing=0.1, words=words)
+            loss, *_ = model.weighted_loss(ids, ids, weights=weights, label_smoothing=0.1, words=words)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -155,7 +155,7 @@ def micro_batch(unit: str, size: Size) -> Count:
             count.reset()
             recorded = count.recorded
             with count, masked_by(Masks(1)), torch.autocast("cpu", torch.bfloat16):
-                loss, _ = model.weighted_loss(ids, ids, weights=weights, label_smoothing=0.1, words=words)
+                loss, *_ = model.weighted_loss(ids, ids, weights=weights, label_smoothing=0.1, words=words)
             with count:
                 loss.backward()
     assert count.recorded == recorded, "graphs are still recorded"

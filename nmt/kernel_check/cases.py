@@ -194,8 +194,10 @@ def loss(case: Case) -> None:
         table = layer.weights[0]
         features = leaf(rows, hidden, seed=2, like=table, dtype=dtype)
         weights = random(rows, seed=3, like=table).abs().to(dtype)
-        total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
-        return [*with_gradients([total], [features, table]), losses]
+        total, losses, nll = linear_cross_entropy(
+            features, table, targets=targets, weights=weights, label_smoothing=0.1
+        )
+        return [*with_gradients([total], [features, table]), losses, nll]
 
     tried(Linear([hidden], words, bias=False), run, case)
 

@@ -18,7 +18,7 @@ from nmt.models.initialize import initialize
 from nmt.models.output import OutputWords
 from nmt.models.readout import InitialStates, Readout
 from nmt.ops.dropout import among
-from nmt.ops.linear_cross_entropy import linear_cross_entropy
+from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product
 from nmt.ops.tracing import traced
 
@@ -120,6 +120,11 @@ def loss_weights(target: Tensor, *, normalization: Normalization) -> Tensor:
     raise ConfigError(f"normalization: '{normalization}' is not known. Allowed: sentence, token.")
 
 
+def _at_words(values: Tensor, words: Tensor, *, like: Tensor) -> Tensor:
+    """`values` [N] at the places `words` [N] of ids [B, T], 0 at the others: [B, T]."""
+    return values.new_zeros(like.numel()).index_copy(0, words, values).view(like.shape)
+
+
 class Seq2Seq(nn.Module):
     """Everything the trainer, the search and the evaluation call; the parts make the architecture.
 
@@ -183,7 +188,7 @@ class Seq2Seq(nn.Module):
         `words`: see `weighted_loss`.
         """
         weights = torch.ones(target.shape, device=target.device)
-        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing, words=words)[1]
+        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing, words=words).losses
 
     def weighted_loss(
         self,
@@ -193,8 +198,10 @@ class Seq2Seq(nn.Module):
         weights: Tensor,
         label_smoothing: float = 0.0,
         words: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The sum of the losses of the target words times `weights` [B, T], a scalar to differentiate; `token_losses`.
+    ) -> Losses:
+        """The sum of the losses of the target words times `weights` [B, T], a scalar to differentiate; losses and nll.
+
+        Both are [B, T'] as of `token_losses`, the nll (negative log-likelihoods) whatever the smoothing is.
 
         Readout and softmax, the largest part of the work, run on the words only, and the logits are never all there.
         `words` [N] are the places of the words in `target`, counted row by row, of ids without a column of padding
@@ -211,14 +218,16 @@ class Seq2Seq(nn.Module):
         pieces = [piece.flatten(0, 1).index_select(0, words) for piece in decoded]
         with among(words, length=target.size(1)):
             features = self.readout(*pieces)
-        total, losses = linear_cross_entropy(
+        found = linear_cross_entropy(
             features,
             self.embeddings.softmax_table,
             targets=target.flatten().index_select(0, words),
             weights=weights,
             label_smoothing=label_smoothing,
         )
-        return total, losses.new_zeros(target.numel()).index_copy(0, words, losses).view(target.shape)
+        losses = _at_words(found.losses, words, like=target)
+        nll = losses if found.nll is found.losses else _at_words(found.nll, words, like=target)
+        return Losses(found.total, losses, nll)
 
     def loss(
         self,
@@ -230,7 +239,7 @@ class Seq2Seq(nn.Module):
     ) -> Tensor:
         """Training loss, a scalar in nats; see `loss_weights`."""
         weights = loss_weights(target, normalization=normalization)
-        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing)[0]
+        return self.weighted_loss(source, target, weights=weights, label_smoothing=label_smoothing).total
 
     def score(self, source: Tensor, target: Tensor) -> Tensor:
         """Mean negative log-probability [B] of the words of each target; lower is better."""

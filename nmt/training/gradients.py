@@ -25,7 +25,7 @@ class Accumulation:
 
         update = Accumulation([batch.target for batch in batches], normalization="token")
         for batch in batches:
-            loss, _ = model.weighted_loss(batch.source, batch.target, weights=update.weights(batch.target))
+            loss, *_ = model.weighted_loss(batch.source, batch.target, weights=update.weights(batch.target))
             loss.backward()
     """
 
@@ -84,25 +84,26 @@ class BadUpdateGuard:
         self.total = 0
         self.in_a_row = 0
 
-    def usable(self, loss: float, norm: float, *, overflow: bool = False) -> bool:
-        """Whether an update with this loss and gradient norm may be applied.
+    def usable(self, objective: float, norm: float, *, overflow: bool = False) -> bool:
+        """Whether an update with this objective and gradient norm may be applied.
 
         `overflow`: the loss scale of fp16 can still be lowered, so an infinite or NaN *gradient* is nothing
         unusual: it is skipped without being counted.
         """
-        finite = math.isfinite(loss) and math.isfinite(norm)
+        finite = math.isfinite(objective) and math.isfinite(norm)
         if finite and not self.too_large(norm):
             self.in_a_row = 0
             return True
-        if overflow and math.isfinite(loss) and not finite:
+        if overflow and math.isfinite(objective) and not finite:
             return False
         self.total += 1
         self.in_a_row += 1
         if self.in_a_row > self.max_bad_updates:
             limit = f", training.skip_norm is {self.skip_norm}" if self.too_large(norm) else ""
             raise DivergedError(
-                f"training has diverged: {self.in_a_row} updates in a row with loss {loss} and gradient norm {norm}, "
-                f"training.max_bad_updates is {self.max_bad_updates}{limit}; a lower training.lr or clip_norm may help"
+                f"training has diverged: {self.in_a_row} updates in a row with objective {objective} and gradient norm "
+                f"{norm}, training.max_bad_updates is {self.max_bad_updates}{limit}; a lower training.lr or clip_norm "
+                "may help"
             )
         return False
 

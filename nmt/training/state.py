@@ -78,8 +78,10 @@ class Interval:
     """Sums since the last line of the training log."""
 
     updates: int = 0
-    loss: float = 0.0
-    """Sum of the smoothed losses of all target tokens."""
+    nll: float = 0.0
+    """Sum of the negative log-likelihoods of all target tokens, in nats."""
+    objective: float = 0.0
+    """Sum of what updates minimised, each times its target tokens."""
     target_tokens: int = 0
     grad_norm: float = 0.0
     cells: int = 0
@@ -94,11 +96,15 @@ class Interval:
     """Rate of the last update."""
 
     def summary(self) -> dict[str, float | None]:
-        """Means for the log; None where nothing was counted."""
-        loss = self.loss / self.target_tokens if self.target_tokens else None
+        """Means for the log; None where nothing was counted.
+
+        `loss` is the cross entropy, in nats for each target token, as validation's; `objective` is what is minimised.
+        """
+        loss = self.nll / self.target_tokens if self.target_tokens else None
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
+            "objective": self.objective / self.target_tokens if self.target_tokens else None,
             "grad_norm": self.grad_norm / self.updates if self.updates else None,
             "lr": self.lr,
             "target_tokens_per_second": self.target_tokens / self.seconds if self.seconds > 0 else None,
@@ -115,7 +121,12 @@ class Interval:
         return dataclasses.asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved sums; one that is not in `state`, because an older version saved it, starts anew."""
+        """Take over saved sums; one that is not in `state`, because an older version saved it, starts anew.
+
+        So do all where that version added up another loss.
+        """
+        if "nll" not in state:
+            state = {}
         for item in dataclasses.fields(self):
             setattr(self, item.name, state.get(item.name, item.default))
 

@@ -102,7 +102,7 @@ class Trainer:
             self._report_start(group, update)
         if not update.applied:
             reason = ", above training.skip_norm" if self.updater.guard.too_large(update.grad_norm) else ""
-            self.log.say(f"update skipped: loss {update.loss}, gradient norm {update.grad_norm}{reason}")
+            self.log.say(f"update skipped: objective {update.objective}, gradient norm {update.grad_norm}{reason}")
         elif self.samples is not None and self.progress.step % self.samples.every == 0:
             self.show_samples(self.samples, group)
 
@@ -245,9 +245,11 @@ class Trainer:
         extra = {"eta_seconds": left, "memory_mb": memory, "skipped": self.progress.skipped}
         self.record("train", {**summary, **extra})
         ends = "" if left is None else f"  {duration(left)} left"
+        loss, objective = f"{summary['loss']:.4f}", f"{summary['objective']:.4f}"
+        minimised = "" if objective == loss else f"  objective {objective}"
         self.log.say(
-            f"update {self.progress.step}  epoch {self.progress.epochs_done():.2f}  loss {summary['loss']:.4f}  "
-            f"ppl {summary['perplexity']:.2f}  norm {summary['grad_norm']:.2f}  lr {summary['lr']:.2e}  "
+            f"update {self.progress.step}  epoch {self.progress.epochs_done():.2f}  loss {loss}  "
+            f"ppl {summary['perplexity']:.2f}{minimised}  norm {summary['grad_norm']:.2f}  lr {summary['lr']:.2e}  "
             f"{summary['target_tokens_per_second']:,.0f} target tokens/s  padding {summary['padding']:.1%}  "
             f"data wait {summary['data_wait']:.1%}  {memory:,.0f} MB{ends}"
         )
@@ -301,7 +303,8 @@ class Trainer:
             progress.step += 1
             progress.target_tokens += group.target_tokens
             interval.updates += 1
-            interval.loss += update.loss
+            interval.nll += update.nll
+            interval.objective += update.objective * group.target_tokens
             interval.grad_norm += update.grad_norm
             interval.target_tokens += group.target_tokens
 

@@ -37,8 +37,10 @@ class Update:
 
     applied: bool
     """False when the guard skipped it because of a NaN, an infinite value or a gradient above its bound."""
-    loss: float
-    """Sum of the smoothed losses of its target tokens, in nats."""
+    objective: float
+    """What was minimised: the loss as it is smoothed and normalised."""
+    nll: float
+    """Sum of the negative log-likelihoods of its target tokens, in nats."""
     grad_norm: float
     """Global norm of the gradient before clipping."""
     lr: float
@@ -84,17 +86,18 @@ class Updater:
             seed_everything(group.seed)
         lr = self._set_rate(step)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.world.add_up(self._parameters, self._backward(group))
+        objective, nll = self.world.add_up(self._parameters, self._backward(group))
         self.scaler.unscale_(self.optimizer)
         norm = clip_(self._parameters, self.objective.clip_norm)
-        can_rescale = self.scaler.is_enabled() and self.scaler.get_scale() > 1
-        applied = self.guard.usable(loss, norm, overflow=can_rescale)
+        scale = self.scaler.get_scale()  # 1 where there is none
+        objective /= scale
+        applied = self.guard.usable(objective, norm, overflow=scale > 1)
         if applied:
             self.scaler.step(self.optimizer)
             if self.ema is not None:
                 self.ema.update(self.model)
         self.scaler.update()
-        return Update(applied=applied, loss=loss, grad_norm=norm, lr=lr)
+        return Update(applied=applied, objective=objective, nll=nll, grad_norm=norm, lr=lr)
 
     def _set_rate(self, step: int) -> float:
         lr = self.schedule.at_step(step)
@@ -103,28 +106,29 @@ class Updater:
         return lr
 
     def _backward(self, group: Group) -> Tensor:
-        """Add up the gradients of this process's batches; return the sum of their token losses."""
+        """Add up the gradients of this process's batches; return their part of the objective (scaled) and nll."""
         share = Accumulation.of_size(
             batches=group.whole_batches, tokens=group.target_tokens, normalization=self.objective.normalization
         )
         device = self.precision.device
-        total = torch.zeros((), device=device, dtype=torch.float64)
-        self.scaler.scale(total)  # the first call makes the scale, and this process may have no batch
+        sums = torch.zeros(2, device=device, dtype=torch.float64)
+        self.scaler.scale(sums[0])  # the first call makes the scale, and this process may have no batch
         for batch, sentences, masks in zip(group.batches, group.sentences, group.masks, strict=True):
             source, target, words, _ = batch.to(device)
             weights = self.scaler.scale(share.weights(target, sentences=sentences))
             with masked_by(masks):
                 with self.precision.autocast():
-                    loss, losses = self.model.weighted_loss(
+                    loss = self.model.weighted_loss(
                         source,
                         target,
                         weights=weights,
                         label_smoothing=self.objective.label_smoothing,
                         words=words,
                     )
-                total += losses.sum()
-                loss.backward()
-        return total
+                sums[0] += loss.total.detach()
+                sums[1] += loss.nll.sum()
+                loss.total.backward()
+        return sums
 
     @contextmanager
     def inference_weights(self) -> Iterator[Seq2Seq]:

@@ -86,8 +86,9 @@ def test_updates_are_those_of_one_process(jobs: list[tuple[Path, dict[str, Any]]
         # Adam divides by the root of the mean square, and so makes rounding of what is nearly zero larger.
         limits = {"gradient": limit, "weight": 1e-9 if options["double"] else limit}
         for step, ((update, grads, weights), wanted) in enumerate(zip(found[0], alone, strict=True)):
-            assert update[1] == pytest.approx(wanted[0].loss, rel=limit)
-            assert update[2] == pytest.approx(wanted[0].grad_norm, rel=limit)
+            assert update[1] == pytest.approx(wanted[0].objective, rel=limit)
+            assert update[2] == pytest.approx(wanted[0].nll, rel=limit)
+            assert update[3] == pytest.approx(wanted[0].grad_norm, rel=limit)
             assert grads.keys() == wanted[1].keys()
             assert weights.keys() == wanted[2].keys()
             for kind, got, expected in (("gradient", grads, wanted[1]), ("weight", weights, wanted[2])):

@@ -59,7 +59,10 @@ def save_updates(jobs: list[tuple[Path, dict[str, Any]]], folder: Path) -> int:
     """The `updates` of several configurations, each with its options; saved as FOLDER/<size>-<job>-<rank>.pt."""
     with connected("cpu") as world:
         for number, (config_file, options) in enumerate(jobs):
-            done = [((u.applied, u.loss, u.grad_norm), *rest) for u, *rest in updates(config_file, world, **options)]
+            done = [
+                ((u.applied, u.objective, u.nll, u.grad_norm), *rest)
+                for u, *rest in updates(config_file, world, **options)
+            ]
             torch.save(done, folder / f"{world.size}-{number}-{world.rank}.pt")
     return 0
 

@@ -45,9 +45,9 @@ def everything(model: Seq2Seq) -> dict[str, Tensor]:
     source, target = SOURCE.to(device), TARGET.to(device)
     weights = torch.rand(TARGET.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(device)
     model.zero_grad()
-    loss, losses = model.weighted_loss(source, target, weights=weights, label_smoothing=0.1)
+    loss, losses, nll = model.weighted_loss(source, target, weights=weights, label_smoothing=0.1)
     loss.backward()
     found = {f"d {name}": weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
     with torch.no_grad():
         found["logits"] = model(source, target)[target != 0]
-    return {"loss": loss.detach(), "losses": losses.detach(), **found}
+    return {"loss": loss.detach(), "losses": losses.detach(), "nll": nll.detach(), **found}

@@ -39,7 +39,7 @@ def gradients(model: Seq2Seq, source: Tensor, target: Tensor, masks: Masks) -> t
     """The sum of the losses of all words, and its gradients."""
     with masked_by(masks):
         weights = (target != 0).to(next(model.parameters()).dtype)
-        loss, _ = model.weighted_loss(source, target, weights=weights, label_smoothing=0.1)
+        loss, *_ = model.weighted_loss(source, target, weights=weights, label_smoothing=0.1)
         return loss, list(torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True))
 
 

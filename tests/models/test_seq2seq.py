@@ -99,14 +99,15 @@ def test_weighted_loss_and_its_gradient_are_those_of_the_definition() -> None:
     model = make()
     target = torch.nn.functional.pad(TARGET, (0, 2))
     weights = torch.rand(target.shape, dtype=torch.float64)
-    loss, losses = model.weighted_loss(SOURCE, target, weights=weights, label_smoothing=0.1)
+    loss, losses, nll = model.weighted_loss(SOURCE, target, weights=weights, label_smoothing=0.1)
     words = TARGET != 0
     wanted = reference_cross_entropy(model(SOURCE, TARGET)[words], TARGET[words], label_smoothing=0.1)
     close(losses[words], wanted.detach())
-    assert not losses.requires_grad
+    close(nll[words], reference_cross_entropy(model(SOURCE, TARGET)[words], TARGET[words]).detach())
+    assert (nll[~words] == 0).all() and not losses.requires_grad and not nll.requires_grad
     places, known = words.flatten().nonzero().squeeze(1), weights[:, :4]
     told = model.weighted_loss(SOURCE, TARGET, weights=known, label_smoothing=0.1, words=places)
-    assert all(torch.equal(*pair) for pair in zip(told, (loss, losses), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(told, (loss, losses, nll), strict=True))
     token_losses = model.token_losses(SOURCE, TARGET, label_smoothing=0.1)
     close(losses, token_losses)  # torch multiplies in other shapes where a gradient is wanted
     with torch.no_grad():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,12 +54,13 @@ def problem(rows: int, words: int, dtype: torch.dtype, *, scale: float = 1.0) ->
 
 def exact(
     features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, label_smoothing: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Weighted sum, losses and both gradients by the definition in fp64."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Weighted sum, losses, negative log-likelihoods and both gradients by the definition in fp64."""
     x, w = (tensor.detach().double().requires_grad_() for tensor in (features, table))
     losses = reference_cross_entropy(x @ w.t(), targets, label_smoothing=label_smoothing)
     total = (losses * weights).sum()
-    return total.detach(), losses.detach(), *torch.autograd.grad(total, (x, w))
+    nll = reference_cross_entropy((x @ w.t()).detach(), targets)
+    return total.detach(), losses.detach(), nll, *torch.autograd.grad(total, (x, w))
 
 
 @pytest.mark.usefixtures("poisoned")
@@ -76,13 +78,13 @@ def test_losses_and_gradients_equal_the_definition(
     monkeypatch.setattr(chunks, "CPU_ROWS", 4)
     for words in (2, 37):
         features, table, targets, weights = problem(rows, words, dtype, scale=3)
-        total, losses = linear_cross_entropy(
+        total, losses, nll = linear_cross_entropy(
             features, table, targets=targets, weights=weights, label_smoothing=label_smoothing
         )
         gradients = torch.autograd.grad(total, (features, table))
-        assert total.dtype == losses.dtype == dtype and not losses.requires_grad
+        assert total.dtype == losses.dtype == nll.dtype == dtype and not (losses.requires_grad or nll.requires_grad)
         wanted = exact(features, table, targets, weights, label_smoothing)
-        for found, right in zip((total, losses, *gradients), wanted, strict=True):
+        for found, right in zip((total, losses, nll, *gradients), wanted, strict=True):
             torch.testing.assert_close(found.double(), right, rtol=tolerance, atol=tolerance)
 
 
@@ -95,15 +97,18 @@ def test_bf16_products_of_fp32_weights(kernels: str, monkeypatch: pytest.MonkeyP
         for tensor in (features, table):
             tensor.copy_(tensor.bfloat16())
     with torch.autocast("cpu", torch.bfloat16):
-        total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+        total, losses, nll = linear_cross_entropy(
+            features, table, targets=targets, weights=weights, label_smoothing=0.1
+        )
     gradients = torch.autograd.grad(total, (features, table))
-    assert [tensor.dtype for tensor in (total, losses, *gradients)] == [torch.float32] * 4
+    assert [tensor.dtype for tensor in (total, losses, nll, *gradients)] == [torch.float32] * 5
     rounded = (features @ table.t()).detach().bfloat16().double()
     torch.testing.assert_close(
         losses.double(), reference_cross_entropy(rounded, targets, label_smoothing=0.1), rtol=1e-5, atol=1e-5
     )
+    torch.testing.assert_close(nll.double(), reference_cross_entropy(rounded, targets), rtol=1e-5, atol=1e-5)
     wanted = exact(features, table, targets, weights, 0.1)
-    for found, right in zip((total, losses, *gradients), wanted, strict=True):
+    for found, right in zip((total, losses, nll, *gradients), wanted, strict=True):
         close = 0.01 * float(right.abs().max())
         torch.testing.assert_close(found.double(), right, rtol=0, atol=close)
 
@@ -125,7 +130,7 @@ def test_gradients_have_the_types_of_features_and_table(cast: torch.dtype, kerne
     features, table, targets, weights = problem(5, 9, torch.float32)
     narrow = features.detach().to(cast).requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        total, _ = linear_cross_entropy(narrow, table, targets=targets, weights=weights)
+        total, *_ = linear_cross_entropy(narrow, table, targets=targets, weights=weights)
     total.backward()
     assert narrow.grad is not None and narrow.grad.dtype == cast
     assert table.grad is not None and table.grad.dtype == torch.float32
@@ -134,16 +139,16 @@ def test_gradients_have_the_types_of_features_and_table(cast: torch.dtype, kerne
 def test_what_comes_from_above_multiplies_the_gradients() -> None:
     features, table, targets, weights = problem(5, 9, torch.float64)
     for factor in (1.0, -2.5, 0.0):
-        total, _ = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+        total, *_ = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
         found = torch.autograd.grad(factor * total, (features, table))
-        wanted = exact(features, table, targets, factor * weights, 0.1)[2:]
+        wanted = exact(features, table, targets, factor * weights, 0.1)[3:]
         for ours, right in zip(found, wanted, strict=True):
             torch.testing.assert_close(ours, right, rtol=0, atol=1e-13)
 
 
 def test_a_second_backward_pass_is_refused() -> None:
     features, table, targets, weights = problem(5, 9, torch.float32)
-    total, _ = linear_cross_entropy(features, table, targets=targets, weights=weights)
+    total, *_ = linear_cross_entropy(features, table, targets=targets, weights=weights)
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="only once"):
         total.backward()
@@ -151,11 +156,12 @@ def test_a_second_backward_pass_is_refused() -> None:
 
 def test_one_weight_for_all_and_one_gradient_only() -> None:
     features, table, targets, _ = problem(5, 9, torch.float64)
-    total, losses = linear_cross_entropy(features.detach(), table, targets=targets, weights=torch.tensor(0.25))
+    total, losses, nll = linear_cross_entropy(features.detach(), table, targets=targets, weights=torch.tensor(0.25))
+    assert nll is losses  # without smoothing they are the same
     assert total.item() == pytest.approx(losses.sum().item() / 4)
     (found,) = torch.autograd.grad(total, table)
     wanted = exact(features, table, targets, torch.full((5,), 0.25, dtype=torch.float64), 0.0)
-    torch.testing.assert_close(found, wanted[3], rtol=0, atol=1e-13)
+    torch.testing.assert_close(found, wanted[4], rtol=0, atol=1e-13)
 
 
 def test_without_a_gradient_to_come_none_is_made(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
@@ -163,9 +169,12 @@ def test_without_a_gradient_to_come_none_is_made(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(chunks.LinearCrossEntropy, "apply", None)
     features, table, targets, weights = problem(5, 9, torch.float32)
     with torch.no_grad():
-        total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+        total, losses, nll = linear_cross_entropy(
+            features, table, targets=targets, weights=weights, label_smoothing=0.1
+        )
     wanted = exact(features, table, targets, weights, 0.1)
     torch.testing.assert_close(losses.double(), wanted[1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(nll.double(), wanted[2], rtol=1e-5, atol=1e-5)
     assert not total.requires_grad
     assert total.item() == pytest.approx(wanted[0].item(), rel=1e-5)
 
@@ -191,11 +200,11 @@ def test_a_perfect_fit_costs_nothing_and_a_uniform_one_its_divergence(kernels: s
     words, smoothing = 5, 0.2
     wanted = torch.full((1, words), smoothing / (words - 1))
     wanted[0, 3] = 1 - smoothing
-    loss, _ = linear_cross_entropy(
+    loss, *_ = linear_cross_entropy(
         wanted.log(), torch.eye(words), targets=torch.tensor([3]), weights=torch.ones(1), label_smoothing=smoothing
     )
     assert loss.item() == pytest.approx(0, abs=1e-6)
-    uniform, _ = linear_cross_entropy(
+    uniform, *_ = linear_cross_entropy(
         torch.zeros(1, words), torch.eye(words), targets=torch.tensor([3]), weights=torch.ones(1)
     )
     assert uniform.item() == pytest.approx(math.log(words), rel=1e-6)
@@ -209,10 +218,13 @@ def test_what_is_not_finite_stays_so(bad: float, dtype: torch.dtype, kernels: st
     with torch.no_grad():
         features[2, 1] = bad
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        total, losses = linear_cross_entropy(features, table, targets=targets, weights=weights, label_smoothing=0.1)
+        total, losses, nll = linear_cross_entropy(
+            features, table, targets=targets, weights=weights, label_smoothing=0.1
+        )
     total.backward()
     assert not total.isfinite()
-    assert losses.isfinite().tolist() == [True, True, False, True]
+    for values in (losses, nll):
+        assert values.isfinite().tolist() == [True, True, False, True]
     assert features.grad is not None and table.grad is not None
     assert features.grad.isfinite().all(1).tolist() == [True, True, False, True]
     assert not table.grad.isfinite().all()
@@ -234,6 +246,25 @@ def run_step(
     losses = torch.full((len(logits),), math.nan)
     step(logits, targets, weights=weights, loss=Loss.smoothed(logits.size(1), 0.1), losses=losses)
     return logits, losses
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("step", [linear_cross_entropy_native, linear_cross_entropy_reference])
+def test_losses_and_gradient_are_the_same_bits_with_and_without_the_nll(
+    step: Callable[..., None], dtype: torch.dtype
+) -> None:
+    if step is linear_cross_entropy_native and native.problem():
+        pytest.skip(f"no native kernels here: {native.problem()}")
+    torch.manual_seed(4)
+    logits, targets, weights = (8 * torch.randn(23, 1003)).to(dtype), torch.randint(0, 1003, (23,)), torch.randn(23)
+    nll = torch.full((23,), math.nan)
+    pairs = zip(
+        run_step(partial(step, nll=nll), logits, targets, weights),
+        run_step(step, logits, targets, weights),
+        strict=True,
+    )
+    assert all(torch.equal(*pair) for pair in pairs)
+    torch.testing.assert_close(nll.double(), reference_cross_entropy(logits.double(), targets), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(native.problem() is not None, reason="there are no native kernels here")
@@ -270,8 +301,8 @@ def test_more_words_than_a_thread_has_room_for_are_left_to_the_reference(monkeyp
     found = []
     for most in (9, 8):
         monkeypatch.setattr("nmt.ops.linear_cross_entropy.native.MOST_WORDS", most)
-        logits, losses = torch.linspace(-4, 4, 27).view(3, 9), torch.empty(3)
-        linear_cross_entropy_native(logits, targets, weights=torch.ones(3), loss=loss, losses=losses)
-        found.append((logits, losses))
+        logits, losses, nll = torch.linspace(-4, 4, 27).view(3, 9), torch.empty(3), torch.full((3,), math.nan)
+        linear_cross_entropy_native(logits, targets, weights=torch.ones(3), loss=loss, losses=losses, nll=nll)
+        found.append((logits, losses, nll))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -113,5 +113,5 @@ def test_guard_does_not_count_what_the_loss_scale_will_cure():
     guard = BadUpdateGuard(max_bad_updates=0)
     assert not guard.usable(1.0, math.inf, overflow=True)
     assert guard.total == 0
-    with pytest.raises(DivergedError, match="loss nan"):
+    with pytest.raises(DivergedError, match="objective nan"):
         guard.usable(math.nan, math.inf, overflow=True)

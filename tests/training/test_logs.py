@@ -82,10 +82,19 @@ def test_tensorboard_files_hold_the_curves(tmp_path: Path) -> None:
 
 def test_interval_means_are_weighted_by_tokens() -> None:
     interval = Interval(
-        updates=2, loss=30.0, target_tokens=10, grad_norm=3.0, cells=40, tokens=30, seconds=2.0, waited=0.5, lr=0.1
+        updates=2,
+        nll=30.0,
+        objective=45.0,
+        target_tokens=10,
+        grad_norm=3.0,
+        cells=40,
+        tokens=30,
+        seconds=2.0,
+        waited=0.5,
+        lr=0.1,
     )
     summary = interval.summary()
-    assert summary["loss"] == 3.0
+    assert summary["loss"] == 3.0 and summary["objective"] == 4.5
     assert summary["perplexity"] == pytest.approx(math.exp(3))
     assert summary["grad_norm"] == 1.5
     assert summary["target_tokens_per_second"] == 5.0
@@ -103,6 +112,12 @@ def test_sums_of_a_version_without_the_waiting_time_are_read() -> None:
     interval = Interval(waited=7.0)
     interval.load_state_dict(state)
     assert interval == Interval(updates=2)
+
+
+def test_sums_of_a_version_that_added_up_the_smoothed_loss_start_anew() -> None:
+    interval = Interval(updates=3)
+    interval.load_state_dict({"updates": 2, "loss": 30.0, "target_tokens": 10})
+    assert interval == Interval()
 
 
 def test_lines_that_cannot_be_written_name_the_file(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from nmt.config import load_config
 from nmt.data import PreparedData, prepare
 from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
+from nmt.ops.linear_cross_entropy import Losses
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.distributed import World
 from nmt.training.precision import Precision
@@ -55,12 +56,14 @@ def test_accumulated_batches_weigh_every_target_token_the_same(folder: Path) -> 
     found = {name: weight.grad.clone() for name, weight in updater.model.named_parameters() if weight.grad is not None}
 
     model = build_updater(config, data.tokenizer, device=CPU).model
-    total = torch.zeros(())
+    total, nll = torch.zeros(()), torch.zeros(())
     for batch in group.batches:
         logits, words = model(batch.source, batch.target), batch.target != 0
         total = total + reference_cross_entropy(logits[words], batch.target[words], label_smoothing=0.1).sum()
+        nll = nll + reference_cross_entropy(logits[words], batch.target[words]).sum()
     (total / group.target_tokens).backward()
-    assert update.loss == pytest.approx(total.item(), rel=1e-5)
+    assert update.objective == pytest.approx(total.item() / group.target_tokens, rel=1e-5)
+    assert update.nll == pytest.approx(nll.item(), rel=1e-5)
     for name, weight in model.named_parameters():
         if weight.grad is not None:
             torch.testing.assert_close(found[name], weight.grad, rtol=1e-4, atol=1e-7)
@@ -69,10 +72,10 @@ def test_accumulated_batches_weigh_every_target_token_the_same(folder: Path) -> 
 class Summed(World):
     """Another process that has all batches: it brings gradients of 65536, which is the first loss scale."""
 
-    def add_up(self, weights: Sequence[Tensor], loss: Tensor) -> float:
+    def add_up(self, weights: Sequence[Tensor], sums: Tensor) -> list[float]:
         for weight in weights:
             weight.grad = torch.full_like(weight, 65536.0)
-        return 1.0
+        return [65536.0, 1.0]
 
 
 def test_a_process_without_a_batch_scales_as_the_others_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +173,30 @@ def test_log_has_the_mean_loss_of_the_tokens_since_the_last_line(folder: Path) -
     assert complete.keys() >= {"seconds", "target_tokens_per_second", "memory_mb", "padding", "skipped", "lr", "epoch"}
 
 
+@pytest.mark.parametrize("normalization", ["token", "sentence"])
+def test_the_loss_is_the_cross_entropy_of_validation_and_the_objective_has_its_own_name(
+    folder: Path, normalization: str
+) -> None:
+    """Of weights that stay what they are, on the same text, whatever is smoothed and how it is normalised."""
+    training = {"lr": 1e-12, "max_epochs": 1, "max_steps": None, "log_every": 1000, "validate_every": 1000}
+    training["normalization"], data = normalization, {"dev": str(folder / "train")}
+    assert nmt_train(write_config(folder, training=training, data=data, model={"dropout": 0.0})) == 0
+    trained, validated = events(folder / "run", kinds=("train", "validation"))
+    assert trained["loss"] == pytest.approx(validated["loss"], rel=1e-6)
+    assert trained["perplexity"] == pytest.approx(validated["perplexity"], rel=1e-6)
+    assert abs(trained["objective"] - trained["loss"]) > 0.01
+    shown = f"loss {trained['loss']:.4f}  ppl {trained['perplexity']:.2f}  objective {trained['objective']:.4f}  norm"
+    assert shown in read_text(folder)
+
+
+def test_an_objective_that_is_the_loss_is_not_shown(folder: Path) -> None:
+    training = {"label_smoothing": 0.0, "max_steps": 2}
+    assert nmt_train(write_config(folder, training=training)) == 0
+    (trained,) = events(folder / "run", kinds=("train",))
+    assert trained["objective"] == pytest.approx(trained["loss"], rel=1e-6)
+    assert re.search(r"update 2  .*  ppl \d+\.\d\d  norm ", read_text(folder))
+
+
 def test_log_says_how_long_it_waited_and_how_long_it_will_take(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = BatchStream.groups
 
@@ -197,10 +224,10 @@ def not_finite_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
     """Calls of the training loss with these numbers give NaN."""
     original, calls = Seq2Seq.weighted_loss, iter(range(10_000))
 
-    def weighted_loss(self: Seq2Seq, source: Tensor, target: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        loss, losses = original(self, source, target, **options)
+    def weighted_loss(self: Seq2Seq, source: Tensor, target: Tensor, **options: Any) -> Losses:
+        found = original(self, source, target, **options)
         factor = math.nan if self.training and next(calls) in steps else 1.0
-        return loss * factor, losses * factor
+        return Losses(*(values * factor for values in found))
 
     monkeypatch.setattr(Seq2Seq, "weighted_loss", weighted_loss)
 

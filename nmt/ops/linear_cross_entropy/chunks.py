@@ -24,10 +24,22 @@ GPU_ROWS = 4096
 """The same on a GPU, which needs more rows to be busy."""
 
 
+class Losses(NamedTuple):
+    """What the loss of some words is; only the total can be differentiated."""
+
+    total: Tensor
+    """The weighted sum of the losses, a scalar."""
+    losses: Tensor
+    """The loss of each word, smoothed, in nats."""
+    nll: Tensor
+    """The negative log-likelihood of each word, in nats: its cross entropy without smoothing."""
+
+
 class Result(NamedTuple):
-    """Losses [N], and the gradients of their weighted sum in features and table where they were asked for."""
+    """Losses [N] as in `Losses`, and the gradients of their weighted sum in features and table where asked for."""
 
     losses: Tensor
+    nll: Tensor
     features: Tensor | None
     table: Tensor | None
 
@@ -49,6 +61,7 @@ def chunked(
         rows = _rows(len(x), most=GPU_ROWS if x.is_cuda else CPU_ROWS)
         wide = torch.promote_types(dtype, torch.float32)
         losses = x.new_empty(len(x), dtype=wide)
+        nll = losses if loss.is_nll else torch.empty_like(losses)
         dx = torch.empty_like(x) if needed[0] else None
         dw: Tensor | None = None
         buffer = aligned_rows(rows, len(table), like=x)
@@ -58,29 +71,33 @@ def chunked(
             logits = buffer[: len(x[part])]
             w.forward(x[part], out=logits)
             factors = None if weights is None else weights[part]
-            step(logits, targets[part], weights=factors, loss=loss, losses=losses[part])
+            apart = None if loss.is_nll else nll[part]
+            step(logits, targets[part], weights=factors, loss=loss, losses=losses[part], nll=apart)
             if dx is not None:
                 w.backward(logits, out=dx[part])
             if needed[1]:
                 dw = w.weight_gradient(logits, x[part], to=dw)
         if needed[1] and dw is None:
             dw = torch.zeros_like(table)
-    return Result(losses, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype))
+    return Result(
+        losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
+    )
 
 
 class LinearCrossEntropy(torch.autograd.Function):
-    """Weighted sum of the losses, and the losses without a gradient."""
+    """Weighted sum of the losses, and the losses and negative log-likelihoods without a gradient."""
 
     @staticmethod
     def forward(
         ctx: Any, features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, loss: Loss, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         needed = ctx.needs_input_grad[:2]
         result = chunked(features, table, targets=targets, weights=weights, loss=loss, dtype=dtype, needed=needed)
         # Not saved for autograd: these are no inputs of the backward pass but what it returns.
         ctx.gradients = result.features, result.table
-        ctx.mark_non_differentiable(result.losses)
-        return (result.losses * weights).sum(), result.losses
+        apart = None if loss.is_nll else result.nll  # autograd does not take the same tensor twice
+        ctx.mark_non_differentiable(*(values for values in (result.losses, apart) if values is not None))
+        return (result.losses * weights).sum(), result.losses, apart
 
     @staticmethod
     @once_differentiable

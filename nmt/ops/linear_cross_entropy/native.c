@@ -2,14 +2,14 @@
 
    loss = lse(x) - confidence x_target - rest sum(x) + constant
 
-   and, with weights [N], its gradient times the weight in place of the logits: weight (softmax(x) - rest), less
-   weight confidence at the target. Because confidence + V rest = 1 all x can be taken relative to the largest.
+   with nll [N] the negative log-likelihood lse(x) - x_target, and with weights [N] the gradient of the loss times the
+   weight in place of the logits: weight (softmax(x) - rest), less weight confidence at the target. Because confidence + V rest = 1 all x can be taken relative to the largest.
    Each thread has V floats on its stack, see native.py. */
 
 #include "simd.h"
 
 API void NAME(cross_entropy_step)(T *logits, i64 xn, const i64 *targets, const float *OPTIONAL weights, float *losses,
-                                  i64 N, i64 V, float confidence, float rest, float constant, i64 threads) {
+                                  float *OPTIONAL nll, i64 N, i64 V, float confidence, float rest, float constant, i64 threads) {
     PARALLEL_FOR(N * V)
     for (i64 n = 0; n < N; n++) {
         T *restrict x = logits + n * xn;
@@ -29,6 +29,7 @@ API void NAME(cross_entropy_step)(T *logits, i64 xn, const i64 *targets, const f
         float gold = LOAD(x[targets[n]]) - top;
         /* without smoothing an infinite sum must not count */
         losses[n] = logf(total) - confidence * gold - (rest ? rest * sum : 0.0f) + constant;
+        if (nll) nll[n] = logf(total) - gold;
         if (!weights) continue;
         float weight = weights[n], scale = weight / total, shift = weight * rest;
 #pragma omp simd

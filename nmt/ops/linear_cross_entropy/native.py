@@ -14,7 +14,7 @@ MOST_WORDS: Final = 1 << 18
 
 
 def linear_cross_entropy_native(
-    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor | None = None
 ) -> None:
     """See `linear_cross_entropy_reference`."""
     rows, words = logits.shape
@@ -22,7 +22,7 @@ def linear_cross_entropy_native(
     if rows and not 0 <= int(targets.min()) <= int(targets.max()) < words:
         raise IndexError(f"targets must be ids from 0 to {words - 1}; found {int(targets.min())}, {int(targets.max())}")
     if words > MOST_WORDS:
-        linear_cross_entropy_reference(logits, targets, weights=weights, loss=loss, losses=losses)
+        linear_cross_entropy_reference(logits, targets, weights=weights, loss=loss, losses=losses, nll=nll)
         return
     run = kernel("cross_entropy_step", logits.dtype)
-    run(logits, logits.stride(0), targets, weights, losses, rows, words, *loss)
+    run(logits, logits.stride(0), targets, weights, losses, nll, rows, words, *loss)

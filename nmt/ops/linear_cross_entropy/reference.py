@@ -24,6 +24,11 @@ class Loss(NamedTuple):
     rest: float
     constant: float
 
+    @property
+    def is_nll(self) -> bool:
+        """Whether it is the negative log-likelihood lse(x) - x_target itself."""
+        return self == (1.0, 0.0, 0.0)
+
     @classmethod
     def smoothed(cls, words: int, label_smoothing: float) -> Loss:
         """That of logits of so many words."""
@@ -33,9 +38,11 @@ class Loss(NamedTuple):
 
 
 def linear_cross_entropy_reference(
-    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor | None = None
 ) -> None:
     """Write the losses [n], in at least fp32, of `logits` [n, V] against the ids `targets` [n].
+
+    With `nll` [n], of the same type, their negative log-likelihoods lse(x) - x_target are written there.
 
     The values of a row are side by side; what lies between it and the next may be overwritten.
 
@@ -45,7 +52,10 @@ def linear_cross_entropy_reference(
     """
     gold = targets.unsqueeze(1)
     log_p = torch.log_softmax(at_least_fp32(logits), -1)
-    torch.mul(log_p.gather(1, gold).squeeze(1), -loss.confidence, out=losses)
+    log_p_gold = log_p.gather(1, gold).squeeze(1)
+    torch.mul(log_p_gold, -loss.confidence, out=losses)
+    if nll is not None:
+        torch.neg(log_p_gold, out=nll)
     if loss.rest:
         losses.sub_(log_p.sum(-1), alpha=loss.rest)
     losses.add_(loss.constant)

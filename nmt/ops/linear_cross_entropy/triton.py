@@ -38,7 +38,7 @@ def _gradient(x, v, target, lse, confidence, rest, weight):
 
 @triton.jit(do_not_specialize=["confidence", "rest", "constant"])
 def loss_gradient_kernel(
-    p_logits, p_target, p_weights, p_losses, s_row, V, confidence, rest, constant,
+    p_logits, p_target, p_weights, p_losses, p_nll, s_row, V, confidence, rest, constant,
     GRADIENT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """logits [N, V] become weight * d loss / d logits if GRADIENT; a program has a row and reads it twice.
@@ -69,6 +69,8 @@ def loss_gradient_kernel(
     exponentials = tl.sum(exponentials * tl.exp2((highest - top) * LOG2_E), 0)
     lse = top + tl.log(exponentials)
     tl.store(p_losses + i_n, lse - confidence * gold - rest * tl.sum(total, 0) + constant)
+    if p_nll is not None:
+        tl.store(p_nll + i_n, lse - gold)
     if GRADIENT:
         weight = tl.load(p_weights + i_n).to(tl.float32)
         for v0 in tl.range(0, last, BLOCK, num_stages=3):
@@ -82,7 +84,7 @@ def loss_gradient_kernel(
 
 
 def linear_cross_entropy_triton(
-    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor | None = None
 ) -> None:
     """See `nmt.ops.linear_cross_entropy.reference.linear_cross_entropy_reference`."""
     rows, words = logits.shape
@@ -92,6 +94,7 @@ def linear_cross_entropy_triton(
     whole = logits.as_strided((rows, step), (step, 1))  # with what lies between rows
     with torch.cuda.device_of(logits):
         loss_gradient_kernel[(rows,)](
-            whole, targets.contiguous(), None if weights is None else weights.contiguous(), losses, step, words, *loss,
+            whole, targets.contiguous(), None if weights is None else weights.contiguous(), losses, nll, step, words,
+            *loss,
             GRADIENT=weights is not None, BLOCK=min(LONGEST_BLOCK, triton.next_power_of_2(words)), num_warps=WARPS,
         )  # fmt: skip

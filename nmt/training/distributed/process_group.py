@@ -58,13 +58,13 @@ class ProcessGroup(World):
             )
             dist.all_reduce(torch.zeros(1))  # connections are made with the first exchange
 
-    def add_up(self, weights: Sequence[Tensor], loss: Tensor) -> float:
-        """See `World`; sums are in the type of the gradients, that of the loss in float64."""
+    def add_up(self, weights: Sequence[Tensor], sums: Tensor) -> list[float]:
+        """See `World`; sums are in the type of the gradients, `sums` in float64."""
         have = [float(weight.grad is not None) for weight in weights]
-        totals = torch.cat([loss.detach().double().view(1), torch.tensor(have, dtype=torch.float64).to(loss.device)])
+        added: list[float] = []
+        totals = torch.cat([sums.detach().double(), torch.tensor(have, dtype=torch.float64).to(sums.device)])
         with self._contact("adding up gradients"):
             waiting = [dist.all_reduce(totals, async_op=True)]
-            sums: list[Tensor] = []
             for bucket in _buckets(weights):
                 flat = torch.cat([_gradient(weight).flatten() for weight in bucket])
                 waiting.append(dist.all_reduce(flat, async_op=True))
@@ -72,12 +72,12 @@ class ProcessGroup(World):
                     weight.grad = piece.view_as(weight)  # what was there is freed before the next bucket is made
             for work in waiting:
                 work.wait()
-            sums = totals.tolist()
+            added = totals.tolist()
         self._done_with(totals)
-        for weight, ranks in zip(weights, sums[1:], strict=True):
+        for weight, ranks in zip(weights, added[len(sums) :], strict=True):
             if not ranks:
                 weight.grad = None
-        return float(sums[0])
+        return added[: len(sums)]
 
     def largest(self, *values: float) -> tuple[float, ...]:
         """See `World`."""

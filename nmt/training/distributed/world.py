@@ -41,12 +41,12 @@ class World:
         """Whether this is rank 0, the only one that writes files."""
         return self.rank == 0
 
-    def add_up(self, weights: Sequence[Tensor], loss: Tensor) -> float:
-        """Replace the gradient of each weight by its sum over all ranks; return the sum of their `loss`, a scalar.
+    def add_up(self, weights: Sequence[Tensor], sums: Tensor) -> list[float]:
+        """Replace the gradient of each weight by its sum over all ranks; return their `sums` [n] added up.
 
         A weight without a gradient counts as zero, and stays without one where no rank has one.
         """
-        return float(loss)
+        return list(map(float, sums.tolist()))
 
     def largest(self, *values: float) -> tuple[float, ...]:
         """The largest of each value over all ranks."""

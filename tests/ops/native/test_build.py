@@ -155,7 +155,7 @@ def everything() -> list[Tensor]:
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
     pairs = sequence(GRU(weights=weights), x, None, mask), sequence(LRN(), x, None, mask, reverse=True)
     outputs = [part for outputs, last in pairs for part in (outputs, *last)]
-    loss, _ = linear_cross_entropy(
+    loss, *_ = linear_cross_entropy(
         outputs[0].flatten(0, 1), weights[2], targets=torch.tensor([0, 1, 2, 3, 0, 1]), weights=torch.tensor(0.5)
     )
     leaves = [x, *weights]

@@ -26,11 +26,13 @@ def inputs(
     return 3 * randn(rows, words, device=device, dtype=dtype), targets.to(device), weights.to(device)
 
 
-def run(logits: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float) -> tuple[Tensor, Tensor]:
+def run(
+    logits: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float, *, nll: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Losses, and what the logits have become."""
     logits, losses = logits.clone(), logits.new_empty(len(logits), dtype=torch.float32)
     loss = Loss.smoothed(logits.size(1), smoothing)
-    fused.linear_cross_entropy_triton(logits, targets, weights=weights, loss=loss, losses=losses)
+    fused.linear_cross_entropy_triton(logits, targets, weights=weights, loss=loss, losses=losses, nll=nll)
     return losses, logits
 
 
@@ -93,6 +95,19 @@ def test_without_weights_the_logits_are_left_alone(device: torch.device) -> None
     losses, after = run(logits, targets, None, 0.1)
     assert_near(losses, plain(logits, targets, weights, 0.1)[0])
     assert torch.equal(after, logits)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_nll_comes_with_the_same_losses_and_gradient(
+    dtype: torch.dtype, smoothing: float, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "LONGEST_BLOCK", 32)
+    tensors = inputs(device, rows=3, words=70, dtype=dtype)
+    nll = torch.full((3,), math.nan, device=device)
+    with_nll, without = run(*tensors, smoothing, nll=nll), run(*tensors, smoothing)
+    assert all(torch.equal(*pair) for pair in zip(with_nll, without, strict=True))
+    assert_near(nll, reference_cross_entropy(tensors[0].double(), tensors[1]))
 
 
 def test_a_target_that_is_no_id_is_seen_in_its_loss(device: torch.device) -> None:
