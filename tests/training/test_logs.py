@@ -128,7 +128,7 @@ def test_lines_that_cannot_be_written_name_the_file(tmp_path: Path) -> None:
 
 def test_missing_tensorboard_is_said_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(NmtError, match=r"pip install 'nmt\[tensorboard\]'"):
+    with pytest.raises(NmtError, match=r"pip install 'nmt-recurrent\[tensorboard\]'"):
         RunLog(tmp_path / "run", tensorboard=True)
     assert not (tmp_path / "run").exists()
 
