@@ -82,8 +82,8 @@ class LiveLines:
 def input_windows(path: str | None, *, size: int, undecodable: Undecodable) -> Iterator[Iterator[list[str]]]:
     """The lines of a file (.gz too), or of standard input for None, in windows of at most `size`.
 
-    A pipe or terminal delivers when it likes: its windows hold what has come within `windows.PATIENCE`, so
-    that one who sends a line and waits gets an answer.
+    A pipe or terminal delivers when it likes: its windows hold what is there, so that one who sends a line and waits
+    gets the answer at once. What comes while a window is translated is the next one: the more, the faster it comes.
 
     Raises:
         DataError: a file that is missing or cannot be read, bytes that are not UTF-8 (file and line) where

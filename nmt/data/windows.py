@@ -10,8 +10,12 @@ from nmt.errors import DataError
 
 T = TypeVar("T")
 
-PATIENCE = 0.2
-"""Seconds that a window waits for more lines, counted from its first."""
+PAUSE = 0.001
+"""Seconds without a line that end a window: a sender that waits for the answer is not kept waiting, and one that is
+just writing a file into the pipe has not stopped."""
+PATIENCE = 0.02
+"""Seconds, counted from its first line, after which a window takes only what is already here. Without it one line
+every half millisecond would hold the first up until the window is full."""
 CHARACTERS = 1 << 22
 """A window that holds so many gets no further line, so that long lines do not fill the memory."""
 
@@ -22,7 +26,7 @@ Arrives = Callable[[float], bool]
 def windows(
     lines: Iterable[T], *, size: int, arrives: Arrives | None = None, length: Callable[[Any], int] = len
 ) -> Iterator[list[T]]:
-    """`lines` in lists of at most `size`; with `arrives`, of what comes within PATIENCE of the first.
+    """`lines` in lists of at most `size`; with `arrives`, of what comes until there is a PAUSE.
 
     `length` says how many characters an item has. Where reading fails, what was read before comes first, then the
     DataError.
@@ -35,7 +39,7 @@ def windows(
         held, deadline = 0, 0.0
         try:
             while len(window) < size and held < CHARACTERS:
-                if window and arrives is not None and not arrives(deadline - time.monotonic()):
+                if window and arrives is not None and not arrives(min(PAUSE, deadline - time.monotonic())):
                     break
                 line = next(remaining)
                 if not window:
