@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nmt.errors import ConfigError, DataError
-from nmt.search import ScoredText, Translation, Translator
+from nmt.search import Request, ScoredText, Translation, Translator
+from nmt.search.request import as_request
 from nmt.training.distributed import World, check_same, interleave
 
 BLOCK = 1 << 20
@@ -32,7 +33,9 @@ def check_input(path: str | None, *, world: World) -> None:
     check_same(world, "text to translate", lambda: _digest(path))
 
 
-def translate_across_processes(translator: Translator, lines: Sequence[str], *, world: World) -> list[Translation]:
+def translate_across_processes(
+    translator: Translator, lines: Sequence[str | Request], *, world: World
+) -> list[Translation]:
     """The translations of `lines`, in order, on rank 0; each process has the same lines and translates its part.
 
     The other processes get none.
@@ -44,7 +47,7 @@ def translate_across_processes(translator: Translator, lines: Sequence[str], *, 
     parts = world.gather([_packed(translation) for translation in mine])
     if not world.is_main:
         return []
-    return [_unpacked(line, packed) for line, packed in zip(lines, interleave(parts), strict=True)]
+    return [_unpacked(as_request(line).text, packed) for line, packed in zip(lines, interleave(parts), strict=True)]
 
 
 def _packed(translation: Translation) -> list[Any]:

@@ -242,6 +242,10 @@ class DecodingConfig:
     """alpha in ((5 + length) / 6) ** alpha, by which log-probabilities are divided; at most 10."""
     max_length_offset: Annotated[int, Strict(), Field(ge=0, le=LONGEST_OFFSET)] = 50
     """A translation has at most this many tokens more than its source."""
+    min_length: NotNegative = 0
+    """A translation has at least this many tokens, the end symbol not counted; at most `max_length_offset`."""
+    no_repeat_ngram: NotNegative = 0
+    """No sequence of so many tokens comes twice in a translation; 0 allows it."""
     split_long: Positive | None = 1000
     """A source line of more tokens is translated in parts of at most so many, cut at sentence ends where there are any,
     and their translations are joined: time and memory grow with the length of a line, not with its square. `null`

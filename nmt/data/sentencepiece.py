@@ -100,6 +100,9 @@ class SentencePieceTokenizer(Tokenizer):
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
         return [self._target.id_to_piece(int(i)) for i in ids]
 
+    def target_pieces(self) -> list[bytes]:
+        return [_piece(self._target, i) for i in range(self.target_size)]
+
     def fingerprint(self) -> str:
         digests = (hashlib.sha256(proto).hexdigest() for proto in (self._source_proto, self._target_proto))
         return "sentencepiece:" + ":".join(digests)
@@ -155,6 +158,18 @@ class SentencePieceTokenizer(Tokenizer):
 def _encode(model: sentencepiece.SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
     # One thread: parallelism is by processes, and small batches would only pay for threads.
     return model.encode(list(lines), out_type=int, num_threads=1)
+
+
+def _piece(model: sentencepiece.SentencePieceProcessor, i: int) -> bytes:
+    """What the id i adds to a text."""
+    piece = model.id_to_piece(i)
+    if model.is_control(i) or model.is_unused(i):
+        return b""
+    if model.is_unknown(i):
+        return model.decode([i]).encode()
+    if model.is_byte(i):  # <0x0A>; a line end becomes a space in a translation
+        return on_one_line(chr(int(piece[3:-1], 16))).encode("latin-1")
+    return piece.replace("\u2581", " ").encode()
 
 
 def _given(path: str | None) -> bytes | None:

@@ -56,6 +56,14 @@ class Tokenizer(ABC):
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
         """The name of each target id, as the vocabulary has it."""
 
+    def target_pieces(self) -> list[bytes] | None:
+        """What each target id adds to a text, in UTF-8; the pieces of a translation make its text, but that spaces at
+        its ends go and several between words are one.
+
+        By default None, not known: then a phrase cannot be forbidden.
+        """
+        return None
+
     @abstractmethod
     def fingerprint(self) -> str:
         """A digest of everything that decides ids; equal digests mean equal encodings."""

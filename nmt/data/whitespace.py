@@ -11,7 +11,7 @@ from pathlib import Path
 from nmt.config.paths import FilePath
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
-from nmt.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, Vocabulary
 from nmt.errors import CheckpointError, DataError
 from nmt.registry import TOKENIZERS
 
@@ -80,6 +80,15 @@ class WhitespaceTokenizer(Tokenizer):
 
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
         return [self._target.tokens[i] for i in ids]
+
+    def target_pieces(self) -> list[bytes]:
+        separator = self.options.separator
+        return [
+            (token.removesuffix(separator) if separator and token.endswith(separator) else f"{token} ").encode()
+            if i not in (PAD, EOS)
+            else b""
+            for i, token in enumerate(self._target.tokens)
+        ]
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256()

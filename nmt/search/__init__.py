@@ -5,6 +5,8 @@ from nmt.search.beam import beam_search
 from nmt.search.diverse import diverse_beam_search
 from nmt.search.greedy import greedy_search
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.request import Request
+from nmt.search.ruled import RuledModel
 from nmt.search.scorer import PairScore, score_pairs
 from nmt.search.translator import ScoredText, Translation, Translator
 
@@ -12,6 +14,8 @@ __all__ = [
     "Hypothesis",
     "PairScore",
     "ScoredText",
+    "Request",
+    "RuledModel",
     "Search",
     "Translation",
     "Translator",

@@ -12,7 +12,7 @@ from nmt.config.options import component_options
 from nmt.errors import ConfigError
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
-from nmt.search.protocol import SearchModel
+from nmt.search.ruled import RuledModel
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -51,12 +51,15 @@ class Search(ABC):
         if decoding.n_best > most:
             limit = f"beam_size ({most})" if most == decoding.beam_size else f"{most}, all that this search finds"
             found.append(("decoding", f"n_best ({decoding.n_best}) must not exceed {limit}"))
+        if decoding.min_length > decoding.max_length_offset:
+            message = f"{decoding.min_length} must not exceed max_length_offset ({decoding.max_length_offset})"
+            found.append(("decoding.min_length", f"{message}: a source of one word could not reach it"))
         return found + [(f"decoding.{key}", message) for key, message in cls.check(decoding)]
 
     @abstractmethod
     def search(
         self,
-        model: SearchModel[Any],
+        model: RuledModel[Any],
         source: Tensor,
         *,
         beam_size: int,
@@ -68,7 +71,7 @@ class Search(ABC):
         """Translate a batch; called in inference mode.
 
         Args:
-            model: anything with `start` and `best`, in evaluation mode.
+            model: has `start`, `best` and `step`, in evaluation mode; it keeps to the rules of the batch.
             source: ids [B, S], each row ending with EOS and filled with PAD.
             beam_size, length_penalty, max_length_offset, n_best: as in the section `decoding`.
             scores: nobody looks at the scores if false; they may be NaN where that is faster.

@@ -21,6 +21,7 @@ from nmt.search.base import Search
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
+from nmt.search.ruled import RuledModel
 
 S = TypeVar("S", bound=SearchState)
 Stopping = Literal["sentence", "batch"]
@@ -127,7 +128,7 @@ class BeamSearch(Search):
 
     def search(
         self,
-        model: SearchModel[Any],
+        model: RuledModel[Any],
         source: Tensor,
         *,
         beam_size: int,

@@ -30,6 +30,7 @@ from nmt.search.beam import (
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
+from nmt.search.ruled import RuledModel
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -131,7 +132,7 @@ class DiverseBeamSearch(Search):
 
     def search(
         self,
-        model: SearchModel[Any],
+        model: RuledModel[Any],
         source: Tensor,
         *,
         beam_size: int,

@@ -17,6 +17,7 @@ from nmt.search.base import Search
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
+from nmt.search.ruled import RuledModel
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -115,7 +116,7 @@ class GreedySearch(Search):
 
     def search(
         self,
-        model: SearchModel[Any],
+        model: RuledModel[Any],
         source: Tensor,
         *,
         beam_size: int,

@@ -1,4 +1,4 @@
-"""What a search needs of a model: a start, and the best words of a step. Any model that has both can be searched."""
+"""What a search needs of a model: a start, and the best words, or the logits, of a step."""
 
 from __future__ import annotations
 
@@ -49,3 +49,6 @@ class SearchModel(Protocol[S]):
 
         A model that computes logits [N, V] leaves the rest to `nmt.ops.matrices.best_words.best_words`.
         """
+
+    def step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, S]:
+        """Logits [N, V] of all words instead, which may be log-probabilities."""

@@ -43,6 +43,9 @@ class Restrictable(Protocol[S, W]):
     def attending_step(self, tokens: Tensor | None, state: S, words: W) -> tuple[Tensor, Tensor, S]:
         """As in `AttendingModel`, among `words` and by their places."""
 
+    def step(self, tokens: Tensor | None, state: S, words: W) -> tuple[Tensor, S]:
+        """As in `SearchModel`, among `words` and by their places."""
+
 
 @dataclass(frozen=True)
 class RestrictedState(Generic[S, W]):
@@ -92,6 +95,16 @@ class RestrictedModel(Generic[S, W]):
         """As in `AttendingModel`: logits [N, U] of the places, and `tokens` [N] are places, too."""
         logits, weights, inner = self._model.attending_step(tokens, state.inner, state.words)
         return logits, weights, RestrictedState(inner, state.words)
+
+    def step(self, tokens: Tensor | None, state: RestrictedState[S, W]) -> tuple[Tensor, RestrictedState[S, W]]:
+        """Logits of all places, after feeding the places `tokens` [N]; None is the zero vector."""
+        logits, inner = self._model.step(tokens, state.inner, state.words)
+        return logits, RestrictedState(inner, state.words)
+
+    @property
+    def ids(self) -> Tensor:
+        """Ids of the places."""
+        return self._words.ids
 
     def with_ids(self, results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search found in places, in ids."""

@@ -6,6 +6,7 @@ frequent anyway, and those that go with its source tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,8 +55,8 @@ class Shortlist:
         """Entries of the source vocabulary."""
         return len(self.starts) - 1
 
-    def words(self, source: Tensor) -> BatchWords:
-        """The lists of a batch of sentences, ids [B, S], on the device of `source`."""
+    def words(self, source: Tensor, *, also: Sequence[Sequence[int]] = ()) -> BatchWords:
+        """The lists of a batch of sentences, ids [B, S], on the device of `source`; `also`: more for each."""
         tokens = source.cpu().long()
         counts = self.starts[tokens + 1] - self.starts[tokens]  # [B, S]
         sentences = torch.arange(len(tokens)).repeat_interleave(counts.sum(1))
@@ -65,6 +66,8 @@ class Shortlist:
         allowed = torch.zeros(len(tokens), self.target_size, dtype=torch.bool)
         allowed[:, self._always] = True
         allowed[sentences, self.partners[first + inside].long()] = True
+        for own, tokens_of_sentence in zip(allowed, also, strict=False):
+            own[list(tokens_of_sentence)] = True
         ids = allowed.any(0).nonzero().squeeze(1)
         return BatchWords(ids.to(source.device), ~allowed[:, ids].to(source.device))
 

@@ -18,11 +18,14 @@ from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
+from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.ensemble import as_one
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.protocol import SearchModel
+from nmt.search.request import Request, as_request, characters_of
 from nmt.search.restricted import RestrictedModel
+from nmt.search.ruled import RuledModel
 from nmt.search.shortlist import load_shortlist
 from nmt.search.splitting import parts_of
 
@@ -87,6 +90,10 @@ class Translator:
     translated in parts, so that time and memory grow no faster than its length. Its translation
     is that of the parts, joined by spaces: the i-th best from the i-th best of each part, or the
     last where a part has fewer, with the sum of their scores.
+
+    A line may be a `Request` with wishes of its own. Those that no translation could fulfil raise DataError, which
+    names the request, before anything of its window is translated. A prefix is the beginning of the first part, and
+    of an empty line the whole translation.
     """
 
     def __init__(
@@ -128,29 +135,37 @@ class Translator:
         self._search = build_search(decoding)
         self._scores = scores
         self._before_batch = before_batch
+        self._constraints = ConstraintsMaker(tokenizer, decoding)
         self._shortlist = None if decoding.shortlist is None else load_shortlist(decoding.shortlist, tokenizer)
 
-    def translate(self, lines: Iterable[str]) -> Iterator[str]:
+    def translate(self, lines: Iterable[str | Request]) -> Iterator[str]:
         """The best translation of each line, in order."""
         for translation in self.translations(lines):
             yield translation.best
 
-    def translations(self, lines: Iterable[str]) -> Iterator[Translation]:
+    def translations(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
         """The n best translations of each line, in order, window by window as `lines` delivers."""
-        for window in windows(lines, size=self._window):
+        for window in windows(lines, size=self._window, length=characters_of):
             yield from self.translate_window(window)
 
-    def translate_window(self, lines: Sequence[str]) -> list[Translation]:
+    def translate_window(self, lines: Sequence[str | Request]) -> list[Translation]:
         """The n best translations of some lines, all at once."""
-        filled = [place for place, line in enumerate(lines) if not is_empty(line)]
-        encoded = self._tokenizer.encode_source([lines[place] for place in filled])
-        sources = {place: self._parts(lines[place], ids) for place, ids in zip(filled, encoded, strict=True) if ids}
-        found = iter(self.search([[*ids, EOS] for parts in sources.values() for ids in parts]))
+        requests = [as_request(line) for line in lines]
+        wanted = [self._constraints.of(request) for request in requests]
+        filled = [place for place, request in enumerate(requests) if not is_empty(request.text)]
+        encoded = self._tokenizer.encode_source([requests[place].text for place in filled])
+        sources = {
+            place: self._parts(requests[place].text, ids) for place, ids in zip(filled, encoded, strict=True) if ids
+        }
+        constraints = [
+            wanted[place].of_part(number) for place, parts in sources.items() for number, _ in enumerate(parts)
+        ]
+        found = iter(self.search([[*ids, EOS] for parts in sources.values() for ids in parts], constraints))
         return [
-            self._translation(line, sources[place], [next(found) for _ in sources[place]])
+            self._translation(request, sources[place], [next(found) for _ in sources[place]])
             if place in sources
-            else Translation(line, [ScoredText("", 0.0)])
-            for place, line in enumerate(lines)
+            else Translation(request.text, [ScoredText(self._constraints.with_prefix(request, ""), 0.0)])
+            for place, request in enumerate(requests)
         ]
 
     def _parts(self, line: str, ids: list[int]) -> list[list[int]]:
@@ -158,48 +173,73 @@ class Translator:
         longest = self._decoding.split_long
         return [ids] if longest is None or len(ids) <= longest else parts_of(line, self._tokenizer, longest=longest)
 
-    def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
-        """The n best hypotheses of each source in ids, EOS included, in order."""
-        tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
-        lengths = [len(ids) for ids in sources]
-        batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.beam_size, batch_rows=rows)
+    def search(
+        self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The n best hypotheses of each source in ids, EOS included, in order; `constraints`: of each source."""
+        if constraints is None:
+            constraints = [FREE] * len(sources)
+        batches = self._batches(sources, constraints)
         with self.precision.autocast():  # once for all batches: it keeps what it has cast until it is left
             results = [
-                self._search_batch(pad([sources[place] for place in batch]).to(self._device)) for batch in batches
+                self._search_batch(
+                    pad([sources[place] for place in batch]).to(self._device), [constraints[place] for place in batch]
+                )
+                for batch in batches
             ]
         return restore_order(batches, results)
 
+    def _batches(self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]) -> list[list[int]]:
+        """Places of the sources in batches. One whose limit must grow is alone: a search has one offset for a batch."""
+        tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
+        usual = [place for place, one in enumerate(constraints) if not self._longer(sources[place], one)]
+        lengths = [len(sources[place]) for place in usual]
+        batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.beam_size, batch_rows=rows)
+        alone = set(range(len(sources))).difference(usual)
+        return [*([usual[i] for i in batch] for batch in batches), *([place] for place in sorted(alone))]
+
+    def _longer(self, source: Sequence[int], constraints: Constraints) -> int:
+        """By how many tokens the limit must grow, so that what must be there does not use it up."""
+        limit = len(source) + self._decoding.max_length_offset
+        return max(0, constraints.tokens - len(source)) if constraints.tokens > limit else 0
+
     @torch.inference_mode()
-    def _search_batch(self, source: Tensor) -> list[list[Hypothesis]]:
+    def _search_batch(self, source: Tensor, constraints: Sequence[Constraints]) -> list[list[Hypothesis]]:
         if self._before_batch is not None:
             self._before_batch()
         model: Any = self._graphed if use_verified("decoding_step", source) else self._model
         if self._shortlist is None:
-            return self._run(model, source)
-        restricted: RestrictedModel[Any, Any] = RestrictedModel(model, self._shortlist.words(source))
-        return restricted.with_ids(self._run(restricted, source))
+            return self._run(model, source, constraints)
+        words = self._shortlist.words(source, also=[one.words for one in constraints])
+        restricted: RestrictedModel[Any, Any] = RestrictedModel(model, words)
+        return restricted.with_ids(self._run(restricted, source, constraints, words=restricted.ids))
 
-    def _run(self, model: SearchModel[Any], source: Tensor) -> list[list[Hypothesis]]:
+    def _run(
+        self, model: SearchModel[Any], source: Tensor, constraints: Sequence[Constraints], words: Tensor | None = None
+    ) -> list[list[Hypothesis]]:
+        """`words`: ids of the words of `model`, None for all."""
         decoding = self._decoding
+        rules = self._constraints.rules(constraints, words=words, device=source.device)
+        longer = self._longer(source[0].tolist(), constraints[0])  # more than 0 only for a sentence alone
         return self._search.search(
-            model,
+            RuledModel(model, rules=rules, words=words),
             source,
             beam_size=decoding.beam_size,
             length_penalty=decoding.length_penalty,
-            max_length_offset=decoding.max_length_offset,
+            max_length_offset=decoding.max_length_offset + longer,
             n_best=decoding.n_best,
             scores=self._scores,
         )
 
     def _translation(
-        self, line: str, parts: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+        self, request: Request, parts: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
     ) -> Translation:
         """What became of a line, from the hypotheses found for each of its parts."""
         usable = [[hypothesis for hypothesis in part if self._is_usable(hypothesis)] for part in found]
         is_finite = all(usable)
         return Translation(
-            line,
-            self._joined(usable) if is_finite else [ScoredText("", -math.inf)],
+            request.text,
+            self._joined(request, usable) if is_finite else [ScoredText("", -math.inf)],
             source_tokens=sum(len(ids) for ids in parts),
             unknown=sum(token == UNK for ids in parts for token in ids),
             parts=len(parts),
@@ -212,10 +252,11 @@ class Translator:
         # A plugin's search may say it by the score alone.
         return hypothesis.is_finite and (not self._scores or math.isfinite(hypothesis.score))
 
-    def _joined(self, found: Sequence[Sequence[Hypothesis]]) -> list[ScoredText]:
+    def _joined(self, request: Request, found: Sequence[Sequence[Hypothesis]]) -> list[ScoredText]:
         """The translations of a line, best first, from those of its parts."""
         # A plugin's tokenizer may not know that a translation is one line.
         texts = [[on_one_line(self._tokenizer.decode_target(hypothesis.ids)) for hypothesis in part] for part in found]
+        texts[0] = [self._constraints.with_prefix(request, text) for text in texts[0]]
         if len(found) == 1:
             return [ScoredText(text, hypothesis.score) for text, hypothesis in zip(texts[0], found[0], strict=True)]
         chosen = [[min(rank, len(part) - 1) for part in found] for rank in range(max(map(len, found)))]

@@ -1,0 +1,136 @@
+"""From what is asked for a line to what the search keeps to: tokens of the prefix, forbidden phrases, other lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nmt.config.schema import DecodingConfig
+from nmt.data import EOS, Tokenizer
+from nmt.data.tokenizer import on_one_line
+from nmt.search.forbidden import ForbiddenPhrases, Phrases
+from nmt.search.request import Request
+from nmt.search.ruled import Rule
+from nmt.search.rules import ForcedPrefix, MinimumLength, NewWordAfterPrefix, NoRepeatedNgrams
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What the translation of one source, a line or a part of one, must keep to."""
+
+    prefix: tuple[int, ...] = ()
+    """Its first tokens."""
+    ends_word: bool = False
+    """Whether the last word of the prefix is complete."""
+    forbidden: tuple[str, ...] = ()
+    """Phrases that must not occur."""
+
+    def of_part(self, number: int) -> Constraints:
+        """What a part of a long line keeps to, counted from 0: the prefix is the first one's."""
+        return replace(self, prefix=(), ends_word=False) if number else self
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """Tokens that a shortlist must hold."""
+        return self.prefix
+
+    @property
+    def tokens(self) -> int:
+        """Length that the translation has at least, the end symbol counted."""
+        return len(self.prefix) + 1
+
+
+FREE = Constraints()
+
+
+class ConstraintsMaker:
+    """Constraints of requests, and rules of batches, for one tokenizer and one section `decoding`."""
+
+    def __init__(self, tokenizer: Tokenizer, decoding: DecodingConfig) -> None:
+        self._tokenizer = tokenizer
+        self._decoding = decoding
+        self._pieces: list[bytes] | None = None
+        self._phrases: Phrases | None = None
+
+    def of(self, request: Request) -> Constraints:
+        """What the translation of a request keeps to.
+
+        Raises DataError, which names the request, for what no translation could keep to.
+        """
+        prefix = self._prefix(request)
+        for phrase in request.forbidden:
+            if not phrase.strip():
+                raise request.error("forbidden: a phrase is empty")
+        if request.required:
+            raise request.error(f"required: no search has this yet, not even '{self._decoding.chosen_search}'")
+        if request.forbidden:
+            found = self._known_phrases(request).first_in(request.prefix, request.forbidden)
+            if found is not None:
+                raise request.error(f"forbidden: {found!r} is in the prefix, {request.prefix!r}")
+        ends_word = bool(prefix) and request.prefix[-1].isspace() and self._begins_words(request, prefix[-1])
+        return Constraints(prefix, ends_word, tuple(request.forbidden))
+
+    def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
+        """The rules of a batch of sentences; `words`: ids of the words that the search chooses among, None for all."""
+        ids = None if words is None else words.tolist()
+        places = None if ids is None else {token: place for place, token in enumerate(ids)}
+        rules: list[Rule] = []
+        if self._decoding.min_length:
+            rules.append(MinimumLength(self._decoding.min_length))
+        if self._decoding.no_repeat_ngram:
+            rules.append(NoRepeatedNgrams(self._decoding.no_repeat_ngram))
+        if any(one.forbidden for one in constraints):
+            assert self._phrases is not None
+            rules.append(ForbiddenPhrases(self._phrases, [one.forbidden for one in constraints], words=ids))
+        if any(one.ends_word for one in constraints):
+            lengths = [len(one.prefix) if one.ends_word else None for one in constraints]
+            rules.append(NewWordAfterPrefix(lengths, self._new_words(ids).to(device)))
+        if any(one.prefix for one in constraints):
+            prefixes = [one.prefix if places is None else [places[i] for i in one.prefix] for one in constraints]
+            rules.append(ForcedPrefix(prefixes, device=device))
+        return rules
+
+    def with_prefix(self, request: Request, text: str) -> str:
+        """A translation that begins with the prefix as it was given, also where the tokenizer writes it otherwise."""
+        if not request.prefix.strip():
+            return text
+        prefix = on_one_line(request.prefix).strip()
+        (ids,) = self._tokenizer.encode_target([request.prefix])
+        written = on_one_line(self._tokenizer.decode_target(ids))
+        return prefix + text.removeprefix(written)
+
+    def _prefix(self, request: Request) -> tuple[int, ...]:
+        if not request.prefix.strip():
+            return ()
+        (ids,) = self._tokenizer.encode_target([request.prefix])
+        return tuple(ids)
+
+    def _begins_words(self, request: Request, last: int) -> bool:
+        """Whether the token after `last`, the last one of a prefix, says if it begins a word."""
+        pieces = self._known_pieces(request, "prefix with a space at its end")
+        return not pieces[last].endswith(b" ") and any(piece.startswith(b" ") for piece in pieces)
+
+    def _new_words(self, ids: Sequence[int] | None) -> Tensor:
+        """Which words begin a word of text, or end the translation [V]."""
+        assert self._pieces is not None
+        chosen = range(len(self._pieces)) if ids is None else ids
+        return torch.tensor([i == EOS or self._pieces[i].startswith(b" ") for i in chosen])
+
+    def _known_phrases(self, request: Request) -> Phrases:
+        pieces = self._known_pieces(request, "forbidden")
+        if self._phrases is None:
+            self._phrases = Phrases(pieces, self._tokenizer)
+        return self._phrases
+
+    def _known_pieces(self, request: Request, what: str) -> list[bytes]:
+        if self._pieces is None:
+            self._pieces = self._tokenizer.target_pieces()
+        if self._pieces is None:
+            kind = type(self._tokenizer).__name__
+            raise request.error(
+                f"{what}: the tokenizer {kind} does not say what its tokens add to a text (target_pieces)"
+            )
+        return self._pieces
