@@ -16,6 +16,7 @@ from nmt.units import SIDES, unit_of
 DEFAULT_BATCH_TOKENS = 4096
 
 _COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
+    ("model", "architecture", MODELS),
     ("model", "cell", CELLS),
     ("model", "initializer", INITIALIZERS),
     ("data", "tokenizer", TOKENIZERS),
@@ -93,10 +94,11 @@ def _model_problems(config: Config) -> list[Problem]:
     model = config.model
     problems = []
     if model.architecture in MODELS.names():
-        found = MODELS.get(model.architecture).check(model)
-        problems += [Problem(f"model.{key}", message) for key, message in found]
-    else:
-        problems.append(Problem("model.architecture", MODELS.unknown(model.architecture), component=True))
+        member = MODELS.get(model.architecture)
+        if check_options(member, model.architecture_options, key="")[1]:  # which have been named
+            usual, _ = check_options(member, {}, key="")
+            model = dataclasses.replace(model, architecture_options=dataclasses.asdict(usual) if usual else {})
+        problems += [Problem(f"model.{key}", message) for key, message in member.check(model)]
     if model.tie_embeddings == "all" and not config.data.tokenizer_options.get("joint", True):
         problems.append(Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true"))
     if model.layer_norm_scale != ModelConfig().layer_norm_scale and not model.layer_norm:

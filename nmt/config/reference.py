@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
 from nmt.config.schema import SECTIONS, Config
-from nmt.registry import CELLS, INITIALIZERS, METRICS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
+from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
 
 _INTRODUCTION = """# Configuration
 
@@ -25,6 +25,7 @@ what this page says.
 """
 
 _COMPONENTS: list[tuple[str, Registry[Any], str]] = [
+    ("Architectures", MODELS, "model.architecture_options"),
     ("Units", CELLS, "model.cell_options"),
     ("Initializers", INITIALIZERS, "model.initializer_options"),
     ("Tokenizers", TOKENIZERS, "data.tokenizer_options"),

@@ -57,7 +57,9 @@ class ModelConfig:
 
     architecture: Text = fixed("deepnmt")
     """Encoder-decoder: `deepnmt` (stacked layers with residuals), `rnnsearch` (one layer each) or `rnnsearch_deepatt`
-    (an encoder of alternating directions, a decoder of several attentions a step)."""
+    (an encoder of alternating directions, a decoder of several attentions a step), or one that a plugin registers."""
+    architecture_options: Options = fixed(default_factory=dict)
+    """Options of the architecture itself; see the table of architectures."""
     cell: Text = fixed("lrn")
     """Recurrent unit: `atr`, `gru`, `lrn`, `lstm`, `olrn`, `sru`, `rnn` (no gates, to compare with), or one that a
     plugin registers."""

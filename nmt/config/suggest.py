@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nmt.config.schema import SECTIONS, Config
 from nmt.errors import near_miss, plain
-from nmt.registry import CELLS, INITIALIZERS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
+from nmt.registry import CELLS, INITIALIZERS, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
 
 _LONGEST_LIST = 80
 """Characters of a list of all that is allowed; a longer one is in the reference."""
@@ -21,6 +21,7 @@ _SIMILAR = 0.8
 """How alike a key in another place must be, from 0 to 1."""
 
 _OPTIONS: dict[str, Registry[Any]] = {
+    "model.architecture_options": MODELS,
     "model.cell_options": CELLS,
     "model.initializer_options": INITIALIZERS,
     "data.tokenizer_options": TOKENIZERS,

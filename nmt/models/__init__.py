@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from nmt.models.base import PAD, DecodingState, Encoded, Seq2Seq
-from nmt.models.build import build_model, count_parameters, parameters_by_part
+from nmt.models.build import build_model, cell_maker, count_parameters, initializer, parameters_by_part
+from nmt.models.decoder import Decoder, DecoderLayer
 from nmt.models.deepnmt import DeepNMT
+from nmt.models.dropout import Dropout
+from nmt.models.embeddings import Embeddings
+from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput
+from nmt.models.linear import LayerNorm, Linear
+from nmt.models.readout import InitialStates, Readout
 from nmt.models.rnnsearch import RNNSearch
 from nmt.models.rnnsearch_deepatt import RNNSearchDeepAtt
 
 __all__ = [
     "PAD",
+    "Bidirectional",
+    "Decoder",
+    "DecoderLayer",
     "DecodingState",
     "DeepNMT",
+    "Dropout",
+    "Embeddings",
     "Encoded",
+    "Encoder",
+    "EncoderOutput",
+    "InitialStates",
+    "LayerNorm",
+    "Linear",
     "RNNSearch",
     "RNNSearchDeepAtt",
+    "Readout",
     "Seq2Seq",
     "build_model",
+    "cell_maker",
     "count_parameters",
+    "initializer",
     "parameters_by_part",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.cells import reorder_state
+from nmt.cells.base import NoOptions
 from nmt.errors import ConfigError
 from nmt.models.decoder import Decoder, Memories, States, Weights
 from nmt.models.dropout import Dropout
@@ -21,6 +22,9 @@ from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product
 from nmt.ops.tracing import traced
+
+if TYPE_CHECKING:
+    from nmt.config.schema import ModelConfig
 
 PAD = 0
 
@@ -56,14 +60,18 @@ class DecodingState(NamedTuple):
     @property
     def sentences(self) -> int:
         """B"""
-        first = self.memories[0]
-        assert first is not None
-        return first.keys.size(0)
+        first = next(memory for memory in self.memories if memory is not None)
+        return first[0].size(0)
 
     @property
     def rows(self) -> int:
         """N"""
-        return self.states[0].h.size(0)
+        return self._first.size(0)
+
+    @property
+    def _first(self) -> Tensor:
+        tensor: Tensor = self.states[0][0]
+        return tensor
 
     @property
     def positions(self) -> int:
@@ -78,7 +86,7 @@ class DecodingState(NamedTuple):
 
     def expand(self, k: int) -> DecodingState:
         """Each row k times, one below the other; the memory is not copied."""
-        rows = torch.arange(self.rows, device=self.states[0].h.device)
+        rows = torch.arange(self.rows, device=self._first.device)
         return self.reorder(rows.repeat_interleave(k))
 
     def keep(self, sentences: Tensor) -> DecodingState:
@@ -133,6 +141,8 @@ class Seq2Seq(nn.Module):
     active in train() mode, as in any torch module.
     """
 
+    Options: ClassVar[type] = NoOptions
+    """Frozen dataclass of the architecture's options, against which `model.architecture_options` is checked."""
     variable_scope: str = ""
     """First part of the names of this model's variables in the original system; see `nmt.interop.zero`."""
 
@@ -156,6 +166,16 @@ class Seq2Seq(nn.Module):
         self.source_dropout = Dropout(dropout)
         self.target_dropout = Dropout(dropout)
         initialize(self, init_range)
+
+    @classmethod
+    def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
+        """What does not fit together in the section `model`, as (key, message)."""
+        return []
+
+    @classmethod
+    def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
+        """Build the model that the section `model` describes, freshly initialised."""
+        raise NotImplementedError
 
     @property
     def source_vocab_size(self) -> int:

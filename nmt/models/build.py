@@ -9,7 +9,8 @@ from torch import nn
 
 from nmt.cells import Cell
 from nmt.models.conditional import MakeCell
-from nmt.models.initialize import start_scales
+from nmt.models.initialize import Unfilled, check_started
+from nmt.models.linear import LayerNorm
 from nmt.registry import CELLS, INITIALIZERS, MODELS
 from nmt.units import SIDES, Side, unit_of
 
@@ -58,12 +59,29 @@ def initializer(config: ModelConfig) -> Initializer:
 def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
     """The model that the section `model` of a configuration describes, freshly initialised.
 
-    The same torch seed gives the same model. Raises ConfigError for an unknown architecture or unit,
-    and if all tables are to be shared by vocabularies of different sizes.
+    The same torch seed gives the same model. Raises ConfigError for an unknown architecture or unit, if all tables
+    are to be shared by vocabularies of different sizes, and for parameters of a plugin's that nobody gives a value.
     """
-    model: Seq2Seq = MODELS.get(config.architecture).from_config(config, source_vocab_size, target_vocab_size)
-    start_scales(model, config.layer_norm_scale)
+    architecture = MODELS.get(config.architecture)
+    sizes = source_vocab_size, target_vocab_size
+    if architecture.__module__.partition(".")[0] == "nmt":
+        model: Seq2Seq = architecture.from_config(config, *sizes)
+    else:  # somebody else's may leave a parameter without a value
+        with Unfilled():
+            model = architecture.from_config(config, *sizes)
+        check_started(model)
+    _start_scales(model, config.layer_norm_scale)
     return model
+
+
+@torch.no_grad()
+def _start_scales(model: nn.Module, value: float) -> None:
+    """Let the scales of all layer norms of this package, those of cells too, start from `value`."""
+    for module in model.modules():
+        if isinstance(module, (LayerNorm, Cell)):
+            for name, parameter in module.named_parameters(recurse=False):
+                if name.rpartition("_")[2] == "scale":
+                    nn.init.constant_(parameter, value)
 
 
 def count_parameters(config: Config | ModelConfig, source_vocab_size: int, target_vocab_size: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.models.attention import AttentionMemory
 from nmt.models.base import PAD, DecodingState, Seq2Seq
@@ -29,9 +29,10 @@ class GraphedState(NamedTuple):
     inner: DecodingState
     rows: Tensor | None
     """[N'] or None for the order they have"""
-    session: graphs.Session
-    positions: int
-    """S', positions of the source; the memories are filled up to more"""
+    session: graphs.Session | None
+    """None for a model whose steps cannot be recorded; they are simply computed."""
+    positions: int | None
+    """S', positions of the source, if the memories are filled up to more"""
 
     def expand(self, k: int) -> GraphedState:
         """Each row k times, one below the other."""
@@ -53,16 +54,20 @@ class GraphedState(NamedTuple):
 class GraphedModel:
     """Start and step of `model`, which must be in evaluation mode and stay as it is; for inference only.
 
-    Without a GPU its steps are simply computed.
+    Without a GPU its steps are simply computed, and so are those of a decoder or readout of a plugin, of which nobody
+    knows what they do.
     """
 
     def __init__(self, model: Seq2Seq) -> None:
         self._model = model
+        self._recorded = all(_is_ours(part) for part in (model.decoder, model.readout))
         self._recorder = graphs.new_recorder(next(model.parameters()).device)
 
     def start(self, source: Tensor) -> GraphedState:
         """The state before the first word, one row for each sentence of source [B, S]."""
         inner = self._model.start(source)
+        if not self._recorded:
+            return GraphedState(inner, None, None, None)
         memories = tuple(None if memory is None else _filled_up(memory) for memory in inner.memories)
         return GraphedState(inner._replace(memories=memories), None, {}, inner.positions)
 
@@ -75,8 +80,8 @@ class GraphedModel:
         self, tokens: Tensor | None, state: GraphedState, choice: Choice, words: OutputWords | None = None
     ) -> tuple[BestWords, GraphedState]:
         """As `Seq2Seq.best`."""
-        if tokens is None:  # the first step has other inputs and comes once
-            best, inner = self._model.best(None, state.settled(), choice, words)
+        if tokens is None or state.session is None:  # the first step has other inputs and comes once
+            best, inner = self._model.best(tokens, state.settled(), choice, words)
             return best, state._replace(inner=inner, rows=None)
         listed = [] if words is None else [words.ids, words.forbidden, *plain_parts(words.table)]
 
@@ -96,8 +101,8 @@ class GraphedModel:
         self, tokens: Tensor | None, state: GraphedState, words: OutputWords | None = None
     ) -> tuple[Tensor, GraphedState]:
         """As `Seq2Seq.step`. The output layer is no part of the graph: its results are too large to be copied."""
-        if tokens is None:
-            logits, inner = self._model.step(None, state.settled(), words)
+        if tokens is None or state.session is None:
+            logits, inner = self._model.step(tokens, state.settled(), words)
             return logits, state._replace(inner=inner, rows=None)
 
         def features(tokens: Tensor, inner: DecodingState) -> tuple[list[Tensor], DecodingState]:
@@ -112,8 +117,8 @@ class GraphedModel:
         self, tokens: Tensor | None, state: GraphedState, words: OutputWords | None = None
     ) -> tuple[Tensor, Tensor, GraphedState]:
         """As `Seq2Seq.attending_step`."""
-        if tokens is None:
-            logits, weights, inner = self._model.attending_step(None, state.settled(), words)
+        if tokens is None or state.session is None:
+            logits, weights, inner = self._model.attending_step(tokens, state.settled(), words)
             return logits, weights[:, : state.positions], state._replace(inner=inner, rows=None)
 
         def features(tokens: Tensor, inner: DecodingState) -> tuple[list[Tensor], DecodingState]:
@@ -128,6 +133,7 @@ class GraphedModel:
         self, step: Step, tokens: Tensor, state: GraphedState, others: Sequence[Tensor | None], *, key: Hashable
     ) -> tuple[Sequence[Tensor], GraphedState]:
         """What `step` finds with tokens, the model's own state and other tensors, by a graph; `key` says which step."""
+        assert state.session is not None
         kinds = [type(part) for part in state.inner.states]
         attends = [memory is not None for memory in state.inner.memories]
         count = len(others)
@@ -151,6 +157,10 @@ class GraphedModel:
         size = len(found) - len(states)
         inner = _rebuilt([*found[size:], *parts], kinds, attends)
         return found[:size], state._replace(inner=state.inner._replace(states=inner.states), rows=None)
+
+
+def _is_ours(module: nn.Module) -> bool:
+    return type(module).__module__.partition(".")[0] == "nmt"
 
 
 def _filled_up(memory: AttentionMemory) -> AttentionMemory:

@@ -98,7 +98,10 @@ def _is_known(config: Config) -> bool:
     model = config.model
     if model.architecture not in MODELS.names() or model.initializer not in INITIALIZERS.names():
         return False
-    if MODELS.get(model.architecture).check(model) or config.training.optimizer not in OPTIMIZERS.names():
+    architecture = MODELS.get(model.architecture)
+    if check_options(architecture, model.architecture_options, key="")[1] or architecture.check(model):
+        return False
+    if config.training.optimizer not in OPTIMIZERS.names():
         return False
     units = [unit_of(model, side) for side in SIDES]
     return all(unit.name in CELLS.names() for unit in units) and not any(

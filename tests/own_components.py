@@ -1,0 +1,52 @@
+"""The examples of docs/plugins.md as plugin files, and registries that are as before once a test is over."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from nmt import registry
+from nmt.registry import Registry
+from tests.conftest import REPOSITORY
+
+GUIDE = (REPOSITORY / "docs" / "plugins.md").read_text(encoding="utf-8")
+
+
+def examples(language: str) -> list[str]:
+    """The blocks of docs/plugins.md in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, flags=re.M | re.S)
+
+
+def example(name: str) -> str:
+    """The Python block that registers a component of this name."""
+    (found,) = [block for block in examples("python") if f'.register("{name}")' in block]
+    return found
+
+
+def write_example(folder: Path, name: str) -> Path:
+    """The same as a plugin in `folder`."""
+    path = folder / f"my_{name}.py"
+    path.write_text(example(name), encoding="utf-8")
+    return path
+
+
+@contextlib.contextmanager
+def registries_restored() -> Iterator[None]:
+    """What plugins register in the block is forgotten after it, so that another test can import them anew."""
+    members = [found for found in vars(registry).values() if isinstance(found, Registry)]
+    for member in members:
+        importlib.import_module(member._package)
+    before = [dict(member._members) for member in members]
+    modules = set(sys.modules)
+    try:
+        yield
+    finally:
+        for member, known in zip(members, before, strict=True):
+            member._members.clear()
+            member._members.update(known)
+        for name in [name for name in sys.modules if name.startswith("nmt_plugin_") and name not in modules]:
+            del sys.modules[name]
