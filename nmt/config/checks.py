@@ -55,7 +55,7 @@ def _complete_component(
     section = getattr(config, section_name)
     given = getattr(section, f"{key}_options")
     options, problems = check_options(registry.get(name), given, key=f"{section_name}.{key}_options")
-    if options is not None:
+    if options is not None and getattr(section, key) not in also:  # else another beam size means another search
         section = dataclasses.replace(section, **{f"{key}_options": dataclasses.asdict(options)})
         config = dataclasses.replace(config, **{section_name: section})
     return config, problems

@@ -5,17 +5,21 @@ from nmt.search.beam import beam_search
 from nmt.search.diverse import diverse_beam_search
 from nmt.search.greedy import greedy_search
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.noisy import NoisyBeamSearch
 from nmt.search.request import Request
 from nmt.search.ruled import RuledModel
+from nmt.search.sample import SampleSearch, sample_search
 from nmt.search.scorer import PairScore, score_pairs
 from nmt.search.translator import ScoredText, Translation, Translator
 
 __all__ = [
     "Hypothesis",
+    "NoisyBeamSearch",
     "PairScore",
-    "ScoredText",
     "Request",
     "RuledModel",
+    "SampleSearch",
+    "ScoredText",
     "Search",
     "Translation",
     "Translator",
@@ -23,5 +27,6 @@ __all__ = [
     "build_search",
     "diverse_beam_search",
     "greedy_search",
+    "sample_search",
     "score_pairs",
 ]

@@ -43,6 +43,11 @@ class Search(ABC):
         return decoding.beam_size
 
     @classmethod
+    def hypotheses(cls, decoding: DecodingConfig) -> int:
+        """Rows of the model's states that a sentence has, by which the size of batches is reckoned."""
+        return decoding.beam_size
+
+    @classmethod
     @final
     def problems(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
         """All of the section `decoding` that this search cannot do, as (full key, message)."""

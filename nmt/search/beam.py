@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from nmt.registry import SEARCHES
 from nmt.search.base import Search
 from nmt.search.compaction import rows_to_keep
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
+from nmt.search.noise import Temperature
 from nmt.search.protocol import SearchModel, SearchState
 from nmt.search.ruled import RuledModel
 
@@ -122,9 +124,28 @@ def beam_search(
     return results
 
 
+@dataclass(frozen=True, kw_only=True)
+class BeamOptions:
+    """Options of `beam`."""
+
+    temperature: float = 1.0
+    """What logits are divided by before they are normalised; scores are of the distribution that this makes."""
+
+    def __post_init__(self) -> None:
+        positive("temperature", self.temperature)
+
+
+def positive(name: str, value: float) -> None:
+    """Raise ValueError unless an option is above 0 and finite."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name}: must be above 0, not {value:g}")
+
+
 @SEARCHES.register("beam")
 class BeamSearch(Search):
     """The beam search of Zero: its candidates, its scores, its rule when to stop. A beam of 1 is not greedy search."""
+
+    Options = BeamOptions
 
     def search(
         self,
@@ -137,8 +158,9 @@ class BeamSearch(Search):
         n_best: int,
         scores: bool,
     ) -> list[list[Hypothesis]]:
+        temperature = self.options.temperature
         return beam_search(
-            model,
+            model if temperature == 1 else model.adjusted(Temperature(temperature)),
             source,
             beam_size=beam_size,
             length_penalty=length_penalty,

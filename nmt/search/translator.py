@@ -194,7 +194,9 @@ class Translator:
         tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
         usual = [place for place, one in enumerate(constraints) if not self._longer(sources[place], one)]
         lengths = [len(sources[place]) for place in usual]
-        batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.beam_size, batch_rows=rows)
+        batches = batch_lines(
+            lengths, batch_tokens=tokens, copies=self._search.hypotheses(self._decoding), batch_rows=rows
+        )
         alone = set(range(len(sources))).difference(usual)
         return [*([usual[i] for i in batch] for batch in batches), *([place] for place in sorted(alone))]
 
