@@ -30,7 +30,9 @@ def progress(name: str, *, total: int, unit: str, done: int = 0, shown: bool = T
     if not shown:
         yield no_progress
     elif sys.stderr.isatty():
-        with tqdm(total=total, initial=done, desc=name, unit=unit, unit_scale=True) as bar:
+        with tqdm(
+            total=total, initial=done, desc=name, unit=unit, unit_scale=True, leave=False, dynamic_ncols=True
+        ) as bar:
             yield bar.update
     else:
         yield _Lines(name, total=total, unit=unit, done=done)

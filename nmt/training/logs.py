@@ -1,4 +1,4 @@
-"""Where training reports: log.jsonl for programs, train.log and stderr for people, TensorBoard, a progress bar."""
+"""Where training reports: log.jsonl for programs, train.log and stderr for people, TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -20,11 +20,16 @@ from nmt.errors import DataError, NmtError
 from nmt.files.errors import reason
 from nmt.files.safe import LARGEST_LOG, own_file
 from nmt.files.whole import is_file, read_file, replace_file
-from nmt.training.state import Interval
+from nmt.training.terminal import columns, shortened, wrapped
 
 EVENTS = "log.jsonl"
 TEXT = "train.log"
 TENSORBOARD = "tensorboard"
+SAMPLE_HANG = 12
+"""Columns from the name of a sample's part to its text."""
+DETAILS_EVERY = 60.0
+"""Seconds between two blocks of details on a terminal."""
+_LEFT_OUT = f"  (samples: every {DETAILS_EVERY:.0f} s at most here; all are in {TEXT} and {EVENTS})"
 _NO_TENSORBOARD = "TensorBoard is not installed; pip install 'nmt-recurrent[tensorboard]'"
 
 
@@ -56,13 +61,36 @@ class RunLog:
         self._tensorboard = tensorboard
         self._scalars: ScalarWriter | None = None
         self._quiet = quiet
+        self._details_shown: float | None = None
+        self._said_left_out = False
 
-    def say(self, text: str) -> None:
-        """Write lines for people, with the time of day, to stderr and train.log."""
+    def say(self, text: str, *, figures: bool = False, hang: int = 2) -> None:
+        """Write lines for people, with the time of day, to stderr and train.log.
+
+        A terminal gets them wrapped at its width, what is wrapped `hang` columns further to the right than the line
+        begins; of a line of `figures` as much as fits.
+        """
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         for line in text.split("\n"):
             self._write(TEXT, f"{stamp} {line}\n")
-            self._show(f"{stamp[11:]} {line}")
+            self._show(f"{stamp[11:]} ", line, figures=figures, hang=hang)
+
+    def say_details(self, lines: Sequence[str]) -> None:
+        """Write a block of lines; a terminal gets one at most every DETAILS_EVERY seconds."""
+        if not lines:
+            return
+        now, quiet = time.monotonic(), self._quiet
+        due = self._details_shown is None or now - self._details_shown >= DETAILS_EVERY
+        if due or columns(sys.stderr) is None:
+            self._details_shown = now
+            self.say("\n".join(lines), hang=SAMPLE_HANG)
+            return
+        self._quiet = True
+        self.say("\n".join(lines))
+        self._quiet = quiet
+        if not self._said_left_out:
+            self._said_left_out = True
+            self._show(time.strftime("%H:%M:%S "), _LEFT_OUT)
 
     def record(self, event: str, fields: Mapping[str, Any]) -> None:
         """Append one line {"event": event, ...} to log.jsonl; what is not finite becomes null.
@@ -136,9 +164,14 @@ class RunLog:
         except OSError as error:
             raise DataError(f"{path}: cannot be written ({reason(error)})") from error
 
-    def _show(self, line: str) -> None:
+    def _show(self, stamp: str, line: str, *, figures: bool = False, hang: int = 2) -> None:
         if self._quiet:
             return
+        width = columns(sys.stderr)
+        line = stamp + line
+        if width is not None:
+            inset = len(line) - len(line[len(stamp) :].lstrip())
+            line = shortened(line, width) if figures else wrapped(line, width, indent=inset + hang)
         try:
             tqdm.write(line, file=sys.stderr)
         except OSError:  # whoever read along, such as `head` or a terminal, has gone; training goes on
@@ -170,7 +203,10 @@ def warnings_in(log: RunLog) -> Iterator[None]:
 class SilentLog(RunLog):
     """The log of a process that leaves it to another one to report."""
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, figures: bool = False, hang: int = 2) -> None:
+        """Do nothing."""
+
+    def say_details(self, lines: Sequence[str]) -> None:
         """Do nothing."""
 
     def record(self, event: str, fields: Mapping[str, Any]) -> None:
@@ -227,34 +263,6 @@ def _writer_class() -> Any:
 def tensorboard_problem() -> str | None:
     """What is said where TensorBoard is missing; looked for without importing it, which takes seconds."""
     return None if importlib.util.find_spec(TENSORBOARD) else _NO_TENSORBOARD
-
-
-class ProgressBar:
-    """Updates done, target tokens a second and the remaining time, on stderr when that is a terminal."""
-
-    def __init__(self, *, total: int | None, done: int, hidden: bool = False) -> None:
-        shown = sys.stderr.isatty() and not hidden
-        self._bar = tqdm(
-            total=total, initial=done, unit="update", disable=not shown, dynamic_ncols=True, smoothing=0.05
-        )
-
-    def show(self, done: int, interval: Interval) -> None:
-        """Bring the bar up to `done` updates; loss and speed are means since the last line of the log."""
-        if self._bar.disable:
-            return
-        summary = interval.summary()
-        if summary["loss"] is not None:
-            speed = summary["target_tokens_per_second"] or 0
-            self._bar.set_postfix_str(f"loss {summary['loss']:.3f}, {speed:,.0f} target tokens/s", refresh=False)
-        try:
-            self._bar.update(done - self._bar.n)
-        except OSError:  # the terminal has been closed; training goes on, or ends by its own rules
-            self._bar.disable = True
-
-    def close(self) -> None:
-        """Leave the bar where it is."""
-        with contextlib.suppress(OSError):
-            self._bar.close()
 
 
 def memory_mb() -> float:

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
+
+
+class Outlook(NamedTuple):
+    """How far training has come, and when it will end."""
+
+    seconds: float | None
+    """Until its end, as far as that is known."""
+    share: float | None
+    """Of the way to this end, how much is done."""
+    last: int | None
+    """The last update, if that and not the time limit is this end."""
 
 
 class TimeLeft:
@@ -16,16 +28,21 @@ class TimeLeft:
         self._first = step
         self._started = time.monotonic()
 
-    def seconds_left(self, *, step: int, last: int | None, deadline: float | None) -> float | None:
-        """Seconds until update `last` or the `deadline` on `time.monotonic()`'s clock, whichever comes first.
+    def outlook(self, *, step: int, last: int | None, deadline: float | None) -> Outlook:
+        """After update `step`, on the way to update `last` or the `deadline` on `time.monotonic()`'s clock.
 
-        None where neither is set, or only `last` and no update has been done yet.
+        The end is whichever comes first. Its time is unknown where neither is set, or only `last` and no update has
+        been done yet.
         """
         now = time.monotonic()
-        known = [] if deadline is None else [max(0.0, deadline - now)]
+        passed = now - self._started
+        by_update = None
         if last is not None and step > self._first:
-            known.append(max(0, last - step) * (now - self._started) / (step - self._first))
-        return min(known, default=None)
+            by_update = max(0, last - step) * passed / (step - self._first)
+        by_limit = None if deadline is None else max(0.0, deadline - now)
+        if by_limit is not None and (by_update is None or by_limit < by_update):
+            return Outlook(by_limit, passed / (passed + by_limit) if passed else 0.0, None)
+        return Outlook(by_update, None if last is None else min(1.0, step / last), last)
 
 
 def duration(seconds: float) -> str:

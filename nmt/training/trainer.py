@@ -18,12 +18,13 @@ from nmt.training.distributed import World, check_same
 from nmt.training.environment import differences, environment
 from nmt.training.health import inspect
 from nmt.training.kept import KeptTranslations
-from nmt.training.logs import ProgressBar, RunLog, memory_mb
+from nmt.training.logs import SAMPLE_HANG, RunLog, memory_mb
 from nmt.training.random_state import random_state, set_random_state
 from nmt.training.samples import TrainingSamples
 from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
 from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest, stopped_by
-from nmt.training.time_left import TimeLeft, duration
+from nmt.training.terminal import ProgressBar
+from nmt.training.time_left import Outlook, TimeLeft, duration
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Validation, Validator, counts, problems
 
@@ -71,20 +72,22 @@ class Trainer:
     def __post_init__(self) -> None:
         self._clock = Clock(self.progress)
         self._time_left = TimeLeft(step=self.progress.step)
+        self._bar = ProgressBar(hidden=True)
 
     def train(self) -> Ending:
         """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
         progress = self.progress
         position = Position(progress.epoch, progress.batch, progress.pool, progress.skip)
-        bar = ProgressBar(total=self.expected_steps(), done=progress.step, hidden=not self.world.is_main)
+        self._bar = ProgressBar(hidden=not self.world.is_main)
         self._clock.restart()
         self._time_left = TimeLeft(step=self.progress.step)
-        with closing(bar), self.stop.listening(), self.batches.prefetched(position) as groups:
+        with closing(self._bar), self.stop.listening(), self.batches.prefetched(position) as groups:
             # First what was still to do when the checkpoint was written, if this is a resumed run.
             ending = self.finish_step()
             while ending is None:
                 self.train_step(groups)
-                bar.show(self.progress.step, self.interval)
+                if self._bar.is_due():
+                    self._bar.show(progress.step, self.interval, self.outlook())
                 ending = self.finish_step()
         self.record("end", {"reason": ending.reason, "finished": ending.finished})
         return ending
@@ -114,7 +117,7 @@ class Trainer:
             taken = samples.take(model, group.last_rows)
         self.record("samples", {"samples": taken})
         self.log.say(f"training text after update {self.progress.step}")
-        self._say_samples(taken)
+        self.log.say("\n".join(_sample_lines(taken)), hang=SAMPLE_HANG)
 
     def finish_step(self) -> Ending | None:
         """Log, validate and save as far as it is due after an update; return why training ends, if it does."""
@@ -137,7 +140,8 @@ class Trainer:
         """Validate the inference weights; return whether they are the best so far."""
         assert self.validator is not None
         with self.updater.inference_weights() as model:
-            result = self.validator.validate(model, check=self._check_stop)
+            lines = self._bar.task(f"validating update {self.progress.step:,}", self.validator.lines, unit="lines")
+            result = self.validator.validate(model, check=self._check_stop, translated=lines)
         score = result.scores[self.ranking.metric]
         new_best = self.ranking.add(self.progress.step, score, regular=regular)
         if regular:
@@ -239,9 +243,7 @@ class Trainer:
             return
         self.interval.waited, memory = self.world.largest(self.interval.waited, memory_mb())
         summary = self.interval.summary()
-        left = self._time_left.seconds_left(
-            step=self.progress.step, last=self.expected_steps(), deadline=self.limits.deadline
-        )
+        left = self.outlook().seconds
         extra = {"eta_seconds": left, "memory_mb": memory, "skipped": self.progress.skipped}
         self.record("train", {**summary, **extra})
         ends = "" if left is None else f"  {duration(left)} left"
@@ -251,7 +253,8 @@ class Trainer:
             f"update {self.progress.step}  epoch {self.progress.epochs_done():.2f}  loss {loss}  "
             f"ppl {summary['perplexity']:.2f}{minimised}  norm {summary['grad_norm']:.2f}  lr {summary['lr']:.2e}  "
             f"{summary['target_tokens_per_second']:,.0f} target tokens/s  padding {summary['padding']:.1%}  "
-            f"data wait {summary['data_wait']:.1%}  {memory:,.0f} MB{ends}"
+            f"data wait {summary['data_wait']:.1%}  {memory:,.0f} MB{ends}",
+            figures=True,
         )
         self.interval.clear()
 
@@ -263,6 +266,11 @@ class Trainer:
             "seconds": round(self._clock.seconds(), 3),
         }
         self.log.record(event, {**now, **fields})
+
+    def outlook(self) -> Outlook:
+        """How far training has come, and when it will end."""
+        deadline = self.limits.deadline
+        return self._time_left.outlook(step=self.progress.step, last=self.expected_steps(), deadline=deadline)
 
     def expected_steps(self) -> int | None:
         """Updates that the limits allow, as far as that can be told before."""
@@ -321,15 +329,14 @@ class Trainer:
         best = "new best" if new_best else f"best {self.ranking.metric} so far {self.ranking.best:.4f}"
         line = f"validation of update {self.progress.step}  {'  '.join(listed)}  {best}"
         self.log.say(f"{line}  ({result.seconds:.1f} s)")
-        for signature in result.signatures.values():
-            self.log.say(f"  {signature}")
         if kept is not None:
             self.log.say(f"  {len(result.translations):,} translations in {kept}")
         for problem in problems(result.not_finite, result.at_limit):
             self.log.say(f"  {problem}")
-        self._say_samples(result.samples)
+        signatures = [f"  {signature}" for signature in result.signatures.values()]
+        self.log.say_details([*signatures, *_sample_lines(result.samples)])
 
-    def _say_samples(self, samples: Sequence[Mapping[str, str]]) -> None:
-        for sample in samples:
-            for name, text in sample.items():
-                self.log.say(f"  {name:<11} {text}")
+
+def _sample_lines(samples: Sequence[Mapping[str, str]]) -> list[str]:
+    """Some translations with what belongs to them."""
+    return [f"  {name:<11} {text}" for sample in samples for name, text in sample.items()]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from nmt.data import Corpus, collate
+from nmt.data.progress import Advance, no_progress
 from nmt.data.sampling import Rows
 from nmt.evaluation import Metric
 from nmt.files.noted import NotedLines
@@ -103,14 +104,21 @@ class Validator:
     world: World = field(default_factory=lambda: World(torch.device("cpu")))
     """The processes that share the work."""
 
-    def validate(self, model: Seq2Seq, *, check: Check) -> Validation:
+    @property
+    def lines(self) -> int:
+        """How many lines this process translates."""
+        return len(self._mine()) if self.metrics else 0
+
+    def validate(self, model: Seq2Seq, *, check: Check, translated: Advance = no_progress) -> Validation:
         """Measure `model`, which must be in evaluation mode. All processes get the same result.
+
+        `translated` is told how many more lines have been translated here.
 
         Raises:
             InterruptedValidationError: in all processes when `check` raises it in one.
         """
         started = time.monotonic()
-        losses, found = self._shared(model, check=check)
+        losses, found = self._shared(model, check=check, translated=translated)
         hypotheses = [text for text, _, _ in found]
         scores = {"loss": mean_loss(losses)}
         signatures: dict[str, str] = {}
@@ -129,14 +137,14 @@ class Validator:
         not_finite, at_limit = noted_lines(found)
         return dataclasses.replace(measured, translations=hypotheses, not_finite=not_finite, at_limit=at_limit)
 
-    def _shared(self, model: Seq2Seq, *, check: Check) -> tuple[list[BatchLoss], list[Found]]:
+    def _shared(self, model: Seq2Seq, *, check: Check, translated: Advance) -> tuple[list[BatchLoss], list[Found]]:
         """Losses of the corpus's batches and translations of its lines, in order; each process does its part."""
         rank, size = self.world.rank, self.world.size
         mine = None
         try:
             batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[rank::size]
             losses = batch_losses(model, self.corpus, batches, device=self.device, check=check)
-            mine = losses, self._translations(model, check=check) if self.metrics else []
+            mine = losses, self._translations(model, check=check, translated=translated) if self.metrics else []
         except InterruptedValidationError:
             pass  # the others must hear of it
         parts = self.world.gather(mine)
@@ -145,11 +153,14 @@ class Validator:
             raise InterruptedValidationError
         return interleave([losses for losses, _ in whole]), interleave([lines for _, lines in whole])
 
-    def _translations(self, model: Seq2Seq, *, check: Check) -> list[Found]:
+    def _mine(self) -> Sequence[str]:
+        return self.sources[: self.max_sentences][self.world.rank :: self.world.size]
+
+    def _translations(self, model: Seq2Seq, *, check: Check, translated: Advance) -> list[Found]:
         translations = []
-        lines = self.sources[: self.max_sentences][self.world.rank :: self.world.size]
-        for translation in self.translate(model, lines):
+        for translation in self.translate(model, self._mine()):
             check()
+            translated(1)
             translations.append(Found(translation.best, translation.is_finite, translation.has_ended))
         return translations
 

@@ -13,14 +13,23 @@ def test_remaining_time_counts_this_process_only(monkeypatch: pytest.MonkeyPatch
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     left = TimeLeft(step=100)
-    assert left.seconds_left(step=100, last=200, deadline=None) is None
+    assert left.outlook(step=100, last=200, deadline=None) == (None, 0.5, 200)
+    assert left.outlook(step=100, last=200, deadline=1100.0) == (100, 0.0, None)
     now += 20
-    assert left.seconds_left(step=110, last=200, deadline=None) == 180
-    assert left.seconds_left(step=110, last=200, deadline=1050.0) == 30
-    assert left.seconds_left(step=110, last=None, deadline=1050.0) == 30
-    assert left.seconds_left(step=110, last=None, deadline=900.0) == 0
-    assert left.seconds_left(step=110, last=105, deadline=None) == 0
-    assert left.seconds_left(step=110, last=None, deadline=None) is None
+    assert left.outlook(step=110, last=200, deadline=None) == (180, 0.55, 200)
+    assert left.outlook(step=110, last=None, deadline=900.0) == (0, 1.0, None)
+    assert left.outlook(step=110, last=105, deadline=None) == (0, 1.0, 105)
+    assert left.outlook(step=110, last=None, deadline=None) == (None, None, None)
+
+
+def test_the_end_that_comes_first_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    left = TimeLeft(step=100)
+    now += 20
+    assert left.outlook(step=110, last=200, deadline=1050.0) == (30, 0.4, None)  # 20 of 50 seconds have passed
+    assert left.outlook(step=110, last=None, deadline=1050.0) == (30, 0.4, None)
+    assert left.outlook(step=110, last=120, deadline=1050.0) == (20, 110 / 120, 120)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,13 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from tqdm import tqdm
 
 from nmt.ops.native.cache import BuildError, is_ours, own_directory
 
@@ -108,8 +111,10 @@ def _compile(command: list[str], kernels: Sequence[Path], callers: str, *, direc
             text.write_text(callers, encoding="utf-8")
             jobs = [*compilations(kernels), compilations([text])[0]]
             objects = [f"{scratch}/{number}.o" for number in range(len(jobs))]
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                list(pool.map(_run, ([*command, *job, "-o", out] for job, out in zip(jobs, objects, strict=True))))
+            commands = [[*command, *job, "-o", out] for job, out in zip(jobs, objects, strict=True)]
+            with ThreadPoolExecutor(os.cpu_count()) as pool, _progress(len(jobs), directory) as advance:
+                for _ in pool.map(_run, commands):
+                    advance()
             plain = [part for part in command if part != "-fopenmp"]
             _run([*plain, "-shared", *objects, "-o", str(linked), "-lm"])
             path = directory / f"{name}-{_content_digest(linked)}.so"
@@ -118,6 +123,22 @@ def _compile(command: list[str], kernels: Sequence[Path], callers: str, *, direc
             return path
     except OSError as error:
         raise BuildError(f"{error.filename or directory}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _progress(total: int, directory: Path) -> Iterator[Callable[[], object]]:
+    """Say on stderr that so many files are compiled: on a terminal how many of them are, until they all are."""
+    what = "compiling C kernels for this CPU, once"
+    if sys.stderr is None:  # there is nobody to tell
+        yield lambda: None
+    elif not sys.stderr.isatty():
+        print(f"{what}: {total} files, kept in {directory}", file=sys.stderr, flush=True)
+        yield lambda: None
+    else:
+        with tqdm(
+            total=total, leave=False, dynamic_ncols=True, bar_format=f"{what}: {{n_fmt}} of {{total_fmt}}"
+        ) as bar:
+            yield bar.update
 
 
 def _run(command: list[str]) -> None:

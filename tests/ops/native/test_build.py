@@ -26,6 +26,7 @@ from nmt.ops.native import build
 from nmt.ops.native import cache as cache_place
 from nmt.ops.sequence import sequence
 from tests.ops.units import needs_native
+from tests.screen import screen_as_stderr
 
 SUMS = Path(native.__file__).with_name("native.c")
 """The smallest source, which compiles in an instant."""
@@ -223,6 +224,25 @@ print(build.library([pathlib.Path(sys.argv[2])], "", openmp=False))
 
 
 @needs_native
+def test_compiling_is_said_in_one_line(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sums() == [4.0, 6.0]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"compiling C kernels for this CPU, once: 4 files, kept in {cache}"
+    native._library.cache_clear()
+    native.kernel.cache_clear()
+    assert sums() == [4.0, 6.0]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_terminal_shows_how_far_compiling_has_come_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = screen_as_stderr(monkeypatch)
+    assert sums() == [4.0, 6.0]
+    text = screen.text()
+    assert "compiling C kernels for this CPU, once: 0 of 4" in text
+    assert text.split("\r")[-1].strip() == "" and "\n" not in text
+
+
 def test_a_library_is_built_anew_when_a_source_has_changed(cache: Path, tmp_path: Path) -> None:
     source = tmp_path / "native.c"
     source.write_text(SUMS.read_text(encoding="utf-8"), encoding="utf-8")

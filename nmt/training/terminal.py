@@ -1,0 +1,130 @@
+"""Training on a terminal: lines that fit its width, and the line at its foot with progress and remaining time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn, TextIO
+
+from tqdm import tqdm
+from tqdm.utils import disp_len
+
+from nmt.training.state import Interval
+from nmt.training.time_left import Outlook, duration
+
+USUAL_COLUMNS = 80
+"""Where the terminal does not say."""
+INTERVAL = 0.2
+"""Seconds between two changes of the bar."""
+SHORTEST_BAR = 6
+_BAR = "{bar}"
+
+
+def columns(stream: TextIO) -> int | None:
+    """Width of the terminal that `stream` writes to; None where it is a file or a pipe."""
+    try:
+        if not stream.isatty():
+            return None
+        return os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
+    except (OSError, ValueError):  # it is closed, or no real file
+        return None
+
+
+def wrapped(line: str, width: int, *, indent: int = 2) -> str:
+    """`line` in lines of at most `width` columns, where that can be, the others begun with `indent` spaces.
+
+    Cut where two spaces stand, else at one; a word that is too long, such as a path, stays whole.
+    """
+    if disp_len(line) <= width:
+        return line
+    rows = [""]
+    for gap, piece in re.findall(r"( *)(\S+(?: \S+)*)", line):
+        words = [piece] if indent + disp_len(piece) <= width else piece.split(" ")
+        for place, word in enumerate(words):
+            space = gap if place == 0 else " "
+            if not rows[-1].strip() or disp_len(rows[-1]) + len(space) + disp_len(word) <= width:
+                rows[-1] += space + word
+            else:
+                rows.append(" " * indent + word)
+    return "\n".join(rows)
+
+
+def shortened(line: str, width: int) -> str:
+    """As much of `line` as fits in `width` columns, cut where two spaces stand; its first part at least."""
+    while disp_len(line) > width and "  " in line.strip():
+        line = line.rpartition("  ")[0].rstrip()
+    return line
+
+
+class ProgressBar:
+    """The line at the foot of a terminal; there is none where stderr is a file or a pipe.
+
+    It is gone when it is closed, and nothing is left of it.
+    """
+
+    def __init__(self, *, hidden: bool = False) -> None:
+        """Nothing is shown before there is something to show."""
+        self._hidden = hidden or columns(sys.stderr) is None
+        self._bar: tqdm[NoReturn] | None = None
+        self._shown = 0.0
+
+    def is_due(self) -> bool:
+        """Whether it is time to show something new."""
+        return not self._hidden and time.monotonic() - self._shown >= INTERVAL
+
+    def show(self, step: int, interval: Interval, outlook: Outlook) -> None:
+        """How training stands after update `step`; loss and speed are means since the last line of the log."""
+        summary = interval.summary()
+        loss, speed = summary["loss"], summary["target_tokens_per_second"]
+        ends = [f"{outlook.share:4.0%}"] if outlook.share is not None else []
+        ends += [f"loss {loss:.3f}"] if loss is not None else []
+        ends += [f"{duration(outlook.seconds)} left"] if outlook.seconds is not None else []
+        ends += [f"{speed:,.0f} tok/s"] if speed else []
+        last = "" if outlook.last is None else f"/{outlook.last:,}"
+        self._draw(f"update {step:,}{last}", ends, share=outlook.share)
+
+    def task(self, name: str, total: int, *, unit: str) -> Callable[[int], None]:
+        """Show other work instead, until the next `show`; what comes back is told how much more of it is done."""
+        done = 0
+
+        def advance(more: int) -> None:
+            nonlocal done
+            done += more
+            if self.is_due():
+                self._draw(name, [f"{done:,} of {total:,} {unit}"], share=done / max(total, 1))
+
+        if not self._hidden:
+            self._draw(name, [], share=None)
+        return advance
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._hidden = True
+        if self._bar is not None:
+            with contextlib.suppress(OSError):
+                self._bar.close()
+
+    def _draw(self, start: str, ends: list[str], *, share: float | None) -> None:
+        width = (columns(sys.stderr) or USUAL_COLUMNS) - 3  # room for the ^C that a terminal echoes
+        room = width - (0 if share is None else SHORTEST_BAR + 1)
+        text = shortened("  ".join([start, *ends]), room).removeprefix(start).strip()
+        bar = "" if share is None else f" {_BAR}"
+        self._shown = time.monotonic()
+        try:
+            if self._bar is None:
+                self._bar = tqdm(total=1.0, leave=False, bar_format="{desc}", desc=start, file=sys.stderr)
+            self._bar.ncols = width
+            self._bar.n = min(share or 0.0, 1.0)
+            self._bar.bar_format = _braced(start) + bar + _braced(f"  {text}" if text and not bar else f" {text}")
+            self._bar.refresh()
+        except (OSError, ValueError):  # the terminal has been closed; training goes on, or ends by its own rules
+            self._hidden = True
+
+
+def _braced(text: str) -> str:
+    """`text` as tqdm's format takes it."""
+    return text.replace("{", "{{").replace("}", "}}")
