@@ -1,15 +1,53 @@
-"""nmt: recurrent neural machine translation with selectable units."""
+"""nmt: recurrent neural machine translation with selectable units.
+
+`nmt.load(run)` gives a translator, `nmt.train` and `nmt.evaluate` do what the commands do: docs/library.md. Importing
+this package changes nothing and imports no torch; what is used is imported then.
+"""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt import layers as layers
+    from nmt.errors import CheckpointError as CheckpointError
+    from nmt.errors import ConfigError as ConfigError
+    from nmt.errors import DataError as DataError
+    from nmt.errors import NmtError as NmtError
+    from nmt.library.loading import load as load
+    from nmt.library.request import Request as Request
+    from nmt.library.results import Hypothesis as Hypothesis
+    from nmt.library.results import PairScore as PairScore
+    from nmt.library.results import Result as Result
+    from nmt.library.translator import Translator as Translator
 
 __version__ = "0.2.0"
 
+_PLACES = {
+    "nmt.errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
+    "nmt.library.loading": ("load",),
+    "nmt.library.request": ("Request",),
+    "nmt.library.results": ("Hypothesis", "PairScore", "Result"),
+    "nmt.library.translator": ("Translator",),
+}
+_PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}
+
+_MODULES = ("layers",)
+
+__all__ = ["__version__", *_PLACE_OF]
+
 
 def __getattr__(name: str) -> Any:
-    """`nmt.layers`, imported when it is first asked for: importing nmt alone imports no torch."""
-    if name == "layers":
-        return importlib.import_module("nmt.layers")
-    raise AttributeError(f"module 'nmt' has no attribute '{name}'")
+    """Import what is used for the first time."""
+    if name in _MODULES:
+        return importlib.import_module(f"nmt.{name}")
+    if name not in _PLACE_OF:
+        raise AttributeError(f"module 'nmt' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PLACE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACE_OF, *_MODULES})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import MutableMapping
 
 from nmt.cpus import available_cores, usable_cores
@@ -21,8 +22,14 @@ SEARCH_CACHE = "512"
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
 
+_prepared_before_torch = False
+
+
 def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set what the user has not: kernel caches, how threads wait, their number where a container limits CPU time."""
+    global _prepared_before_torch
+    if environment is os.environ and "torch" not in sys.modules:
+        _prepared_before_torch = True
     for name, value in CACHES.items():
         environment.setdefault(name, value)
     if not any(name in environment for name in WAITING):
@@ -31,6 +38,11 @@ def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> N
         environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if usable_cores() < available_cores():  # OpenMP knows which cores a process may use, but not how much of them
         environment.setdefault("OMP_NUM_THREADS", str(usable_cores()))
+
+
+def is_prepared() -> bool:
+    """Whether torch, which has been imported, has found these settings, or some of the user's own."""
+    return _prepared_before_torch or any(name in os.environ for name in WAITING)
 
 
 def keep_more_kernels(environment: MutableMapping[str, str] = os.environ) -> None:

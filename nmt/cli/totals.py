@@ -40,20 +40,17 @@ class Totals:
 
     def add(self, translation: Translation) -> list[str]:
         """Count one line; return what is to be noted of it, in the words of `--format jsonl`."""
+        from nmt.search.notes import AT_LIMIT, LONGER, NOT_FINITE, SPLIT, notes_of
+
         self.lines += 1
         self.empty += translation.source_tokens == 0
         self.tokens += translation.source_tokens
         self.unknown += translation.unknown
         notes = ["not_utf8"] if self.undecodable.had(self.lines) else []
-        for noted, name, is_so in (
-            (self.split, "split", translation.parts > 1),
-            (self.not_finite, "no_finite_translation", not translation.is_finite),
-            (self.at_limit, "length_limit", not translation.has_ended),
-            (self.longer, "longer_than_training", translation.longest_part > self.longest.tokens),
-        ):
-            if is_so:
-                noted.add(self.lines)
-                notes.append(name)
+        noted = {SPLIT: self.split, NOT_FINITE: self.not_finite, AT_LIMIT: self.at_limit, LONGER: self.longer}
+        for name in notes_of(translation, longest=self.longest.tokens):
+            noted[name].add(self.lines)
+            notes.append(name)
         return notes
 
     def summary(self, seconds: float, *, models: int = 1) -> str:

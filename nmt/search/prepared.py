@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import torch
 
+from nmt.data import Tokenizer
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
 from nmt.search.precision import PrecisionName, SearchPrecision, choose_search_precision
+from nmt.search.shortlist import Shortlist, load_shortlist
 
 
 class PreparedModels(NamedTuple):
@@ -20,11 +22,19 @@ class PreparedModels(NamedTuple):
     """With converted weights; run them within `precision.autocast()`."""
     graphed: list[GraphedModel]
     """The same, whose steps are CUDA graphs on a GPU."""
+    shortlists: dict[str, Shortlist]
+    """Those that have been read, by their files."""
 
     @property
     def device(self) -> torch.device:
         """Where all of them are."""
         return self.precision.device
+
+    def shortlist(self, path: str, tokenizer: Tokenizer) -> Shortlist:
+        """The shortlist in a file, which is read once; errors are those of `load_shortlist`."""
+        if path not in self.shortlists:
+            self.shortlists[path] = load_shortlist(path, tokenizer)
+        return self.shortlists[path]
 
     @property
     def vocabulary(self) -> int:
@@ -43,4 +53,4 @@ def prepare_models(
     place = next(models[0].parameters()).device if device is None else torch.device(device)
     chosen = choose_search_precision(precision, device=place)
     converted = [chosen.converted(model) for model in models]
-    return PreparedModels(chosen, converted, [GraphedModel(model) for model in converted])
+    return PreparedModels(chosen, converted, [GraphedModel(model) for model in converted], {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +39,7 @@ def score_pairs(
     batch_tokens: int,
     others: Sequence[Seq2Seq] = (),
     window: int = WINDOW,
+    before_batch: Callable[[], object] | None = None,
 ) -> Iterator[PairScore]:
     """The score of each (source, target) pair, in order; memory does not grow with their number.
 
@@ -46,14 +47,21 @@ def score_pairs(
 
     `model` must be in evaluation mode, and so must the `others`, models over the same vocabularies whose
     probabilities are averaged with its own. A batch has at most `batch_tokens` source or target tokens,
-    padding counted.
+    padding counted. `before_batch` is called before each batch; what it raises ends the work.
     """
     for chunk in windows(pairs, size=window, length=lambda pair: len(pair[0]) + len(pair[1])):
-        yield from _score_window([model, *others], tokenizer, chunk, batch_tokens=batch_tokens)
+        yield from _score_window(
+            [model, *others], tokenizer, chunk, batch_tokens=batch_tokens, before_batch=before_batch
+        )
 
 
 def _score_window(
-    models: Sequence[Seq2Seq], tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], *, batch_tokens: int
+    models: Sequence[Seq2Seq],
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    batch_tokens: int,
+    before_batch: Callable[[], object] | None,
 ) -> list[PairScore]:
     sources = [[*ids, EOS] for ids in tokenizer.encode_source([source for source, _ in pairs])]
     targets = [[*ids, EOS] for ids in tokenizer.encode_target([target for _, target in pairs])]
@@ -62,6 +70,8 @@ def _score_window(
     device = next(models[0].parameters()).device
     means = []
     for batch in batches:
+        if before_batch is not None:
+            before_batch()
         source, target = pad([sources[i] for i in batch]).to(device), pad([targets[i] for i in batch]).to(device)
         with torch.inference_mode():
             means.append(mean_nll(models, source, target).tolist())

@@ -26,7 +26,6 @@ from nmt.search.protocol import SearchModel
 from nmt.search.request import Request, as_request, characters_of
 from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import RuledModel
-from nmt.search.shortlist import load_shortlist
 from nmt.search.splitting import parts_of
 
 WINDOW = 2000
@@ -136,7 +135,7 @@ class Translator:
         self._scores = scores
         self._before_batch = before_batch
         self._constraints = ConstraintsMaker(tokenizer, decoding)
-        self._shortlist = None if decoding.shortlist is None else load_shortlist(decoding.shortlist, tokenizer)
+        self._shortlist = None if decoding.shortlist is None else prepared.shortlist(decoding.shortlist, tokenizer)
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[str]:
         """The best translation of each line, in order."""

@@ -1,0 +1,211 @@
+"""A worker process as the program sees it: started, asked from any thread, ended with the translator."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from multiprocessing import spawn
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, cast
+
+from nmt.cpus import usable_cores
+from nmt.environment import keep_more_kernels, prepare_environment
+from nmt.errors import NmtError
+from nmt.home import expanded
+from nmt.library.computing import Facts
+from nmt.library.failures import Failure
+from nmt.library.options import NONE
+from nmt.library.request import Request
+from nmt.library.results import PairScore, Result
+
+START = (
+    "import json, sys; descriptor, parent, path = sys.argv[1:]; sys.path[:] = json.loads(path); "
+    "from nmt.library.worker import main; main(int(descriptor), int(parent))"
+)
+"""Runs the worker with the program's own search path, wherever that has found this package. Unlike multiprocessing it
+imports no module of the program, which therefore needs no `if __name__ == "__main__":`."""
+SHORT_WAIT = 5.0
+"""Seconds in which a worker that is told to end does."""
+
+Answer = tuple[str, Any]
+
+
+class _Line:
+    """The connection; all that its thread needs, so that the thread does not keep the translator alive."""
+
+    def __init__(self, connection: Connection, process: subprocess.Popen[bytes]) -> None:
+        self.connection = connection
+        self.process = process
+        self.sending = threading.Lock()
+        self.guard = threading.Lock()
+        self.waiting: dict[int, queue.SimpleQueue[Answer | None]] | None = {}
+        """None once the worker has ended."""
+
+    def listen(self) -> None:
+        """Give each answer to who waits for it, until the worker ends."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                number, kind, value = self.connection.recv()
+                if kind == "log":
+                    name, level, text = value
+                    logging.getLogger(name).log(level, "%s", text)
+                    continue
+                with self.guard:
+                    waiting = (self.waiting or {}).pop(number, None)
+                if waiting is not None:
+                    waiting.put((kind, value))
+        with self.guard:
+            left, self.waiting = self.waiting or {}, None
+        for waiting in left.values():
+            waiting.put(None)
+
+
+class Client:
+    """Computes in a worker process; see `nmt.library.computing.Computing`."""
+
+    facts: Facts
+
+    def __init__(self, **arguments: Any) -> None:
+        """Start the process and load there; arguments and errors are those of `Engine`."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                process = _start(theirs.fileno())
+            except OSError as error:
+                ours.close()
+                raise NmtError(
+                    f"the worker process cannot be started ({error}); nmt.load(..., worker=False)"
+                ) from error
+        self._line = _Line(Connection(os.dup(ours.fileno())), process)
+        self._numbers = itertools.count()
+        self._owner = os.getpid()
+        self.place = f"in worker process {process.pid}"
+        self._end = weakref.finalize(self, _end, ours, process, self._owner)
+        threading.Thread(target=self._line.listen, name="nmt worker", daemon=True).start()
+        try:
+            self.facts = self._ask("load", arguments)
+        except BaseException:
+            process.kill()  # it may be loading, and listens only afterwards
+            self.close()
+            raise
+
+    def check(self, options: dict[str, Any]) -> None:
+        """Raise ConfigError or DataError for options that cannot be had."""
+        self._ask("check", {"options": _here(options)})
+
+    def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
+        """The results of some sentences, each on one line, all at once."""
+        found = self._ask("translate", {"sentences": list(sentences), "options": _here(options)})
+        return cast("list[Result]", found)
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
+        """The scores of (source, target) pairs, all at once."""
+        return cast("list[PairScore]", self._ask("score", {"pairs": list(pairs), "batch_tokens": batch_tokens}))
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+
+    def _ask(self, method: str, arguments: dict[str, Any]) -> Any:
+        """What the worker answers. Raises what it raises, and NmtError where it has ended."""
+        if self._owner != os.getpid():
+            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
+        line, number, mine = self._line, next(self._numbers), queue.SimpleQueue[Answer | None]()
+        with line.guard:
+            if line.waiting is None or not self._end.alive:
+                raise self._ended()
+            line.waiting[number] = mine
+        try:
+            self._send((number, method, arguments))
+            answer = mine.get()
+        except BaseException:  # Ctrl-C
+            with line.guard:
+                (line.waiting or {}).pop(number, None)
+            with contextlib.suppress(OSError):
+                self._send((number, "cancel", None))
+            raise
+        if answer is None:
+            raise self._ended()
+        kind, value = answer
+        if kind == "error":
+            failure: Failure = value
+            raise failure.error()
+        return value
+
+    def _send(self, message: tuple[int, str, Any]) -> None:
+        with self._line.sending:
+            try:
+                self._line.connection.send(message)
+            except OSError:
+                raise self._ended() from None
+
+    def _ended(self) -> NmtError:
+        if not self._end.alive:
+            return NmtError("this translator is closed")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._line.process.wait(SHORT_WAIT)
+        code = self._line.process.returncode
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+        return NmtError(f"the worker process {how}, perhaps for lack of memory; nmt.load starts another one")
+
+
+def _start(descriptor: int) -> subprocess.Popen[bytes]:
+    """Start the worker; it inherits the socket, standard output and standard error."""
+    environment = dict(os.environ)
+    prepare_environment(environment)
+    keep_more_kernels(environment)
+    if threads := _fewer_threads():
+        environment["OMP_NUM_THREADS"] = str(threads)
+    root = str(Path(__file__).resolve().parents[2])
+    search = [os.path.abspath(entry) for entry in sys.path]  # '' is the current directory
+    program = os.fsdecode(spawn.get_executable() or sys.executable)
+    command = [program, "-c", START, str(descriptor), str(os.getpid())]
+    return subprocess.Popen(
+        [*command, json.dumps(search if root in search else [*search, root])],
+        stdin=subprocess.DEVNULL,
+        env=environment,
+        pass_fds=[descriptor],
+    )
+
+
+def _fewer_threads() -> int | None:
+    """How many threads the program has torch compute with, where that is fewer than it would by itself."""
+    if "torch" not in sys.modules:
+        return None
+    import torch
+
+    return torch.get_num_threads() if torch.get_num_threads() < usable_cores() else None
+
+
+def _here(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with paths that mean the same in a process that may be in another directory by now."""
+    shortlist = options.get("shortlist", NONE)
+    if not isinstance(shortlist, str) or shortlist == NONE:
+        return options
+    return {**options, "shortlist": os.path.abspath(expanded(shortlist))}
+
+
+def _end(ours: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
+    """Close the connection, which ends the worker; in a process that was forked since only this end of it."""
+    if os.getpid() != owner:
+        ours.close()
+        return
+    with contextlib.suppress(OSError):
+        ours.shutdown(socket.SHUT_RDWR)  # close alone would not end the read of the other thread
+    ours.close()
+    try:
+        process.wait(SHORT_WAIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

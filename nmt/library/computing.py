@@ -1,0 +1,47 @@
+"""What computes for a translator, in this process or in another one, and what is known of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nmt.library.request import Request
+from nmt.library.results import PairScore, Result
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of loaded models, of several the first unless said otherwise."""
+
+    paths: tuple[str, ...]
+    """Directories of the weights of all models."""
+    config: Config
+    device: str
+    precision: str
+    """Number format of the search, and why."""
+    longest_source: int
+    """Tokens of the longest source sentence that every one of the models was trained on."""
+
+
+class Computing(Protocol):
+    """Models that translate and score, in this process or another one."""
+
+    facts: Facts
+    place: str
+    """Where they compute, for people."""
+
+    def check(self, options: dict[str, Any]) -> None:
+        """Raise ConfigError or DataError for options that cannot be had."""
+
+    def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
+        """The results of some sentences, each on one line, all at once."""
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
+        """The scores of (source, target) pairs, all at once."""
+
+    def close(self) -> None:
+        """Give the memory back; nothing can be computed afterwards."""

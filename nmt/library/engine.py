@@ -1,0 +1,165 @@
+"""Models in this process: loaded once, used by any number of threads, one at a time on each device."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from nmt.config.changed import changed_decoding
+from nmt.config.schema import DecodingConfig
+from nmt.errors import ConfigError, NmtError
+from nmt.interop.device import choose_device
+from nmt.interop.ensemble import load_models
+from nmt.kernel_check import Purpose, use_verified_kernels
+from nmt.library.computing import Facts
+from nmt.library.options import NONE, OWN, WITHOUT
+from nmt.library.request import WISHES, Request
+from nmt.library.results import Hypothesis, PairScore, Result
+from nmt.library.turns import Turns
+from nmt.ops.dispatch import Selection, own_selection, selection
+from nmt.search import Translation, Translator, score_pairs
+from nmt.search.notes import notes_of
+from nmt.search.prepared import PreparedModels, prepare_models
+from nmt.search.request import Request as Asked
+
+Cancelled = Callable[[], object]
+"""Called before each batch; what it raises ends the work."""
+SCORING_TOKENS = 4096
+"""What decoding.batch_tokens: auto means for scoring, where the logits of all target tokens are held at once."""
+
+_turns: dict[torch.device, Turns] = {}
+_turns_guard = threading.Lock()
+
+
+class Engine:
+    """The models themselves. Kernels are those of the first model's configuration, whatever else the process does."""
+
+    place = "in this process"
+
+    def __init__(
+        self, paths: Sequence[str], *, device: str, precision: str, checkpoint: str | int, plugins: Sequence[str]
+    ) -> None:
+        """Load; the arguments are those of `nmt.load`, and so are the errors."""
+        place = choose_device(device)
+        with own_selection(Selection()):
+            self._loaded = load_models(paths, plugins=plugins, device=place, checkpoint=checkpoint)
+            self._kernels: dict[Purpose, Selection] = {"search": selection()}
+        first = self._loaded[0]
+        changes = {} if precision == "auto" else {"precision": precision}
+        self._decoding = changed_decoding(first.config.decoding, changes)
+        self._models = [loaded.model for loaded in self._loaded]
+        with own_selection(self._kernels["search"]):
+            self._prepared: PreparedModels | None = prepare_models(
+                self._models, precision=self._decoding.precision, device=place
+            )
+        longest = min(loaded.longest_source.tokens for loaded in self._loaded)
+        named = tuple(str(loaded.path) for loaded in self._loaded)
+        self.facts = Facts(named, first.config, str(place), str(self._prepared.precision), longest)
+        self._device = place
+        self._process = os.getpid()
+        with _turns_guard:
+            self._turns = _turns.setdefault(place, Turns())
+
+    def check(self, options: dict[str, Any]) -> None:
+        """Raise ConfigError or DataError for options that cannot be had."""
+        self._check_usable()
+        with own_selection(self._kernels["search"]):
+            self._translator(options)
+
+    def translate(
+        self, sentences: Sequence[str | Request], options: dict[str, Any], *, cancelled: Cancelled | None = None
+    ) -> list[Result]:
+        """The results of some sentences, each on one line, all at once."""
+        with self._turn("search"):
+            translator = self._translator(options, cancelled=cancelled)
+            return [self._result(found) for found in translator.translate_window([*map(_asked, sentences)])]
+
+    def score(
+        self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None, cancelled: Cancelled | None = None
+    ) -> list[PairScore]:
+        """The scores of (source, target) pairs, all at once."""
+        configured = self._decoding.batch_tokens
+        tokens = batch_tokens or (SCORING_TOKENS if configured == "auto" else configured)
+        with self._turn("scoring"):
+            first, *others = self._models
+            found = score_pairs(
+                first,
+                self._loaded[0].tokenizer,
+                pairs,
+                batch_tokens=tokens,
+                others=others,
+                before_batch=self._before_batch(cancelled),
+            )
+            return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown) for pair in found]
+
+    def close(self) -> None:
+        """Forget the models, once the calls that other threads have begun are done."""
+        with self._turns:
+            self._loaded, self._models, self._prepared = [], [], None
+
+    @contextmanager
+    def _turn(self, purpose: Purpose) -> Iterator[None]:
+        """This thread's turn to compute, with the kernels that the models need for it."""
+        self._check_usable()
+        with self._turns:
+            self._check_usable()  # it may have been closed meanwhile
+            if purpose not in self._kernels:
+                with own_selection(Selection(self._kernels["search"].choice)):
+                    use_verified_kernels(self._models, device=self._device, purpose=purpose)
+                    self._kernels[purpose] = selection()
+            with own_selection(self._kernels[purpose]):
+                yield
+
+    def _check_usable(self) -> None:
+        if self._process != os.getpid():
+            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
+        if not self._loaded:
+            raise NmtError("this translator is closed")
+
+    def _translator(self, options: dict[str, Any], *, cancelled: Cancelled | None = None) -> Translator:
+        """A new one for each call, so that nothing a search remembers passes from one to another."""
+        own = {name: options.get(name, usual) for name, usual in OWN.items()}
+        first = self._loaded[0]
+        return Translator(
+            first.model,
+            first.tokenizer,
+            self._changed({name: value for name, value in options.items() if name not in OWN}),
+            scores=own["scores"],
+            before_batch=self._before_batch(cancelled),
+            prepared=self._prepared,
+        )
+
+    def _before_batch(self, cancelled: Cancelled | None) -> Callable[[], None]:
+        def before_batch() -> None:
+            if cancelled is not None:
+                cancelled()
+            self._turns.pass_on()
+
+        return before_batch
+
+    def _changed(self, options: dict[str, Any]) -> DecodingConfig:
+        if "precision" in options:
+            raise ConfigError("precision: is chosen once, as in nmt.load(..., precision='int8')")
+        taken = {name: None if name in WITHOUT and value == NONE else value for name, value in options.items()}
+        return changed_decoding(self._decoding, taken) if taken else self._decoding
+
+    def _result(self, found: Translation) -> Result:
+        return Result(
+            found.source,
+            [Hypothesis(hypothesis.text, hypothesis.score) for hypothesis in found.hypotheses],
+            source_tokens=found.source_tokens,
+            unknown=found.unknown,
+            notes=tuple(notes_of(found, longest=self.facts.longest_source)),
+        )
+
+
+def _asked(sentence: str | Request) -> str | Asked:
+    """A sentence as the search takes it."""
+    if isinstance(sentence, str):
+        return sentence
+    return Asked(text=sentence.text, **{name: getattr(sentence, name) for name in WISHES})

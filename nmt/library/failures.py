@@ -1,0 +1,40 @@
+"""An error of the worker process on its way to the program."""
+
+from __future__ import annotations
+
+import traceback
+from typing import NamedTuple
+
+import nmt.errors
+from nmt.errors import NmtError
+
+
+class Failure(NamedTuple):
+    """An exception as it travels: one of a plugin could not be unpickled on the other side."""
+
+    kind: str
+    """Its class in nmt.errors, or NmtError"""
+    message: str
+    details: str
+    """Its traceback"""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """An error that a user can cause as it is, another one with the name of its class."""
+        details = "".join(traceback.format_exception(error))
+        if isinstance(error, NmtError):
+            known = next(kind for kind in type(error).__mro__ if vars(nmt.errors).get(kind.__name__) is kind)
+            return cls(known.__name__, str(error), details)
+        first = str(error).strip().split("\n")[0]
+        return cls(NmtError.__name__, f"internal error: {type(error).__name__}: {first}", details)
+
+    def error(self) -> NmtError:
+        """The exception to raise; its cause shows where it came from."""
+        kind: type[NmtError] = getattr(nmt.errors, self.kind)
+        error = kind(self.message)
+        error.__cause__ = WorkerError(f"\n{self.details}")
+        return error
+
+
+class WorkerError(Exception):
+    """Where in the worker process an error was raised."""

@@ -1,0 +1,113 @@
+"""`nmt.load`: where a model computes, and the settings that must come before torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nmt.environment import is_prepared, keep_more_kernels, prepare_environment
+from nmt.errors import ConfigError, shown
+from nmt.home import expanded
+from nmt.library.translator import Translator
+
+if TYPE_CHECKING:
+    from nmt.library.computing import Computing
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
+
+
+def load(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    checkpoint: str | int = "best",
+    plugins: Sequence[str | os.PathLike[str]] = (),
+    worker: bool | None = None,
+) -> Translator:
+    """Load a model, or several as an ensemble whose probabilities are averaged.
+
+    Args:
+        path: a run directory, a checkpoint in it, or what nmt-average, nmt-convert or nmt-export wrote; a list of them
+            is an ensemble.
+        device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`, which takes a GPU if there is one.
+        precision: number format of the search, `fp32`, `bf16`, `int8`, or `auto`: what the configuration of the model
+            says, which is by default bf16 where the hardware computes in it, else fp32.
+        checkpoint: which one of each run: `best`, `last`, or a step.
+        plugins: Python files that register components the models need.
+        worker: whether to compute in a process of its own. By default only where torch has been imported already and
+            the CPU computes: some settings for speed must come before that import (docs/library.md). False computes in
+            this process; unless torch has been imported, environment variables are set for it.
+
+    Raises:
+        ConfigError: an argument, or a saved configuration, that cannot be used.
+        CheckpointError: a model that cannot be loaded, or that does not fit the first of the ensemble.
+    """
+    arguments: dict[str, Any] = {
+        "paths": _paths(path),
+        "device": _one_of("device", device, _DEVICE.fullmatch(str(device)), "auto, cpu, cuda, or cuda:N"),
+        "precision": _one_of("precision", precision, precision in PRECISIONS, ", ".join(PRECISIONS)),
+        "checkpoint": checkpoint,
+        "plugins": [_path(plugin, "plugins") for plugin in _several(plugins)],
+    }
+    if worker is None:
+        worker = _would_be_slow(device)
+    return Translator(_client(arguments) if worker else _engine(arguments))
+
+
+def _client(arguments: dict[str, Any]) -> Computing:
+    from nmt.library.client import Client
+
+    return Client(**arguments)
+
+
+def _engine(arguments: dict[str, Any]) -> Computing:
+    is_first = "torch" not in sys.modules
+    if is_first:
+        prepare_environment()
+        keep_more_kernels()
+    from nmt.library.engine import Engine
+    from nmt.training.allocator import keep_large_blocks
+
+    if is_first:
+        keep_large_blocks()
+    return Engine(**arguments)
+
+
+def _would_be_slow(device: str) -> bool:
+    """Whether torch was imported without the settings that make it fast here."""
+    if "torch" not in sys.modules or is_prepared():
+        return False
+    import torch
+
+    return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+
+
+def _paths(path: object) -> list[str]:
+    several = _several(path)
+    if not several:
+        raise ConfigError("path: no model is named")
+    return [_path(item, "path") for item in several]
+
+
+def _several(value: Any) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _path(value: object, name: str) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be a path or a list of paths, not {type(value).__name__} {shown(value)}")
+    try:
+        return expanded(os.fsdecode(value))
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def _one_of(name: str, value: str, is_known: object, allowed: str) -> str:
+    if not is_known:
+        raise ConfigError(f"{name}: {shown(value)} is not allowed. Allowed: {allowed}.")
+    return value

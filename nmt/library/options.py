@@ -1,0 +1,50 @@
+"""What can be set for a call: the keys of the section `decoding`, by the names that nmt-translate has for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+    """What is not given is as the configuration of the model says, of several the first."""
+
+    search: str
+    """beam, greedy, one of a plugin, or auto: greedy for a beam size of 1, else beam"""
+    search_options: dict[str, Any]
+    """Options of the search."""
+    beam_size: int
+    """Hypotheses kept."""
+    n_best: int
+    """Translations of each sentence."""
+    length_penalty: float
+    """alpha in ((5 + length) / 6) ** alpha, 0 to 10"""
+    max_length_offset: int
+    """Tokens a translation may have more than its source."""
+    min_length: int
+    """Tokens a translation has at least."""
+    no_repeat_ngram: int
+    """No sequence of so many tokens comes twice in a translation; 0 allows it."""
+    prefix: str
+    """What the translation begins with, see `Request`."""
+    required: str | Sequence[str]
+    """Phrases that it contains."""
+    forbidden: str | Sequence[str]
+    """Phrases that it does not contain."""
+    split_long: int | Literal["none"]
+    """A sentence of more than so many source tokens is translated in parts, cut at sentence ends."""
+    batch_tokens: int | Literal["auto"]
+    """Source tokens in a batch, times the beam."""
+    shortlist: str | os.PathLike[str]
+    """File made by nmt-shortlist: words to choose from; "none" allows all words."""
+    scores: bool
+    """False leaves the scores out (NaN), which makes greedy search faster."""
+
+
+NONE = "none"
+"""Takes away what the configuration of a model says."""
+WITHOUT = ("split_long", "shortlist")
+"""Keys that can be taken away so."""
+OWN = {"scores": True}
+"""Options that are not in the section `decoding`, with their defaults."""

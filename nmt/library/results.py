@@ -1,0 +1,79 @@
+"""What the library returns: plain values, without tensors, that can be pickled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of a sentence."""
+
+    text: str
+    """A single line; empty where there is no translation."""
+    score: float
+    """Log-probability divided by the length penalty, at most 0; higher is better. Of an empty sentence 0, -infinity
+    where no translation has a finite probability, NaN where scores were switched off."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one sentence; `str()` of it is the best translation."""
+
+    source: str
+    """The sentence, as it was given."""
+    n_best: list[Hypothesis] = field(repr=False)
+    """Best first, one at least; as many as `n_best` asked for, if the search found so many."""
+    source_tokens: int = field(default=0, repr=False)
+    """Tokens that the model read, the end symbol not counted."""
+    unknown: int = field(default=0, repr=False)
+    """Of these, tokens that the vocabulary lacks."""
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    """What is to be noted, in the words of `nmt-translate --format jsonl`: `split`, `no_finite_translation`,
+    `length_limit`, `longer_than_training`."""
+
+    @property
+    def best(self) -> Hypothesis:
+        """The best translation."""
+        return self.n_best[0]
+
+    @property
+    def text(self) -> str:
+        """The best translation, a single line."""
+        return self.best.text
+
+    @property
+    def score(self) -> float:
+        """Its score, see `Hypothesis.score`."""
+        return self.best.score
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        notes = f", notes={self.notes!r}" if self.notes else ""
+        others = f", n_best={len(self.n_best)}" if len(self.n_best) > 1 else ""
+        return f"Result({self.text!r}, score={self.score:.4f}{others}{notes})"
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """How probable the model finds a given translation."""
+
+    score: float
+    """Mean log-probability of the target's tokens in nats, the end symbol counted; at most 0, higher is better."""
+    tokens: int
+    """Tokens of the target, the end symbol counted."""
+    unknown: int
+    """Of these, tokens that the vocabulary lacks; the model's probability of an unknown word stands for them."""
+
+    @property
+    def mean_nll(self) -> float:
+        """Mean negative log-probability, as nmt-score prints it."""
+        return -self.score
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-probability; infinite where that overflows."""
+        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf

@@ -1,0 +1,277 @@
+"""The translator that `nmt.load` returns: text in, results out, from any thread."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+
+from nmt.errors import DataError, printable, shown
+from nmt.library.request import WISHES, Request
+from nmt.library.results import PairScore, Result
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from nmt.config import Config
+    from nmt.library.computing import Computing
+    from nmt.library.options import Options
+
+WINDOW = 2000
+"""Sentences sorted by length and translated together; this bounds the memory for input of any length."""
+CHARACTERS = 1 << 22
+"""A window that holds so many gets no further sentence."""
+
+Sentence = tuple[str, "str | Request"]
+"""A text as it was given, and what is translated, which is one line."""
+
+
+class Translator:
+    """A model, or an ensemble, ready to translate; made by `nmt.load`, and safe to use from several threads at once.
+
+    Calls take turns on a device, first come, first served, from batch to batch. What a sentence becomes depends on
+    itself and on the options alone, but for rounding, which depends on the sentences of its call.
+    """
+
+    def __init__(self, computing: Computing) -> None:
+        """Use `nmt.load`."""
+        self._computing = computing
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the model, of several the first."""
+        return self._computing.facts.config
+
+    @property
+    def models(self) -> list[Path]:
+        """The directories of the weights, of an ensemble several."""
+        return [Path(path) for path in self._computing.facts.paths]
+
+    @property
+    def device(self) -> str:
+        """Where it computes, such as `cpu` or `cuda`."""
+        return self._computing.facts.device
+
+    @property
+    def precision(self) -> str:
+        """Number format of the search: `fp32`, `bf16` or `int8`."""
+        return self._computing.facts.precision.split(" ")[0]
+
+    @property
+    def source_language(self) -> str:
+        """Code of the language it translates from, as the configuration has it."""
+        return self.config.data.source_language
+
+    @property
+    def target_language(self) -> str:
+        """Code of the language it translates to."""
+        return self.config.data.target_language
+
+    @overload
+    def translate(self, text: str | Request, **options: Unpack[Options]) -> Result: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def translate(self, text: Sequence[str | Request], **options: Unpack[Options]) -> list[Result]: ...
+
+    def translate(
+        self, text: str | Request | Sequence[str | Request], **options: Unpack[Options]
+    ) -> Result | list[Result]:
+        """Translate a sentence, or a list of sentences, which is faster than one after the other.
+
+        A string is one sentence: line ends in it count as spaces. An empty one has an empty translation. `options`
+        are those of `nmt.library.options.Options`; a `Request` has wishes of its own in place of those among them.
+
+        Raises:
+            TypeError: `text` is neither a string or `Request` nor a list or tuple of them; wishes that are no text.
+            ConfigError: options that there are not, values that are not allowed, what does not go together.
+            DataError: text that holds half of a surrogate pair; wishes that no translation fulfils; a shortlist that
+                cannot be used.
+            NmtError: the translator is closed, or its worker process has ended.
+        """
+        wishes, given = _given(options)
+        if isinstance(text, str | Request):
+            (result,) = self._translated([_sentence(text, "text", wishes)], given)
+            return result
+        sentences = [_sentence(item, f"text[{place}]", wishes) for place, item in enumerate(_listed(text, "text"))]
+        if not sentences:
+            self._computing.check(given)
+        return list(self._windows(iter(sentences), given, size=WINDOW))
+
+    def stream(
+        self, sentences: Iterable[str | Request], *, window: int = WINDOW, **options: Unpack[Options]
+    ) -> Iterator[Result]:
+        """Translate whatever an iterable yields, lazily and in order, with memory for `window` sentences.
+
+        So many are read before the first result, and translated together; a small window answers early, a large one is
+        fast. An exception of the iterable, or of an item that is not text, comes after the results of what came
+        before. Options and errors are those of `translate`, and wrong options are an error at once.
+        """
+        if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+            _refuse(sentences, "sentences", "an iterable of strings")
+        if not isinstance(window, int) or isinstance(window, bool) or window < 1:
+            raise TypeError(f"window must be a whole number of 1 or more, not {shown(window)}")
+        wishes, given = _given(options)
+        self._computing.check(given)
+        failures: list[Exception] = []
+        items = _until_failure(sentences, wishes, failures)
+        return self._windows(items, given, size=window, failures=failures)
+
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, sources: str, targets: str, *, batch_tokens: int | None = None
+    ) -> PairScore: ...
+
+    @overload
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], *, batch_tokens: int | None = None
+    ) -> list[PairScore]: ...
+
+    def score(
+        self, sources: str | Sequence[str], targets: str | Sequence[str], *, batch_tokens: int | None = None
+    ) -> PairScore | list[PairScore]:
+        """How probable the model finds given translations, as nmt-score: of a sentence pair, or of lists of them.
+
+        An empty side is scored as the end symbol alone. `batch_tokens`: source or target tokens in a batch.
+        Raises TypeError for anything but two strings or two lists of strings, and for `batch_tokens` that are no
+        number of 1 or more; DataError for lists of unequal length.
+        """
+        if batch_tokens is not None and (type(batch_tokens) is not int or batch_tokens < 1):
+            raise TypeError(f"batch_tokens must be a whole number of 1 or more, not {shown(batch_tokens)}")
+        if isinstance(sources, str) and isinstance(targets, str):
+            pair = _line(sources, "sources"), _line(targets, "targets")
+            return self._computing.score([pair], batch_tokens=batch_tokens)[0]
+        sides = [
+            [_line(item, f"{name}[{place}]") for place, item in enumerate(_listed(items, name))]
+            for name, items in (("sources", sources), ("targets", targets))
+        ]
+        if len(sides[0]) != len(sides[1]):
+            raise DataError(f"{len(sides[0])} sources but {len(sides[1])} targets; they must be equally many")
+        pairs = iter(zip(*sides, strict=True))
+        found: list[PairScore] = []
+        while part := _taken(pairs, size=WINDOW, length=lambda pair: len(pair[0]) + len(pair[1])):
+            found += self._computing.score(part, batch_tokens=batch_tokens)
+        return found
+
+    def close(self) -> None:
+        """Give the memory back and end the worker process, if there is one; also at the end of a `with` block."""
+        self._computing.close()
+
+    def __enter__(self) -> Translator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Translator cannot be pickled or copied; call nmt.load in the other process")
+
+    def __repr__(self) -> str:
+        facts = self._computing.facts
+        name = facts.paths[0] if len(facts.paths) == 1 else f"ensemble of {len(facts.paths)} models"
+        languages = f"{self.source_language}-{self.target_language}"
+        return f"<nmt.Translator {name}, {languages}, {facts.device}, {self.precision}, {self._computing.place}>"
+
+    def _translated(self, window: Sequence[Sentence], options: dict[str, Any]) -> list[Result]:
+        """Of sentences as they were given and as lines."""
+        results = self._computing.translate([line for _, line in window], options)
+        pairs = zip(window, results, strict=True)
+        return [
+            result if given == result.source else dataclasses.replace(result, source=given)
+            for (given, _), result in pairs
+        ]
+
+    def _windows(
+        self,
+        sentences: Iterator[Sentence],
+        options: dict[str, Any],
+        *,
+        size: int,
+        failures: Sequence[Exception] = (),
+    ) -> Iterator[Result]:
+        while window := _taken(sentences, size=size, length=lambda pair: len(pair[0])):
+            yield from self._translated(window, options)
+        if failures:
+            raise failures[0]
+
+
+def _until_failure(
+    sentences: Iterable[object], wishes: dict[str, Any], failures: list[Exception]
+) -> Iterator[Sentence]:
+    """The sentences of an iterable up to its end, or to what it raises, which is put into `failures`."""
+    try:
+        for place, item in enumerate(sentences):
+            yield _sentence(item, f"sentences[{place}]", wishes)
+    except Exception as error:
+        failures.append(error)
+
+
+def _taken(items: Iterator[Any], *, size: int, length: Callable[[Any], int]) -> list[Any]:
+    """The next items, at most `size`; none where there are no more."""
+    taken: list[Any] = []
+    characters = 0
+    while len(taken) < size and characters < CHARACTERS:
+        item = next(items, None)
+        if item is None:
+            break
+        taken.append(item)
+        characters += length(item)
+    return taken
+
+
+def _sentence(item: object, name: str, wishes: dict[str, Any]) -> Sentence:
+    """A text with wishes, its own or else those of the call."""
+    if isinstance(item, Request):
+        phrases = (item.prefix, *item.required, *item.forbidden)
+        for phrase in phrases:
+            _line(phrase, f"a wish of {name}")
+        line = _line(item.text, name)
+        return item.text, item if line == item.text else dataclasses.replace(item, text=line)
+    if not isinstance(item, str):
+        _refuse(item, name, "a string")
+    line = _line(item, name)
+    return item, Request(line, **wishes) if wishes else line
+
+
+def _line(text: object, name: str) -> str:
+    """A text as the one line it is. TypeError or DataError where it is no text."""
+    if not isinstance(text, str):
+        _refuse(text, name, "a string")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"{text[error.start]!r} at character {error.start}"
+        raise DataError(f"{name} holds half of a surrogate pair ({half}), which is no text") from None
+    return text.replace("\n", " ").replace("\r", " ")
+
+
+def _listed(items: object, name: str) -> Sequence[Any]:
+    if isinstance(items, list | tuple):
+        return cast("Sequence[Any]", items)
+    if isinstance(items, str | bytes | dict | set | frozenset) or not isinstance(items, Iterable):
+        _refuse(items, name, "a string, or a list or tuple of strings")
+    if isinstance(items, Sequence):
+        return items
+    _refuse(items, name, "a string, or a list or tuple of strings (`stream` takes any iterable)")
+
+
+def _refuse(value: object, name: str, wanted: str) -> NoReturn:
+    decode = "; decode it first" if isinstance(value, bytes | bytearray) else ""
+    found = "None" if value is None else f"{type(value).__name__} {printable(shown(value))}"
+    raise TypeError(f"{name} must be {wanted}, not {found}{decode}")
+
+
+def _given(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Wishes for the sentences, and the other options; None means as the model says."""
+    found = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in options.items()
+        if value is not None
+    }
+    wishes = {name: found.pop(name) for name in WISHES if name in found}
+    Request("", **wishes)  # what is no text is a mistake of the call, also where it has no sentence
+    return wishes, found

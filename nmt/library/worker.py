@@ -1,0 +1,121 @@
+"""The process that computes for a program which has imported torch already, with settings of its own for threads.
+
+It is started by `nmt.library.client` and ends with the program. Messages are tuples, pickled, over a socket that only
+the two of them have. Requests are (number, method, arguments); (number, "cancel", None) ends one. Answers are
+(number, "result", value) or (number, "error", Failure); what is logged goes as (None, "log", (logger, level, text)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from nmt.library.failures import Failure
+
+if TYPE_CHECKING:
+    from nmt.library.engine import Engine
+
+THREADS = 8
+"""Requests begun at a time; they take turns from batch to batch."""
+
+
+class CancelledError(Exception):
+    """The program does not wait any more."""
+
+
+class Worker:
+    """Answers requests until the program closes the connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._begun: set[int] = set()
+        self._cancelled: set[int] = set()
+        self._engine: Engine
+
+    def run(self) -> None:
+        """Load what the first message says, then answer."""
+        pool = ThreadPoolExecutor(THREADS)
+        with contextlib.suppress(EOFError, OSError):
+            self._answer(*self._connection.recv())
+            while True:
+                number, method, arguments = self._connection.recv()
+                if method == "cancel":
+                    self._cancelled.update({number} & self._begun)
+                else:
+                    self._begun.add(number)
+                    pool.submit(self._answer, number, method, arguments)
+
+    def say(self, number: int | None, kind: str, value: object) -> None:
+        """Send a message; that nobody listens any more is noticed by `run`."""
+        with self._sending, contextlib.suppress(OSError):
+            self._connection.send((number, kind, value))
+
+    def _answer(self, number: int, method: str, arguments: dict[str, Any]) -> None:
+        try:
+            self.say(number, "result", self._do(number, method, arguments))
+        except CancelledError:
+            pass
+        except BaseException as error:
+            self.say(number, "error", Failure.of(error))
+        finally:
+            self._begun.discard(number)
+            self._cancelled.discard(number)
+
+    def _do(self, number: int, method: str, arguments: dict[str, Any]) -> object:
+        def cancelled() -> None:
+            if number in self._cancelled:
+                raise CancelledError
+
+        if method == "load":
+            from nmt.library.engine import Engine
+            from nmt.training.allocator import keep_large_blocks
+
+            keep_large_blocks()
+            self._engine = Engine(**arguments)
+            return self._engine.facts
+        if method == "check":
+            self._engine.check(**arguments)
+            return None
+        cancelled()
+        work = self._engine.translate if method == "translate" else self._engine.score
+        return work(**arguments, cancelled=cancelled)
+
+
+class Forward(logging.Handler):
+    """Sends what is logged to the program, whose handlers and levels decide what becomes of it."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(logging.WARNING)
+        self._worker = worker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._worker.say(None, "log", (record.name, record.levelno, record.getMessage()))
+
+
+def _end_without(parent: int) -> None:
+    """End when the program is gone, also where another process that it has forked holds the connection open."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Serve the program with the process id `parent` over this socket."""
+    # Ctrl-C and a job's SIGTERM reach every process of the group; the program alone decides what they mean.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
+    worker = Worker(Connection(descriptor))
+    logger = logging.getLogger("nmt")
+    logger.addHandler(Forward(worker))
+    logger.propagate = False
+    worker.run()
+    os._exit(0)  # what still computes has nobody to answer

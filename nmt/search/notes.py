@@ -1,0 +1,21 @@
+"""What is to be noted of a translation, by the words that commands and library have for it."""
+
+from __future__ import annotations
+
+from nmt.search.translator import Translation
+
+SPLIT = "split"
+NOT_FINITE = "no_finite_translation"
+AT_LIMIT = "length_limit"
+LONGER = "longer_than_training"
+
+
+def notes_of(translation: Translation, *, longest: int) -> list[str]:
+    """The notes of one line; `longest` are the tokens of the longest source that the model was trained on."""
+    found = (
+        (SPLIT, translation.parts > 1),
+        (NOT_FINITE, not translation.is_finite),
+        (AT_LIMIT, not translation.has_ended),
+        (LONGER, translation.longest_part > longest),
+    )
+    return [name for name, is_so in found if is_so]

@@ -1,0 +1,87 @@
+"""Loading: several models, other checkpoints, number formats; mistakes in the arguments; the end of a translator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt.ops.dispatch import selection
+from tests.library.conftest import SENTENCES
+
+
+def test_several_models_are_an_ensemble(tiny_run: Path, local: nmt.Translator) -> None:
+    paths = [tiny_run / "checkpoints/step-10", str(tiny_run / "checkpoints/step-20")]
+    with nmt.load(paths, device="cpu", worker=False) as both:
+        assert [path.name for path in both.models] == ["step-10", "step-20"]
+        assert "ensemble of 2 models" in repr(both)
+        assert [r.score for r in both.translate(SENTENCES)] != [r.score for r in local.translate(SENTENCES)]
+
+
+def test_another_checkpoint_and_number_format(tiny_run: Path) -> None:
+    with nmt.load(tiny_run, device="cpu", checkpoint=20, precision="int8", worker=False) as translator:
+        assert translator.models[0].name == "step-20"
+        assert translator.precision == "int8"
+        assert len(translator.translate(SENTENCES)) == len(SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"device": "gpu"}, nmt.ConfigError, "device: 'gpu' is not allowed. Allowed: auto, cpu, cuda, or cuda:N."),
+        ({"precision": "fp8"}, nmt.ConfigError, "precision: 'fp8' is not allowed. Allowed: auto, fp32, bf16, int8."),
+        ({"checkpoint": "newest"}, nmt.ConfigError, "checkpoint: 'newest' is not allowed. Allowed: best, last, or"),
+        ({"path": "missing"}, nmt.CheckpointError, "missing: no such directory; give a run"),
+        ({"path": []}, nmt.ConfigError, "path: no model is named"),
+        ({"path": 3}, TypeError, "path must be a path or a list of paths, not int 3"),
+        ({"plugins": "missing.py"}, nmt.ConfigError, "plugins: missing.py: no such file"),
+    ],
+)
+def test_mistakes_are_one_line(tiny_run: Path, arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+    given = {"path": tiny_run, "device": "cpu", "worker": False, **arguments}
+    with pytest.raises(kind) as caught:
+        nmt.load(**given)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+def test_a_closed_translator_says_so(tiny_run: Path) -> None:
+    translator = nmt.load(tiny_run, device="cpu", worker=False)
+    translator.close()
+    translator.close()
+    for call in (lambda: translator.translate("a"), lambda: translator.score("a", "b"), lambda: translator.stream([])):
+        with pytest.raises(nmt.NmtError, match="this translator is closed"):
+            call()
+
+
+def test_after_a_fork_it_is_to_be_loaded_again(local: nmt.Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(nmt.NmtError, match="call nmt.load after forking"):
+        local.translate("a")
+
+
+def test_loading_leaves_the_kernels_of_the_process(tiny_run: Path) -> None:
+    before = selection()
+    with nmt.load(tiny_run, device="cpu", worker=False) as translator:
+        translator.translate("a b")
+        assert selection() is before
+
+
+def test_where_torch_is_not_there_yet_it_computes_in_the_process_with_the_settings_of_the_commands(
+    tiny_run: Path,
+) -> None:
+    program = f"""
+        import os, sys, nmt
+        translator = nmt.load({str(tiny_run)!r}, device="cpu")
+        print(os.environ["GOMP_SPINCOUNT"], repr(translator).rpartition(", ")[2], translator.translate("a b").text)
+    """
+    clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean, check=True)
+    assert done.stdout.startswith("1000 in this process> ")
+    assert done.stderr == ""

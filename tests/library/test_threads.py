@@ -1,0 +1,117 @@
+"""Several threads use one translator, or several, at once: each gets what it would get alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt.library import engine
+from nmt.ops.dispatch import selection
+from tests.library.conftest import SENTENCES
+from tests.tiny_run import make_run
+
+CALLS: list[tuple[list[str], dict[str, Any]]] = [
+    (SENTENCES, {}),
+    (SENTENCES[::-1], {"beam_size": 1}),
+    (SENTENCES[2:], {"beam_size": 5, "n_best": 3}),
+    (SENTENCES[:4], {"length_penalty": 2.0}),
+    (SENTENCES * 3, {"batch_tokens": 20}),
+    (SENTENCES, {"split_long": 2}),
+    (SENTENCES[3:6], {"max_length_offset": 0}),
+    (SENTENCES, {"beam_size": 2, "scores": False}),
+]
+
+
+def outcome(results: list[nmt.Result]) -> list[Any]:
+    return [(r.source, [(h.text, repr(h.score)) for h in r.n_best], r.notes) for r in results]
+
+
+def at_once(work: list[Callable[[], Any]]) -> list[Any]:
+    """The values of functions that begin at the same moment, each in a thread of its own."""
+    start = threading.Barrier(len(work))
+
+    def run(function: Callable[[], Any]) -> Any:
+        start.wait(30)
+        return function()
+
+    with ThreadPoolExecutor(len(work)) as pool:
+        return list(pool.map(run, work))
+
+
+@pytest.mark.parametrize("name", ["local", "remote"])
+def test_eight_threads_with_other_texts_and_options_get_what_one_gets(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    translator: nmt.Translator = request.getfixturevalue(name)
+    alone = [outcome(translator.translate(text, **options)) for text, options in CALLS]
+
+    def three_times(text: list[str], options: dict[str, Any]) -> list[Any]:
+        return [outcome(translator.translate(text, **options)) for _ in range(3)]
+
+    found = at_once([lambda call=call: three_times(*call) for call in CALLS])  # type: ignore[misc]
+    assert found == [[wanted] * 3 for wanted in alone]
+
+
+def test_streams_and_scores_in_threads(local: nmt.Translator) -> None:
+    targets = ["x y"] * len(SENTENCES)
+    streamed, scored = outcome(local.translate(SENTENCES)), local.score(SENTENCES, targets)
+    found = at_once(
+        [lambda: outcome([*local.stream(iter(SENTENCES), window=len(SENTENCES))])] * 4
+        + [lambda: local.score(SENTENCES, targets)] * 4
+    )
+    assert found == [streamed] * 4 + [scored] * 4
+
+
+def test_translators_with_other_kernels_and_precisions_do_not_disturb_each_other(
+    tmp_path: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = make_run(tmp_path / "plain")
+    for file in plain.rglob("config.yaml"):
+        file.write_text(file.read_text().replace("kernels: auto", "kernels: reference"))
+    with (
+        nmt.load(tiny_run, device="cpu", precision="fp32", worker=False) as first,
+        nmt.load(plain, device="cpu", precision="int8", worker=False) as second,
+    ):
+        seen: dict[str, set[str]] = {"auto": set(), "reference": set()}
+        original = engine.Translator.translate_window
+
+        def looked_at(self: Any, lines: Any) -> Any:
+            chosen = selection().choice
+            results = original(self, lines)
+            seen[chosen].add(self.precision.name)
+            assert selection().choice == chosen
+            return results
+
+        monkeypatch.setattr(engine.Translator, "translate_window", looked_at)
+        before = selection()
+        alone = [outcome(translator.translate(SENTENCES)) for translator in (first, second)]
+        found = at_once([lambda t=t: outcome(t.translate(SENTENCES)) for t in (first, second) * 4])  # type: ignore[misc]
+        assert found == alone * 4
+        assert seen == {"auto": {"fp32"}, "reference": {"int8"}}
+        assert selection() is before
+
+
+def test_a_short_call_need_not_wait_for_the_end_of_a_long_one(local: nmt.Translator) -> None:
+    order: list[str] = []
+    began = threading.Event()
+
+    def long() -> None:
+        began.set()
+        local.translate(SENTENCES * 12, batch_tokens=10)
+        order.append("long")
+
+    thread = threading.Thread(target=long)
+    thread.start()
+    began.wait(10)
+    while not local._computing._turns._is_taken:  # type: ignore[attr-defined]
+        pass
+    local.translate("a")
+    order.append("short")
+    thread.join()
+    assert order == ["short", "long"]

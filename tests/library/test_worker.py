@@ -1,0 +1,127 @@
+"""The worker process: the same results and errors, Ctrl-C, its death and that of the program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from tests.library.conftest import SENTENCES
+from tests.library.test_threads import outcome
+
+UNSET = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+
+
+def test_it_gives_what_the_process_itself_would(local: nmt.Translator, remote: nmt.Translator) -> None:
+    options: dict[str, Any] = {"beam_size": 4, "n_best": 2}
+    assert outcome(remote.translate(SENTENCES, **options)) == outcome(local.translate(SENTENCES, **options))
+    assert outcome([*remote.stream(SENTENCES, window=3)]) == outcome([*local.stream(SENTENCES, window=3)])
+    assert remote.score("a b", "x") == local.score("a b", "x")
+    assert (remote.config, remote.models, remote.precision) == (local.config, local.models, local.precision)
+    assert "in worker process " in repr(remote)
+
+
+def test_errors_are_those_of_the_process_itself(local: nmt.Translator, remote: nmt.Translator, tmp_path: Path) -> None:
+    calls: list[dict[str, Any]] = [{"beam_size": 0}, {"search": "beem"}, {"shortlist": tmp_path / "none"}]
+    for options in calls:
+        said = []
+        for translator in (local, remote):
+            with pytest.raises(nmt.NmtError) as caught:
+                translator.translate("a", **options)
+            said.append((type(caught.value), str(caught.value)))
+        assert said[0] == said[1]
+    with pytest.raises(nmt.CheckpointError, match="missing: no such directory"):
+        nmt.load("missing", worker=True)
+
+
+def test_an_error_of_a_plugin_is_one_line_and_shows_where_and_warnings_are_logged_here(
+    tiny_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = tmp_path / "searches.py"
+    plugin.write_text(
+        textwrap.dedent("""
+            import logging
+            logging.getLogger("nmt.plugin").warning("of %s", "the plugin")
+            from nmt.registry import SEARCHES
+            from nmt.search.greedy import GreedySearch
+
+            @SEARCHES.register("worker_fails")
+            class Fails(GreedySearch):
+                def search(self, model, source, **options):
+                    raise ZeroDivisionError("of the plugin")
+        """)
+    )
+    with nmt.load(tiny_run, device="cpu", plugins=plugin, worker=True) as translator:
+        assert ("nmt.plugin", 30, "of the plugin") in caplog.record_tuples
+        with pytest.raises(nmt.NmtError) as caught:
+            translator.translate("a", search="worker_fails", beam_size=1)
+        assert str(caught.value) == "internal error: ZeroDivisionError: of the plugin"
+        assert "searches.py" in str(caught.value.__cause__)
+        assert translator.translate("a").text == translator.translate(["a"])[0].text
+
+
+def test_ctrl_c_ends_the_call_and_the_work_but_not_the_worker(remote: nmt.Translator) -> None:
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        remote.translate(SENTENCES * 200, batch_tokens=1, beam_size=50)
+        time.sleep(10)  # the signal is raised here if the work was done before
+    assert remote.translate("a b c").text
+    assert time.monotonic() - began < 30
+
+
+def test_a_worker_that_is_killed_is_named_and_a_closed_one_is_gone(tiny_run: Path) -> None:
+    translator = nmt.load(tiny_run, device="cpu", worker=True)
+    process = translator._computing._line.process  # type: ignore[attr-defined]
+    os.kill(process.pid, signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(nmt.NmtError, match="the worker process was killed by signal 9"):
+            translator.translate("a")
+    translator.close()
+    with pytest.raises(nmt.NmtError, match="this translator is closed"):
+        translator.translate("a")
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_where_torch_came_first_a_worker_computes_and_dies_with_the_program(tiny_run: Path, tmp_path: Path) -> None:
+    """Of a script without `if __name__ == "__main__"`, which is killed."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+            import os, signal, sys, torch, nmt
+            translator = nmt.load({str(tiny_run)!r}, device="cpu")
+            pid = translator._computing._line.process.pid
+            variables = open(f"/proc/{{pid}}/environ").read().split(chr(0))
+            print(pid, "GOMP_SPINCOUNT=1000" in variables, "GOMP_SPINCOUNT" in os.environ, flush=True)
+            print(translator.translate("a b").text, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        """)
+    )
+    clean = {name: value for name, value in os.environ.items() if name not in UNSET}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=clean, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    first, text = done.stdout.splitlines()
+    pid, has_settings, is_changed = first.split()
+    assert (has_settings, is_changed, bool(text)) == ("True", "False", True)
+    end = time.monotonic() + 10
+    while _runs(int(pid)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not _runs(int(pid))
+
+
+def _runs(pid: int) -> bool:
+    """Whether there is such a process, and not only what is left of it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
