@@ -48,14 +48,17 @@ class Registry(Generic[T]):
     def unknown(self, name: object, *, also: Sequence[str] = ()) -> str:
         """What to tell a user who asked for `name`, which is not registered; words in `also` are allowed as well."""
         known = [*also, *self.names()]
-        return f"{shown(name)} is not a known {self.kind}.{near_miss(str(name), known)} Allowed: {', '.join(known)}."
+        allowed = ", ".join(known) if known else "none but those that plugins register"
+        return f"{shown(name)} is not a known {self.kind}.{near_miss(str(name), known)} Allowed: {allowed}."
 
 
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
 INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells")
 MODELS: Registry[Any] = Registry("architecture", "nmt.models")
 TOKENIZERS: Registry[Any] = Registry("tokenizer", "nmt.data")
+LOSSES: Registry[Any] = Registry("loss", "nmt.training")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training")
+CALLBACKS: Registry[Any] = Registry("callback", "nmt.training")
 SEARCHES: Registry[Any] = Registry("search", "nmt.search")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation")

@@ -6,11 +6,23 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.config.metrics import complete_metrics, metric_choices
+from nmt.config.chosen import choices, complete_choices
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
-from nmt.config.schema import AUTO, Config, DataConfig, ModelConfig
-from nmt.registry import CELLS, INITIALIZERS, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
+from nmt.config.schema import AUTO, Config, DataConfig, ModelConfig, TrainingConfig
+from nmt.registry import (
+    CALLBACKS,
+    CELLS,
+    INITIALIZERS,
+    LOSSES,
+    METRICS,
+    MODELS,
+    OPTIMIZERS,
+    SCHEDULES,
+    SEARCHES,
+    TOKENIZERS,
+    Registry,
+)
 from nmt.units import SIDES, unit_of
 
 DEFAULT_BATCH_TOKENS = 4096
@@ -20,6 +32,7 @@ _COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
     ("model", "cell", CELLS),
     ("model", "initializer", INITIALIZERS),
     ("data", "tokenizer", TOKENIZERS),
+    ("training", "loss", LOSSES),
     ("training", "optimizer", OPTIMIZERS),
     ("training", "schedule", SCHEDULES),
 ]
@@ -37,10 +50,16 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
     problems += wrong
     model, wrong = _complete_sides(config.model, shared=not any(key.startswith("model.cell") for key, *_ in problems))
     problems += wrong
-    metrics, wrong = complete_metrics(config.evaluation.metrics)
+    metrics, wrong = complete_choices(
+        config.evaluation.metrics, METRICS, key="evaluation.metrics", told_apart="scores are told apart"
+    )
+    problems += wrong
+    callbacks, wrong = complete_choices(
+        config.training.callbacks, CALLBACKS, key="training.callbacks", told_apart="they are told apart"
+    )
     problems += wrong
     evaluation = dataclasses.replace(config.evaluation, metrics=metrics)
-    training = config.training
+    training = dataclasses.replace(config.training, callbacks=callbacks)
     if training.batch_tokens is None and training.batch_sentences is None:
         training = dataclasses.replace(training, batch_tokens=DEFAULT_BATCH_TOKENS)
     return dataclasses.replace(config, model=model, training=training, evaluation=evaluation), problems
@@ -148,7 +167,8 @@ def _training_problems(config: Config) -> list[Problem]:
     if training.average_last > training.keep_last:
         message = f"averages {training.average_last} checkpoints, but training.keep_last keeps {training.keep_last}"
         problems.append(Problem("training.average_last", message))
-    known = ["loss", *(str(choice.name) for choice in metric_choices(config.evaluation.metrics))]
+    problems += _loss_problems(training)
+    known = ["loss", *(str(choice.name) for choice in choices(config.evaluation.metrics))]
     if training.early_stopping_metric not in known:
         message = f"'{training.early_stopping_metric}' is not in evaluation.metrics. Allowed: {', '.join(known)}."
         problems.append(Problem("training.early_stopping_metric", message))
@@ -156,6 +176,23 @@ def _training_problems(config: Config) -> list[Problem]:
         problems += [
             Problem(f"training.{key}", "needs validation data in data.dev") for key in _need_validation(config)
         ]
+    return problems
+
+
+def _loss_problems(training: TrainingConfig) -> list[Problem]:
+    """Keys that mean nothing to the loss."""
+    if training.loss not in LOSSES.names():
+        return []
+    loss, problems = LOSSES.get(training.loss), []
+    if training.label_smoothing and not loss.smooths:
+        message = (
+            f"{training.label_smoothing:g} is not possible: the loss '{training.loss}' does not smooth; set it to 0.0"
+        )
+        problems.append(Problem("training.label_smoothing", message))
+    if training.normalization not in loss.normalizations:
+        allowed = ", ".join(sorted(loss.normalizations))
+        message = f"'{training.normalization}' is not possible with the loss '{training.loss}'. Allowed: {allowed}."
+        problems.append(Problem("training.normalization", message))
     return problems
 
 

@@ -13,7 +13,19 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
 from nmt.config.schema import SECTIONS, Config
-from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
+from nmt.registry import (
+    CALLBACKS,
+    CELLS,
+    INITIALIZERS,
+    LOSSES,
+    METRICS,
+    MODELS,
+    OPTIMIZERS,
+    SCHEDULES,
+    SEARCHES,
+    TOKENIZERS,
+    Registry,
+)
 
 _INTRODUCTION = """# Configuration
 
@@ -29,8 +41,10 @@ _COMPONENTS: list[tuple[str, Registry[Any], str]] = [
     ("Units", CELLS, "model.cell_options"),
     ("Initializers", INITIALIZERS, "model.initializer_options"),
     ("Tokenizers", TOKENIZERS, "data.tokenizer_options"),
+    ("Losses", LOSSES, "training.loss_options"),
     ("Optimizers", OPTIMIZERS, "training.optimizer_options"),
     ("Schedules", SCHEDULES, "training.schedule_options"),
+    ("Callbacks", CALLBACKS, "training.callbacks"),
     ("Searches", SEARCHES, "decoding.search_options"),
     ("Metrics", METRICS, "evaluation.metrics"),
 ]
@@ -43,6 +57,8 @@ def markdown() -> str:
         parts += [f"## `{name}`\n", f"{_first_line(section)}\n", _table(section)]
     for title, registry, key in _COMPONENTS:
         parts.append(f"## {title}: `{key}`\n")
+        if not registry.names():
+            parts.append(f"None is shipped; a plugin registers one: [plugins.md](plugins.md#{title.lower()}).\n")
         for name in registry.names():
             member = registry.get(name)
             parts += [f"### `{name}`\n", f"{_first_line(member)}\n"]

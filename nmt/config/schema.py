@@ -192,8 +192,13 @@ class TrainingConfig:
     skip_norm: PositiveFloat | None = None
     """An update whose gradient has a larger global norm, before clipping, is skipped and counted like one with a NaN.
     Zero: `gnorm_upper_bound` with `safe_nan`."""
+    loss: Text = "cross_entropy"
+    """What is minimised: `cross_entropy`, or a loss that a plugin registers. What is shown as loss is always the cross
+    entropy without smoothing."""
+    loss_options: Options = field(default_factory=dict)
+    """Options of the loss; see the table of losses."""
     label_smoothing: Fraction = 0.1
-    """Probability mass spread over the other words of the vocabulary."""
+    """Probability mass spread over the other words of the vocabulary; 0 with a loss that cannot do so."""
     normalization: Literal["token", "sentence"] = "token"
     """Loss is the mean over target tokens, or over sentences of each one's mean (Zero)."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -225,6 +230,9 @@ class TrainingConfig:
     max_bad_updates: NotNegative = 10
     """Updates in a row with a NaN or infinite loss or gradient, or one above `skip_norm`, that are skipped before
     training stops."""
+    callbacks: list[Text | dict[Any, Any]] = field(default_factory=list)
+    """What plugins do at updates, validations and checkpoints, each once, by name or with options:
+    `[{name: {option: value}}, ...]`."""
     tensorboard: Bool = False
     """Also write TensorBoard files to RUN/tensorboard (needs nmt-recurrent[tensorboard])."""
 

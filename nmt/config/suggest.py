@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nmt.config.schema import SECTIONS, Config
 from nmt.errors import near_miss, plain
-from nmt.registry import CELLS, INITIALIZERS, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
+from nmt.registry import CELLS, INITIALIZERS, LOSSES, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
 
 _LONGEST_LIST = 80
 """Characters of a list of all that is allowed; a longer one is in the reference."""
@@ -25,6 +25,7 @@ _OPTIONS: dict[str, Registry[Any]] = {
     "model.cell_options": CELLS,
     "model.initializer_options": INITIALIZERS,
     "data.tokenizer_options": TOKENIZERS,
+    "training.loss_options": LOSSES,
     "training.optimizer_options": OPTIMIZERS,
     "training.schedule_options": SCHEDULES,
     "decoding.search_options": SEARCHES,

@@ -234,12 +234,8 @@ class Seq2Seq(nn.Module):
             words = (target != PAD).flatten().nonzero().squeeze(1)  # [N]
         else:
             weights = weights.flatten().index_select(0, words)
-        decoded = self._decode(source, target, tight=tight)
-        pieces = [piece.flatten(0, 1).index_select(0, words) for piece in decoded]
-        with among(words, length=target.size(1)):
-            features = self.readout(*pieces)
         found = linear_cross_entropy(
-            features,
+            self.word_features(source, target, words=words, tight=tight),
             self.embeddings.softmax_table,
             targets=target.flatten().index_select(0, words),
             weights=weights,
@@ -248,6 +244,16 @@ class Seq2Seq(nn.Module):
         losses = _at_words(found.losses, words, like=target)
         nll = losses if found.nll is found.losses else _at_words(found.nll, words, like=target)
         return Losses(found.total, losses, nll)
+
+    def word_features(self, source: Tensor, target: Tensor, *, words: Tensor, tight: bool = True) -> Tensor:
+        """What the softmax table is compared with for the words at the places `words` [N] of the target: [N, E].
+
+        `tight`: see `encode`.
+        """
+        decoded = self._decode(source, target, tight=tight)
+        pieces = [piece.flatten(0, 1).index_select(0, words) for piece in decoded]
+        with among(words, length=target.size(1)):
+            return self.readout(*pieces)
 
     def loss(
         self,

@@ -17,6 +17,7 @@ _SHOWN = 3
 """Parameters named in a message."""
 
 
+@torch.no_grad()
 def initialize(module: nn.Module, init_range: float) -> None:
     """Let each part below `module` that has parameters of its own start them, in order of registration.
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from nmt.training import optimizers, other_optimizers, schedules, step_schedules
+from nmt.training import callbacks, losses, optimizers, other_optimizers, schedules, step_schedules
 
-__all__ = ["step_schedules", "optimizers", "other_optimizers", "schedules"]
+__all__ = ["callbacks", "losses", "optimizers", "other_optimizers", "schedules", "step_schedules"]

@@ -21,9 +21,10 @@ from nmt.errors import DataError
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
+from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.memory import optimizer_moments
 from nmt.training.precision import choose_precision
-from nmt.training.setup import build_batches, build_network, build_sampler, describe_sampling
+from nmt.training.setup import build_batches, build_network, build_sampler, build_training_loss, describe_sampling
 
 SAMPLE_SENTENCES = 2
 """Sentences of the largest batch on which the memory of a whole one is measured."""
@@ -68,7 +69,8 @@ def dry_run(config: Config, *, device: torch.device) -> None:
         )
         largest = largest_batch(data.train, list(islice(sampler.epoch(0), LOOKED_AT)))
         with precision.autocast():
-            activations = activation_bytes(model, data.train, largest, device=device)
+            loss = build_training_loss(config.training)
+            activations = activation_bytes(model, loss, data.train, largest, device=device)
         moments = optimizer_moments(config.training)
         print_memory(model, activations=activations, moments=moments, ema=config.training.ema_decay > 0)
         del data  # its files are mapped, and the folder goes now
@@ -112,7 +114,7 @@ def largest_batch(corpus: Corpus, batches: Sequence[Rows]) -> Rows:
     return max(batches, key=cost)
 
 
-def activation_bytes(model: Seq2Seq, corpus: Corpus, rows: Rows, *, device: torch.device) -> int:
+def activation_bytes(model: Seq2Seq, loss: Loss, corpus: Corpus, rows: Rows, *, device: torch.device) -> int:
     """Bytes that autograd keeps between the forward and the backward pass of a batch.
 
     Measured on its longest sentences and scaled to all of them: what is kept is in proportion to
@@ -122,8 +124,8 @@ def activation_bytes(model: Seq2Seq, corpus: Corpus, rows: Rows, *, device: torc
     chosen = rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]]
     batch = collate(corpus, chosen)
     with SavedBytes(model).counting() as saved:
-        loss = model.loss(batch.source.to(device), batch.target.to(device))
-    del loss
+        total = loss(TrainingBatch.of(model, batch.source.to(device), batch.target.to(device))).total
+    del total
     return saved.total * len(rows) // len(chosen)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from nmt.config import dump, load_saved, write_config
+from nmt.config.chosen import choices
 from nmt.config.schema import Config
 from nmt.cpus import available_cores
 from nmt.data import PreparedData, check_files, prepare
@@ -21,6 +22,7 @@ from nmt.interop.facts import read_longest_source, write_longest_source
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.ops.in_use import kernels_in_use
+from nmt.training.callbacks import End, Start, stop_of
 from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same
 from nmt.training.initial_weights import find_initial_weights
@@ -81,6 +83,8 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
             with warnings_in(log):
                 use_verified_kernels([trainer.updater.model], device=world.device, purpose="training")
                 _begin(config, trainer, data, loaded=loaded, changes=changes, start=start)
+                progress, rank = trainer.progress, world.rank
+                trainer.callbacks.on_start(Start(run, config, trainer.updater.model, progress.step, rank))
                 ending = trainer.train()
                 return _end(config, trainer, data, ending)
     except torch.OutOfMemoryError as error:
@@ -139,7 +143,7 @@ def _reached(config: Config, loaded: Loaded | None, limits: Limits) -> str | Non
     progress, ranking = Progress(), build_ranking(config, facts)
     progress.load_state_dict(loaded.state["progress"])
     ranking.load_state_dict(loaded.state["ranking"])
-    ending = limits.reached(progress, ranking)
+    ending = _asked_for(config, loaded) or limits.reached(progress, ranking)
     validates = config.data.dev is not None or config.data.generator != "none"
     if ending is None or not ending.finished or (validates and progress.validated_step != progress.step):
         return None
@@ -147,6 +151,13 @@ def _reached(config: Config, loaded: Loaded | None, limits: Limits) -> str | Non
     if not is_done(config, step=progress.step, has_test=has_test):
         return None  # interrupted while the test text was being translated, or asked for only now
     return ending.reason
+
+
+def _asked_for(config: Config, loaded: Loaded) -> Ending | None:
+    """The end of a saved run that a callback has asked for, unless that callback has gone or has other options now."""
+    chosen = {choice.name: dict(choice.options) for choice in choices(config.training.callbacks)}
+    reason = stop_of(loaded.state.get("callbacks", {}), chosen)
+    return None if reason is None else Ending(reason, finished=True)
 
 
 def _validation_facts(config: Config) -> ValidationFacts | None:
@@ -242,6 +253,7 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
     if ending.exit_code == 0 and saved:
         finish(config, trainer, data)
         log.say(f"translate with: nmt-translate {run}")
+    trainer.callbacks.on_end(End(progress.step, ending.reason, ending.finished))
     return ending.exit_code
 
 

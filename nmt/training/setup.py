@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from nmt.config import component_options, dump
-from nmt.config.metrics import metric_choices
-from nmt.config.schema import Config, DecodingConfig
+from nmt.config.chosen import choices
+from nmt.config.schema import Config, DecodingConfig, TrainingConfig
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
 from nmt.data.sampling import sampling_shares
 from nmt.data.text import as_list
@@ -19,10 +19,11 @@ from nmt.errors import ConfigError
 from nmt.evaluation import Metric, build_metric
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
+from nmt.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translation, Translator
 from nmt.training.batches import BatchStream
+from nmt.training.callbacks import build_callbacks
 from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
 from nmt.training.conditions import conditions
 from nmt.training.distributed import Share, World
@@ -31,6 +32,7 @@ from nmt.training.gradients import BadUpdateGuard
 from nmt.training.initial_weights import load_initial_weights
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import RunLog
+from nmt.training.losses import Loss, build_loss
 from nmt.training.memory import check_size
 from nmt.training.optimizers import build_optimizer
 from nmt.training.precision import choose_precision
@@ -73,6 +75,7 @@ def build_trainer(
         data_key=data.train.key,
         kept=KeptTranslations(run) if config.evaluation.keep_translations else None,
         samples=build_samples(config, data, device=world.device),
+        callbacks=build_callbacks(config, world),
     )
 
 
@@ -97,7 +100,7 @@ def build_updater(
         build_optimizer(training.optimizer, model.parameters(), lr=training.lr, options=optimizer_options),
         schedule=build_schedule(training.schedule, lr=training.lr, hidden_size=hidden_size, options=schedule_options),
         objective=Objective(
-            label_smoothing=training.label_smoothing,
+            loss=build_training_loss(training),
             normalization=training.normalization,
             clip_norm=training.clip_norm,
         ),
@@ -106,6 +109,12 @@ def build_updater(
         ema=EMA(model, decay=training.ema_decay) if training.ema_decay else None,
         world=world,
     )
+
+
+def build_training_loss(training: TrainingConfig) -> Loss:
+    """What the section `training` says is minimised."""
+    options = component_options(LOSSES.get(training.loss), training.loss_options)
+    return build_loss(training.loss, label_smoothing=training.label_smoothing, options=options)
 
 
 def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
@@ -197,7 +206,7 @@ def build_samples(config: Config, data: PreparedData, *, device: torch.device) -
 def build_metrics(config: Config) -> list[Metric]:
     """What the translations of validation and test text are scored with; ConfigError for what is not installed."""
     metrics = []
-    for name, options in metric_choices(config.evaluation.metrics):
+    for name, options in choices(config.evaluation.metrics):
         metrics.append(build_metric(name, options, language=config.data.target_language))
         metrics[-1].scorer()  # which fails for want of a package or file that a tokenizer needs
     return metrics
@@ -220,7 +229,7 @@ def build_ranking(config: Config, facts: ValidationFacts | None = None) -> Ranki
     compared = conditions(config, facts)
     if name == "loss":
         return Ranking(metric=name, higher_is_better=False, conditions=compared)
-    (given,) = (choice.options for choice in metric_choices(config.evaluation.metrics) if choice.name == name)
+    (given,) = (choice.options for choice in choices(config.evaluation.metrics) if choice.name == name)
     member = METRICS.get(name)
     usual = dataclasses.asdict(member.Options())
     options = {option: value for option, value in given.items() if usual[option] != value}

@@ -12,6 +12,7 @@ from typing import Any
 
 from nmt.errors import ConfigError
 from nmt.training.batches import BatchStream, Group, Position
+from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.checkpoint import CheckpointStore
 from nmt.training.checkpoint_files import Loaded
 from nmt.training.distributed import World, check_same
@@ -60,6 +61,8 @@ class Trainer:
     """Where the translations of validations are kept, if they are."""
     samples: TrainingSamples | None = None
     """Translates some training text between validations, if that is asked for."""
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    """What a user's own code does in between; `on_start` and `on_end` are called by whoever has made the trainer."""
     stop: StopRequest = field(default_factory=StopRequest)
     progress: Progress = field(default_factory=Progress)
     interval: Interval = field(default_factory=Interval)
@@ -108,6 +111,7 @@ class Trainer:
             self.log.say(f"update skipped: objective {update.objective}, gradient norm {update.grad_norm}{reason}")
         elif self.samples is not None and self.progress.step % self.samples.every == 0:
             self.show_samples(self.samples, group)
+        self._tell_callbacks(group, update)
 
     def show_samples(self, samples: TrainingSamples, group: Group) -> None:
         """Report what the inference weights make of text of this update; rank 0 alone does the work."""
@@ -148,6 +152,7 @@ class Trainer:
             self.updater.schedule.end_validation(score, higher_is_better=self.ranking.higher_is_better)
         self.progress.validated_step = self.progress.step
         self._report(result, new_best=new_best)
+        self.callbacks.on_validation(ValidationResult(self.progress.step, result.scores, new_best))
         return new_best
 
     def save(self) -> None:
@@ -167,6 +172,7 @@ class Trainer:
         path = self.checkpoints.save(step, weights=weights, state=self.state_dict(), ranking=self.ranking)
         self.record_checkpoint(path)
         self.log.say(f"saved {path}")
+        self.callbacks.on_checkpoint(path)
 
     def record_checkpoint(self, path: Path) -> None:
         """Log that the checkpoint of this step is there."""
@@ -182,6 +188,7 @@ class Trainer:
             "random": random_state(),
             "data_key": self.data_key,
             "dev_key": None if self.validator is None else self.validator.corpus.key,
+            "callbacks": self.callbacks.state_dict(),
             "environment": environment(self.world),
         }
 
@@ -204,13 +211,18 @@ class Trainer:
                 f"a new ranking of checkpoints begins, as scores of now are no longer like before: {reason}",
             ]
         set_random_state(loaded.state["random"])
+        notes = [*notes, *self.callbacks.load_state_dict(loaded.state.get("callbacks", {}))]
         return [*notes, *differences(loaded.state.get("environment", {}), environment(self.world))]
 
     def ending(self) -> Ending | None:
         """Why training must end now, in all processes, None to go on; a signal to any of them comes first."""
-        signal_number, late = self.world.largest(self.stop.signal_number or 0, self.limits.time_is_up())
+        signal_number, late, asked = self.world.largest(
+            self.stop.signal_number or 0, self.limits.time_is_up(), self.callbacks.wants_stop
+        )
         if signal_number:
             return stopped_by(int(signal_number))
+        if asked:
+            return Ending(self.callbacks.stop_reason, finished=True)
         return self.limits.reached(self.progress, self.ranking, late=bool(late))
 
     def unvalidated(self) -> bool:
@@ -296,6 +308,21 @@ class Trainer:
         self.stop.check()
         if self.world.stop_is_asked():
             raise InterruptedValidationError
+
+    def _tell_callbacks(self, group: Group, update: Update) -> None:
+        progress = self.progress
+        self.callbacks.on_update(
+            UpdateResult(
+                step=progress.step,
+                epoch=progress.epochs_done(),
+                loss=update.nll / group.target_tokens,
+                objective=update.objective,
+                grad_norm=update.grad_norm,
+                lr=update.lr,
+                target_tokens=group.target_tokens,
+                applied=update.applied,
+            )
+        )
 
     def _count(self, group: Group, update: Update) -> None:
         progress, interval = self.progress, self.interval

@@ -17,6 +17,7 @@ from nmt.training.batches import Group
 from nmt.training.distributed import World
 from nmt.training.ema import EMA
 from nmt.training.gradients import Accumulation, BadUpdateGuard, clip_
+from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.precision import Precision
 from nmt.training.random_state import seed_everything
 from nmt.training.schedules import Schedule
@@ -26,7 +27,7 @@ from nmt.training.schedules import Schedule
 class Objective:
     """What is minimised, and how far one update may go."""
 
-    label_smoothing: float
+    loss: Loss
     normalization: Normalization
     clip_norm: float
 
@@ -118,13 +119,7 @@ class Updater:
             weights = self.scaler.scale(share.weights(target, sentences=sentences))
             with masked_by(masks):
                 with self.precision.autocast():
-                    loss = self.model.weighted_loss(
-                        source,
-                        target,
-                        weights=weights,
-                        label_smoothing=self.objective.label_smoothing,
-                        words=words,
-                    )
+                    loss = self.objective.loss(TrainingBatch(self.model, source, target, words, weights))
                 sums[0] += loss.total.detach()
                 sums[1] += loss.nll.sum()
                 loss.total.backward()

@@ -215,4 +215,4 @@ def test_a_scale_of_ones_own_stays(plugin: Path) -> None:
     )
     plugin.write_text("import torch\n" + text, encoding="utf-8")
     import_plugins([plugin])
-    assert float(build_model(settings(), V, V).decoder.layers[0].logit_scale) == 7
+    assert build_model(settings(), V, V).decoder.layers[0].logit_scale.item() == 7

@@ -12,6 +12,7 @@ import torch
 from nmt.config import load_config
 from nmt.data import prepare
 from nmt.training.dry_run import activation_bytes, print_memory
+from nmt.training.losses import CrossEntropy
 from nmt.training.setup import build_network
 from tests.tiny_training import write_config, write_corpus
 
@@ -34,5 +35,6 @@ def test_activations_are_those_of_all_sentences_of_the_batch(tmp_path: Path) -> 
     config = load_config(write_config(tmp_path))
     data = prepare(config, tmp_path / "run", progress=False)
     model = build_network(config, data.tokenizer, device=CPU).train()
-    two, eight = (activation_bytes(model, data.train, np.full(count, 5), device=CPU) for count in (2, 8))
+    rows = [np.full(count, 5) for count in (2, 8)]
+    two, eight = (activation_bytes(model, CrossEntropy(), data.train, chosen, device=CPU) for chosen in rows)
     assert eight == 4 * two > 0

@@ -42,6 +42,11 @@ class Masks(NamedTuple):
     length: int = 1
     """Positions of a sentence, counted with `words`."""
 
+    def of_pass(self, number: int) -> Masks:
+        """Those of a further pass over the same batch, from 1."""
+        digest = hashlib.blake2b(repr(("pass", self.key, number)).encode(), digest_size=8).digest()
+        return self._replace(key=int.from_bytes(digest, "little") >> 1)
+
     def draw(self, x: Tensor, *, layer: int, position: int = 0) -> Draw:
         """For x [B, T, ...], T words of B sentences from `position` on, or [B, W], one word of each; see `among`."""
         if self.words is not None:
