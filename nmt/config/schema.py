@@ -256,6 +256,12 @@ class DecodingConfig:
     """A translation has at least this many tokens, the end symbol not counted; at most `max_length_offset`."""
     no_repeat_ngram: NotNegative = 0
     """No sequence of so many tokens comes twice in a translation; 0 allows it."""
+    ensemble_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = None
+    """How much each of several models counts, in their order and in any unit; `null`: all the same. Training, which has
+    one model, does not look at them."""
+    ensemble_mean: Literal["probabilities", "log_probabilities"] = "probabilities"
+    """What of several models is averaged: their probabilities, as Zero does, or log-probabilities, normalised then: a
+    word that one of them finds impossible is out."""
     split_long: Positive | None = 1000
     """A source line of more tokens is translated in parts of at most so many, cut at sentence ends where there are any,
     and their translations are joined: time and memory grow with the length of a line, not with its square. `null`

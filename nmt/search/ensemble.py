@@ -1,12 +1,12 @@
-"""Several models searched, and asked for scores, as one: the mean of their probabilities, as Zero's ensemble mode."""
+"""Several models searched, and asked for scores, as one; by default by the mean of their probabilities, as in Zero."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.data import PAD
@@ -14,7 +14,11 @@ from nmt.models.base import Seq2Seq, drop_padding_columns
 from nmt.models.output import OutputWords
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.ops.matrices.top import log_probabilities
+from nmt.search.ensemble_mean import EQUAL, EnsembleMean, RunningMean
 from nmt.search.protocol import SearchState
+
+_CELLS = 1 << 24
+"""Most log-probabilities at a time: 64 MiB in fp32."""
 
 S = TypeVar("S", bound=SearchState)
 M = TypeVar("M", bound="Member[Any]")
@@ -72,14 +76,15 @@ class EnsembleWords(NamedTuple):
 
 
 class Ensemble:
-    """K models over the same vocabularies, with the logits ln((1/K) sum_k softmax(logits_k)).
+    """K models over the same vocabularies, with the logits ln((1/K) sum_k softmax(logits_k)), or another mean.
 
     They run one after the other. Softmax and mean are computed in at least fp32, and by logarithms: what all members
     find all but impossible still has its order.
     """
 
-    def __init__(self, members: Sequence[Member[Any]]) -> None:
+    def __init__(self, members: Sequence[Member[Any]], *, mean: EnsembleMean = EQUAL) -> None:
         self._members = tuple(members)
+        self._mean = mean
 
     def start(self, source: Tensor) -> EnsembleState:
         """The state before the first word, one row for each sentence of source [B, S]."""
@@ -96,27 +101,24 @@ class Ensemble:
 
         Among U `words` [N, U], and tokens are places in them. None in place of the tokens is the zero vector.
         """
-        total: Tensor | None = None
-        states = []
+        mean, states = RunningMean(self._mean), []
         for member, before, own in self._each(state, words):
             logits, after = member.step(tokens, before, own)
             states.append(after)
-            total = _added(total, log_probabilities(logits))
-        return _mean(total, count=len(self._members)), EnsembleState(tuple(states))
+            mean.add(log_probabilities(logits))
+        return mean.result(), EnsembleState(tuple(states))
 
     def attending_step(
         self, tokens: Tensor | None, state: EnsembleState, words: EnsembleWords | None = None
     ) -> tuple[Tensor, Tensor, EnsembleState]:
         """As `step`, between log-probabilities and state the mean of the members' attention [N, S]."""
-        total: Tensor | None = None
-        states, attention = [], []
+        mean, states, attention = RunningMean(self._mean), [], []
         for member, before, own in self._each(state, words):
             logits, weights, after = member.attending_step(tokens, before, own)
             states.append(after)
             attention.append(weights)
-            total = _added(total, log_probabilities(logits))
-        mean = torch.stack(attention).mean(0)
-        return _mean(total, count=len(self._members)), mean, EnsembleState(tuple(states))
+            mean.add(log_probabilities(logits))
+        return mean.result(), self._mean.attention(attention), EnsembleState(tuple(states))
 
     def _each(
         self, state: EnsembleState, words: EnsembleWords | None
@@ -133,30 +135,42 @@ class Ensemble:
         return best_words(logits, choice), state
 
 
-def as_one(members: Sequence[M]) -> M | Ensemble:
+def as_one(members: Sequence[M], *, mean: EnsembleMean = EQUAL) -> M | Ensemble:
     """What to search with `members`: the only one there is, or their ensemble."""
-    return members[0] if len(members) == 1 else Ensemble(members)
+    return members[0] if len(members) == 1 else Ensemble(members, mean=mean)
 
 
 @torch.no_grad()
-def mean_nll(models: Sequence[Seq2Seq], source: Tensor, target: Tensor) -> Tensor:
+def mean_nll(models: Sequence[Seq2Seq], source: Tensor, target: Tensor, *, mean: EnsembleMean = EQUAL) -> Tensor:
     """Mean negative log-probability [B] that the ensemble gives the words of each target; lower is better.
 
-    source [B, S], target [B, T]. Takes no more memory than the model that takes most.
+    source [B, S], target [B, T]. Takes no more memory than the model that takes most, and for a mean of
+    log-probabilities a few times _CELLS numbers.
     """
-    total: Tensor | None = None
-    for model in models:
-        total = _added(total, -model.token_losses(source, target))
     words = drop_padding_columns(target) != PAD  # [B, T']
-    log_probs = _mean(total, count=len(models)).masked_fill(~words, 0.0)
-    return -log_probs.sum(1) / words.sum(1).clamp(min=1)
+    if mean.of == "log_probabilities" and len(models) > 1:
+        log_probs = _all_words(models, source, target, mean=mean)
+    else:
+        total = RunningMean(mean)
+        for model in models:
+            total.add(-model.token_losses(source, target))
+        log_probs = total.result()
+    return -log_probs.masked_fill(~words, 0.0).sum(1) / words.sum(1).clamp(min=1)
 
 
-def _added(total: Tensor | None, log_probs: Tensor) -> Tensor:
-    """The logarithm of the sum of probabilities so far, with those of one more model."""
-    return log_probs if total is None else torch.logaddexp(total, log_probs)
-
-
-def _mean(total: Tensor | None, *, count: int) -> Tensor:
-    assert total is not None
-    return total if count == 1 else total.sub_(math.log(count))
+def _all_words(models: Sequence[Seq2Seq], source: Tensor, target: Tensor, *, mean: EnsembleMean) -> Tensor:
+    """Log-probabilities [B, T'] of the target words by a mean that has to be normalised, some sentences at a time."""
+    target = drop_padding_columns(target)
+    sentences = max(1, _CELLS // (target.shape[1] * models[0].target_vocab_size))
+    found = []
+    for start in range(0, len(target), sentences):
+        rows = slice(start, start + sentences)
+        total = RunningMean(mean)
+        for model in models:
+            logits = model(source[rows], target[rows])  # [b, T'', V]
+            total.add(log_probabilities(logits))
+        log_probs = total.result()
+        words = target[rows, : log_probs.shape[1]]
+        picked = log_probs.gather(2, words.unsqueeze(2)).squeeze(2)
+        found.append(F.pad(picked, (0, target.shape[1] - picked.shape[1])))
+    return torch.cat(found)

@@ -12,6 +12,7 @@ from nmt.data.text import is_empty
 from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
 from nmt.search.ensemble import mean_nll
+from nmt.search.ensemble_mean import EQUAL, EnsembleMean
 from nmt.search.translator import WINDOW
 
 
@@ -38,6 +39,7 @@ def score_pairs(
     *,
     batch_tokens: int,
     others: Sequence[Seq2Seq] = (),
+    mean: EnsembleMean = EQUAL,
     window: int = WINDOW,
     before_batch: Callable[[], object] | None = None,
 ) -> Iterator[PairScore]:
@@ -46,12 +48,12 @@ def score_pairs(
     Where reading `pairs` raises DataError, the scores of those before it come first.
 
     `model` must be in evaluation mode, and so must the `others`, models over the same vocabularies whose
-    probabilities are averaged with its own. A batch has at most `batch_tokens` source or target tokens,
-    padding counted. `before_batch` is called before each batch; what it raises ends the work.
+    probabilities are averaged with its own as `mean` says. A batch has at most `batch_tokens` source or target
+    tokens, padding counted. `before_batch` is called before each batch; what it raises ends the work.
     """
     for chunk in windows(pairs, size=window, length=lambda pair: len(pair[0]) + len(pair[1])):
         yield from _score_window(
-            [model, *others], tokenizer, chunk, batch_tokens=batch_tokens, before_batch=before_batch
+            [model, *others], tokenizer, chunk, batch_tokens=batch_tokens, mean=mean, before_batch=before_batch
         )
 
 
@@ -61,6 +63,7 @@ def _score_window(
     pairs: Sequence[tuple[str, str]],
     *,
     batch_tokens: int,
+    mean: EnsembleMean,
     before_batch: Callable[[], object] | None,
 ) -> list[PairScore]:
     sources = [[*ids, EOS] for ids in tokenizer.encode_source([source for source, _ in pairs])]
@@ -74,14 +77,14 @@ def _score_window(
             before_batch()
         source, target = pad([sources[i] for i in batch]).to(device), pad([targets[i] for i in batch]).to(device)
         with torch.inference_mode():
-            means.append(mean_nll(models, source, target).tolist())
+            means.append(mean_nll(models, source, target, mean=mean).tolist())
     return [
         PairScore(
-            mean,
+            nll,
             tokens=len(target),
             unknown=target.count(UNK),
             source_tokens=len(source) - 1,
             has_empty_side=is_empty(pair[0]) or is_empty(pair[1]),
         )
-        for mean, source, target, pair in zip(restore_order(batches, means), sources, targets, pairs, strict=True)
+        for nll, source, target, pair in zip(restore_order(batches, means), sources, targets, pairs, strict=True)
     ]

@@ -20,6 +20,7 @@ from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
 from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.ensemble import as_one
+from nmt.search.ensemble_mean import ensemble_mean
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.protocol import SearchModel
@@ -118,7 +119,7 @@ class Translator:
         that `decoding` asks for; they are not converted again.
 
         Raises DataError for a shortlist that is missing or not this model's, ConfigError for a search that cannot do
-        what `decoding` asks for.
+        what `decoding` asks for, and for weights of another number of models.
         """
         self._tokenizer = tokenizer
         self._decoding = decoding
@@ -128,8 +129,9 @@ class Translator:
         self.precision = prepared.precision
         self._device = prepared.device
         self._vocabulary = prepared.vocabulary
-        self._model = as_one(prepared.models)
-        self._graphed = as_one(prepared.graphed)
+        mean = ensemble_mean(decoding, models=len(prepared.models))
+        self._model = as_one(prepared.models, mean=mean)
+        self._graphed = as_one(prepared.graphed, mean=mean)
         self._window = window
         self._search = build_search(decoding)
         self._scores = scores
@@ -193,9 +195,8 @@ class Translator:
         tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
         usual = [place for place, one in enumerate(constraints) if not self._longer(sources[place], one)]
         lengths = [len(sources[place]) for place in usual]
-        batches = batch_lines(
-            lengths, batch_tokens=tokens, copies=self._search.hypotheses(self._decoding), batch_rows=rows
-        )
+        copies = self._search.hypotheses(self._decoding)
+        batches = batch_lines(lengths, batch_tokens=tokens, copies=copies, batch_rows=rows)
         alone = set(range(len(sources))).difference(usual)
         return [*([usual[i] for i in batch] for batch in batches), *([place] for place in sorted(alone))]
 

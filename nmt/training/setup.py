@@ -196,7 +196,7 @@ def build_samples(config: Config, data: PreparedData, *, device: torch.device) -
     return TrainingSamples(
         corpus=data.train,
         tokenizer=data.tokenizer,
-        decoding=config.decoding,
+        decoding=dataclasses.replace(config.decoding, ensemble_weights=None),
         device=device,
         every=every,
         sentences=config.training.sample_sentences,
@@ -214,6 +214,7 @@ def build_metrics(config: Config) -> list[Metric]:
 
 def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Translate:
     """The configured search from text to text, with whatever weights the model has at the moment."""
+    decoding = dataclasses.replace(decoding, ensemble_weights=None)  # which are for several models
     if decoding.shortlist is not None:
         load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
 

@@ -16,11 +16,13 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig, ModelConfig
 from nmt.data import EOS, PAD, Vocabulary, WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
+from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
 from nmt.models.output import OutputWords
 from nmt.ops.matrices.best_words import Choice
 from nmt.search import Hypothesis, Translator, beam_search, greedy_search, score_pairs
 from nmt.search.ensemble import Ensemble, as_one, mean_nll
+from nmt.search.ensemble_mean import EnsembleMean, ensemble_mean
 from nmt.search.precision import choose_search_precision
 from nmt.search.restricted import RestrictedModel
 from nmt.search.shortlist import BatchWords, Shortlist
@@ -305,3 +307,92 @@ def test_pairs_are_scored_by_all(six: list[Seq2Seq]) -> None:
     assert [p.mean_nll for p in found] != [
         p.mean_nll for p in score_pairs(first, tokenizer(), pairs, batch_tokens=4096)
     ]
+
+
+def numpy_mean(models: Sequence[Any], source: list[int], history: list[int | None], how: EnsembleMean) -> np.ndarray:
+    """Log-probabilities by the formula, in float64."""
+    logits = [NumpyEnsemble([model]).next_logits(source, history).numpy() for model in models]
+    weights = np.array(how.weights or [1 / len(models)] * len(models))[:, None]
+    found = [row - np.log(np.exp(row).sum()) for row in logits]
+    if how.of == "probabilities":
+        return np.log((weights * np.exp(found)).sum(0))
+    mean = (weights * np.array(found)).sum(0)
+    return mean - np.log(np.exp(mean).sum())
+
+
+class NumpyMean(NumpyEnsemble):
+    """What the oracles ask, by another mean."""
+
+    def __init__(self, models: Sequence[Any], how: EnsembleMean) -> None:
+        super().__init__(models)
+        self.how = how
+
+    def next_logits(self, source: list[int], history: list[int | None]) -> Tensor:
+        return torch.from_numpy(numpy_mean(self.models, source, history, self.how))
+
+
+MEANS = [
+    EnsembleMean((0.7, 0.1, 0.2)),
+    EnsembleMean(None, "log_probabilities"),
+    EnsembleMean((0.5, 0.2, 0.3), "log_probabilities"),
+]
+
+
+@pytest.mark.parametrize("how", MEANS)
+def test_other_means(how: EnsembleMean) -> None:
+    """Whole searches beside the oracle, and log-probabilities that are such."""
+    tables = [Table(seed, vocabulary=12, eos=1.0, spread=1.0 + seed) for seed in range(3)]
+    source = random_sources(4, sentences=5, longest=6, vocabulary=12)
+    rule = {"beam_size": 3, "alpha": 0.6, "offset": 4, "pad_allowed": False}
+    expected = [zero_beam_search(NumpyMean(tables, how), [row], **rule)[0] for row in strip(source)]
+    ensemble = Ensemble(tables, mean=how)
+    assert_same(beam_search(ensemble, source, beam_size=3, **OPTIONS), expected)
+    log_probs, _ = ensemble.step(None, ensemble.start(source))
+    assert log_probs.exp().sum(1).tolist() == pytest.approx([1.0] * len(source))
+    equal = beam_search(Ensemble(tables), source, beam_size=3, **OPTIONS)
+    assert [row[0].score for row in equal] != pytest.approx([row[0][0] for row in expected], abs=1e-3)
+
+
+@pytest.mark.parametrize("how", MEANS)
+def test_scores_by_other_means(six: list[Seq2Seq], how: EnsembleMean, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = random_sources(9, sentences=5, longest=6, vocabulary=V)
+    target = random_sources(10, sentences=5, longest=7, vocabulary=V)
+    models, expected = six[1:4], []
+    for row, words in zip(strip(source), strip(target), strict=True):
+        history: list[int | None] = [None, *words[:-1]]
+        nll = [-numpy_mean(models, row, history[: t + 1], how)[word] for t, word in enumerate(words)]
+        expected.append(float(np.mean(nll)))
+    assert mean_nll(models, source, target, mean=how).tolist() == pytest.approx(expected, abs=1e-10)
+    monkeypatch.setattr("nmt.search.ensemble._CELLS", 1)
+    assert mean_nll(models, source, target, mean=how).tolist() == pytest.approx(expected, abs=1e-10)
+
+
+def test_equal_weights_are_the_default_and_one_model_is_itself(six: list[Seq2Seq]) -> None:
+    source = random_sources(11, sentences=4, longest=6, vocabulary=V)
+    wanted = beam_search(Ensemble(six[:2]), source, beam_size=2, **OPTIONS)
+    found = beam_search(Ensemble(six[:2], mean=EnsembleMean((0.5, 0.5))), source, beam_size=2, **OPTIONS)
+    assert [[h.ids for h in row] for row in found] == [[h.ids for h in row] for row in wanted]
+    for how in MEANS[1:]:
+        same = EnsembleMean(None if how.weights is None else (0.5, 0.5), how.of)
+        twice = beam_search(Ensemble([six[1]] * 2, mean=same), source, beam_size=2, **OPTIONS)
+        alone = beam_search(six[1], source, beam_size=2, **OPTIONS)
+        assert [[h.ids for h in row] for row in twice] == [[h.ids for h in row] for row in alone]
+
+
+def test_weights_are_settings_of_the_translator(six: list[Seq2Seq]) -> None:
+    settings = {"ensemble_weights": [3.0, 1.0], "ensemble_mean": "log_probabilities"}
+    assert ensemble_mean(decoding(**settings), models=2) == EnsembleMean((0.75, 0.25), "log_probabilities")
+    first, second = six[1], six[2]
+    lines = ["a b c", "d e"]
+    found = list(Translator(first, tokenizer(), decoding(**settings), others=[second]).translations(lines))
+    other = list(Translator(first, tokenizer(), decoding(), others=[second]).translations(lines))
+    assert [one.hypotheses[0].score for one in found] != [one.hypotheses[0].score for one in other]
+    for others, said in (([], "2 weights for 1 model;"), ([second, second], "2 weights for 3 models;")):
+        with pytest.raises(ConfigError, match=f"decoding.ensemble_weights: {said} give one for each"):
+            Translator(first, tokenizer(), decoding(**settings), others=others)
+
+
+def test_attention_is_averaged_with_the_weights() -> None:
+    weights = [torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])]
+    assert EnsembleMean((0.75, 0.25)).attention(weights).tolist() == [[0.75, 0.25]]
+    assert EnsembleMean().attention(weights).tolist() == [[0.5, 0.5]]
