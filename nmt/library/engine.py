@@ -23,6 +23,7 @@ from nmt.library.results import Hypothesis, PairScore, Result
 from nmt.library.turns import Turns
 from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.search import Translation, Translator, score_pairs
+from nmt.search.ensemble_mean import ensemble_mean
 from nmt.search.notes import notes_of
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.request import Request as Asked
@@ -93,6 +94,7 @@ class Engine:
                 pairs,
                 batch_tokens=tokens,
                 others=others,
+                mean=ensemble_mean(self._decoding, models=len(self._models)),
                 before_batch=self._before_batch(cancelled),
             )
             return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown) for pair in found]

@@ -26,6 +26,10 @@ class Options(TypedDict, total=False):
     """Tokens a translation has at least."""
     no_repeat_ngram: int
     """No sequence of so many tokens comes twice in a translation; 0 allows it."""
+    ensemble_weights: list[float]
+    """How much each of several models counts, in any unit."""
+    ensemble_mean: Literal["probabilities", "log_probabilities"]
+    """What of several models is averaged."""
     prefix: str
     """What the translation begins with, see `Request`."""
     required: str | Sequence[str]
