@@ -15,20 +15,26 @@ if TYPE_CHECKING:
     from nmt.errors import ConfigError as ConfigError
     from nmt.errors import DataError as DataError
     from nmt.errors import NmtError as NmtError
+    from nmt.library.evaluation import Evaluation as Evaluation
+    from nmt.library.evaluation import evaluate as evaluate
     from nmt.library.loading import load as load
     from nmt.library.request import Request as Request
     from nmt.library.results import Hypothesis as Hypothesis
     from nmt.library.results import PairScore as PairScore
     from nmt.library.results import Result as Result
+    from nmt.library.training import Training as Training
+    from nmt.library.training import train as train
     from nmt.library.translator import Translator as Translator
 
 __version__ = "0.2.0"
 
 _PLACES = {
     "nmt.errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
+    "nmt.library.evaluation": ("Evaluation", "evaluate"),
     "nmt.library.loading": ("load",),
     "nmt.library.request": ("Request",),
     "nmt.library.results": ("Hypothesis", "PairScore", "Result"),
+    "nmt.library.training": ("Training", "train"),
     "nmt.library.translator": ("Translator",),
 }
 _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}

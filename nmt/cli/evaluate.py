@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -17,11 +16,11 @@ from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError
-from nmt.evaluation import Metric, build_metric, by_length, check_subwords, paired_bootstrap
-from nmt.evaluation.report import Result, as_json, as_text
+from nmt.evaluation import Metric, check_subwords
+from nmt.evaluation.report import as_json, as_text
 from nmt.evaluation.significance import DEFAULT_SAMPLES, DEFAULT_SEED
 from nmt.files.undecodable import Policy, Undecodable
-from nmt.registry import METRICS
+from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE --ref FILE..., or
 MODEL... --source FILE --ref FILE... to translate first."""
 USAGE = "(MODEL... --source FILE | --hyp FILE) --ref FILE... [options]"
-DEFAULT_METRICS = ("bleu", "chrf", "ter")
 METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "language": "--language"} | {
     "dash_splits": "--no-dash-splits"
 }
@@ -121,7 +119,18 @@ def evaluate(arguments: argparse.Namespace) -> int:
     note = check_subwords(dict(named))
     if note is not None:
         print(f"nmt-eval: {note}", file=sys.stderr)
-    results = [_measure(metric, hypotheses, references, baselines, arguments) for metric in metrics]
+    results = [
+        measured(
+            metric,
+            hypotheses,
+            references,
+            baselines=baselines,
+            samples=arguments.samples,
+            seed=arguments.seed,
+            lengths=arguments.by_length,
+        )
+        for metric in metrics
+    ]
     print(as_json(results) if arguments.json else as_text(results))
     return exit_code
 
@@ -146,27 +155,9 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 
 
 def make_metrics(arguments: argparse.Namespace, *, language: str | None = None) -> list[Metric]:
-    """The metrics asked for, each once, with those of the command's options that it has.
-
-    `language`: of the text, where it is known and no option says otherwise.
-    """
+    """The metrics asked for, with the command's options; `language` where no option says otherwise."""
     given = {name: getattr(arguments, name) for name in METRIC_OPTIONS if getattr(arguments, name) is not None}
-    unused = set(given)
-    metrics = []
-    for name in dict.fromkeys(arguments.metrics):
-        names = _options_of(METRICS.get(name))
-        options = {key: value for key, value in given.items() if key in names}
-        unused -= set(options)
-        metrics.append(build_metric(name, options, language=language))
-    if unused:
-        listed = ", ".join(METRIC_OPTIONS[name] for name in sorted(unused))
-        having = [name for name in METRICS.names() if unused & _options_of(METRICS.get(name))]
-        raise ConfigError(f"{listed}: none of the metrics asked for has this option; {', '.join(having)} has")
-    return metrics
-
-
-def _options_of(member: Any) -> set[str]:
-    return {field.name for field in dataclasses.fields(member.Options)}
+    return chosen_metrics(arguments.metrics, given, called=METRIC_OPTIONS, language=language)
 
 
 def _read_all(files: Sequence[str], *, policy: Policy) -> list[list[str]]:
@@ -226,32 +217,6 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
             output.write("".join(line + "\n" for line in lines).encode())
     print(f"nmt-eval: {totals.summary(seconds, models=len(models))}", file=sys.stderr)
     return lines, loaded, totals.exit_code
-
-
-def _measure(
-    metric: Metric,
-    hypotheses: list[str],
-    references: list[list[str]],
-    baselines: list[tuple[str, list[str]]],
-    arguments: argparse.Namespace,
-) -> Result:
-    """Everything that was asked for about one metric."""
-    score = metric.compute(hypotheses, references)
-    compared = [
-        (
-            name,
-            paired_bootstrap(
-                metric,
-                hypotheses,
-                baseline=lines,
-                references=references,
-                samples=arguments.samples,
-                seed=arguments.seed,
-            ),
-        )
-        for name, lines in baselines
-    ]
-    return Result(score, compared, by_length(metric, hypotheses, references=references) if arguments.by_length else ())
 
 
 if __name__ == "__main__":

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.config.problems import Problem
     from nmt.training.distributed import World
 
 
@@ -96,41 +95,24 @@ def _train(arguments: argparse.Namespace, *, started: float, world: World) -> in
     from nmt.training.run import run_training
 
     limits = build_limits(config, deadline=deadline)
-    return run_training(config, world=world, limits=limits, overwrite=arguments.overwrite)
+    return run_training(config, world=world, limits=limits, overwrite=arguments.overwrite).exit_code
 
 
 def _configuration(arguments: argparse.Namespace, *, deadline: float | None, world: World) -> Config:
     """The configuration; all that is wrong with it, and all that it needs and is not there, is said at once."""
-    from nmt.config import load_config
-    from nmt.config.load import Check
-    from nmt.training.preflight import cannot_begin, is_begun, without_files
+    from nmt.library.training_config import training_config
 
-    def load(*checks: Check) -> Config:
-        return load_config(
-            arguments.config,
-            arguments.overrides,
-            # They are named in the saved configuration, so that loading the model can say what is missing.
-            plugins=arguments.plugins,
-            checks=checks,
-            is_begun=goes_on,
-            warn=_warn if world.is_main else _ignore,
-        )
-
-    def goes_on(config: Config) -> bool:
-        return not arguments.overwrite and is_begun(config)
-
-    def possible(config: Config) -> list[Problem]:
-        return cannot_begin(config, device=world.device, deadline=deadline, dry=arguments.dry_run)
-
-    if arguments.dump_config:
-        return load()
-    try:
-        return load(possible, without_files)
-    except DataError:  # nothing is wrong but missing files
-        config = load(possible)
-        if arguments.dry_run or goes_on(config):
-            return config  # which can say something without them, or needs them no more
-        raise
+    return training_config(
+        arguments.config,
+        arguments.overrides,
+        plugins=arguments.plugins,
+        device=world.device,
+        deadline=deadline,
+        overwrite=arguments.overwrite,
+        dry=arguments.dry_run,
+        only_shown=arguments.dump_config,
+        warn=_warn if world.is_main else _ignore,
+    )
 
 
 def _warn(line: str) -> None:

@@ -32,7 +32,7 @@ _ADAPTER = TypeAdapter(Config)
 
 
 def load_config(
-    path: str | Path,
+    path: str | Path | Mapping[str, Any],
     overrides: Sequence[str] = (),
     *,
     plugins: Sequence[str] = (),
@@ -42,15 +42,20 @@ def load_config(
 ) -> Config:
     """Read the YAML file `path` (or a bundled name), apply `key=value` overrides, import its plugins, validate.
 
-    `plugins` are imported beside those that the file names. `checks` look at the complete configuration, and what
-    they find is named beside the rest. `warn` is called with a line for each setting that is only odd, or that
-    contradicts another in a run that `is_begun`: an earlier version began it, and it must go on.
+    A mapping in its place is what such a file holds. `plugins` are imported beside those that the file names. `checks`
+    look at the complete configuration, and what they find is named beside the rest. `warn` is called with a line for
+    each setting that is only odd, or that contradicts another in a run that `is_begun`: an earlier version began it,
+    and it must go on.
 
     Raises:
         ConfigError: the file is missing or unreadable, or has mistakes; all are listed, one a line.
         DataError: the one mistake is that files are missing which it names.
     """
-    document = _read(find_config(path))
+    document, path = (
+        (Document(copy.deepcopy(dict(path)), {}, []), "configuration")
+        if isinstance(path, Mapping)
+        else (_read(find_config(path)), path)
+    )
     places: dict[str, int | str] = {**document.lines}
     problems = [Problem(key, message) for key, message in document.repeated]
     raw = document.value

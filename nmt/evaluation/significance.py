@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from nmt.evaluation.metrics import Metric, check_streams
 SEED_VARIABLE = "SACREBLEU_SEED"
 DEFAULT_SEED = 12345
 DEFAULT_SAMPLES = 1000
+_environment = threading.Lock()
 
 
 class Interval(NamedTuple):
@@ -38,16 +40,17 @@ class Comparison(NamedTuple):
 
 @contextmanager
 def _seed_in_environment(seed: int) -> Iterator[None]:
-    """PairedTest takes its seed from the environment and from nowhere else."""
-    before = os.environ.get(SEED_VARIABLE)
-    os.environ[SEED_VARIABLE] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SEED_VARIABLE]
-        else:
-            os.environ[SEED_VARIABLE] = before
+    """PairedTest takes its seed from the environment and from nowhere else; other threads wait."""
+    with _environment:
+        before = os.environ.get(SEED_VARIABLE)
+        os.environ[SEED_VARIABLE] = str(seed)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[SEED_VARIABLE]
+            else:
+                os.environ[SEED_VARIABLE] = before
 
 
 def paired_bootstrap(

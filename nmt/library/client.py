@@ -113,6 +113,10 @@ class Client:
         """The scores of (source, target) pairs, all at once."""
         return cast("list[PairScore]", self._ask("score", {"pairs": list(pairs), "batch_tokens": batch_tokens}))
 
+    def joined(self, lines: Sequence[str]) -> list[str]:
+        """Target text written as translations are, its subwords joined to words."""
+        return cast("list[str]", self._ask("joined", {"lines": list(lines)}))
+
     def close(self) -> None:
         """End the process."""
         self._end()

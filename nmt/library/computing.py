@@ -43,5 +43,8 @@ class Computing(Protocol):
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         """The scores of (source, target) pairs, all at once."""
 
+    def joined(self, lines: Sequence[str]) -> list[str]:
+        """Target text written as translations are, its subwords joined to words."""
+
     def close(self) -> None:
         """Give the memory back; nothing can be computed afterwards."""

@@ -99,6 +99,11 @@ class Engine:
             )
             return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown) for pair in found]
 
+    def joined(self, lines: Sequence[str]) -> list[str]:
+        """Target text written as translations are, its subwords joined to words."""
+        self._check_usable()
+        return [self._loaded[0].tokenizer.joined_target(line) for line in lines]
+
     def close(self) -> None:
         """Forget the models, once the calls that other threads have begun are done."""
         with self._turns:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.environment import is_prepared, keep_more_kernels, prepare_environment
+from nmt.environment import is_prepared
 from nmt.errors import ConfigError, shown
-from nmt.home import expanded
+from nmt.library.environment import before_torch
+from nmt.library.paths import path_of, several
 from nmt.library.translator import Translator
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def load(
         "device": _one_of("device", device, _DEVICE.fullmatch(str(device)), "auto, cpu, cuda, or cuda:N"),
         "precision": _one_of("precision", precision, precision in PRECISIONS, ", ".join(PRECISIONS)),
         "checkpoint": checkpoint,
-        "plugins": [_path(plugin, "plugins") for plugin in _several(plugins)],
+        "plugins": [path_of(plugin, "plugins") for plugin in several(plugins)],
     }
     if worker is None:
         worker = _would_be_slow(device)
@@ -66,15 +67,9 @@ def _client(arguments: dict[str, Any]) -> Computing:
 
 
 def _engine(arguments: dict[str, Any]) -> Computing:
-    is_first = "torch" not in sys.modules
-    if is_first:
-        prepare_environment()
-        keep_more_kernels()
+    before_torch()
     from nmt.library.engine import Engine
-    from nmt.training.allocator import keep_large_blocks
 
-    if is_first:
-        keep_large_blocks()
     return Engine(**arguments)
 
 
@@ -88,23 +83,9 @@ def _would_be_slow(device: str) -> bool:
 
 
 def _paths(path: object) -> list[str]:
-    several = _several(path)
-    if not several:
+    if not several(path):
         raise ConfigError("path: no model is named")
-    return [_path(item, "path") for item in several]
-
-
-def _several(value: Any) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _path(value: object, name: str) -> str:
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name} must be a path or a list of paths, not {type(value).__name__} {shown(value)}")
-    try:
-        return expanded(os.fsdecode(value))
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from None
+    return [path_of(item, "path") for item in several(path)]
 
 
 def _one_of(name: str, value: str, is_known: object, allowed: str) -> str:

@@ -155,6 +155,10 @@ class Translator:
             found += self._computing.score(part, batch_tokens=batch_tokens)
         return found
 
+    def joined(self, lines: Sequence[str]) -> list[str]:
+        """Target text written as translations are, its subwords joined to words where the tokenizer takes such."""
+        return self._computing.joined(list(lines))
+
     def close(self) -> None:
         """Give the memory back and end the worker process, if there is one; also at the end of a `with` block."""
         self._computing.close()

@@ -84,6 +84,8 @@ class Worker:
         if method == "check":
             self._engine.check(**arguments)
             return None
+        if method == "joined":
+            return self._engine.joined(**arguments)
         cancelled()
         work = self._engine.translate if method == "translate" else self._engine.score
         return work(**arguments, cancelled=cancelled)

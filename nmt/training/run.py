@@ -39,8 +39,8 @@ from nmt.units import describe_units
 SHARED = "run_dir and data.cache_dir must be in a file system that all machines share"
 
 
-def run_training(config: Config, *, world: World, limits: Limits, overwrite: bool = False) -> int:
-    """Train in `config.run_dir`, or go on with what is there; return the exit code.
+def run_training(config: Config, *, world: World, limits: Limits, overwrite: bool = False) -> Ending:
+    """Train in `config.run_dir`, or go on with what is there; return why that has ended.
 
     With `overwrite` what is there is moved aside first. Of the processes of `world` rank 0 alone writes, and
     holds the lock.
@@ -68,7 +68,7 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
             finished = _finished(config, loaded, limits, world=world)
             if finished is not None:
                 log.say(f"{run}: nothing to do, this run is finished: {finished}")
-                return 0
+                return Ending(finished, finished=True)
             if config.training.average_last and world.is_main:
                 check_average(run)
             start = (
@@ -86,7 +86,8 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
                 progress, rank = trainer.progress, world.rank
                 trainer.callbacks.on_start(Start(run, config, trainer.updater.model, progress.step, rank))
                 ending = trainer.train()
-                return _end(config, trainer, data, ending)
+                _end(config, trainer, data, ending)
+                return ending
     except torch.OutOfMemoryError as error:
         advice = "lower training.batch_tokens or batch_sentences, and raise training.accumulate for it"
         raise NmtError(f"out of GPU memory; {advice}") from error
@@ -239,7 +240,7 @@ def _logged(loaded: Loaded, *, run: Path) -> bool:
     )
 
 
-def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -> int:
+def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -> None:
     """Say how training ended and, unless a signal asked to stop, average and score the test text."""
     run, log, progress = trainer.checkpoints.run, trainer.log, trainer.progress
     best = trainer.ranking.ranked()
@@ -254,7 +255,6 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
         finish(config, trainer, data)
         log.say(f"translate with: nmt-translate {run}")
     trainer.callbacks.on_end(End(progress.step, ending.reason, ending.finished))
-    return ending.exit_code
 
 
 def _device_name(device: torch.device) -> str:

@@ -1,0 +1,175 @@
+"""`nmt.train`: what nmt-train does, from a program or a notebook."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.errors import ConfigError, shown
+from nmt.library.environment import before_torch
+from nmt.library.paths import path_of, several
+from nmt.limits import MOST_MINUTES
+
+if TYPE_CHECKING:
+    from nmt.training.stopping import Ending
+
+logger = logging.getLogger("nmt.train")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What became of a training; `nmt.load(training.run_dir)` translates with its best checkpoint."""
+
+    run_dir: Path
+    ending: str
+    """Why it ended, in words."""
+    finished: bool
+    """Whether the run has reached its goal; else the same call goes on with it."""
+    interrupted: bool
+    """Whether Ctrl-C has ended it, after the last weights were saved."""
+    step: int
+    """Updates done."""
+    best_step: int | None
+    """The best checkpoint, of those that are there; the newest without validation, None before the first."""
+    metric: str | None
+    """What is best, `loss` or the name of a metric; None without validation."""
+    best_score: float | None
+    """That of the best checkpoint."""
+    validation: dict[str, Any] | None = field(repr=False)
+    """The last validation as log.jsonl has it: step, loss, perplexity, scores, signatures."""
+    test: list[dict[str, Any]] = field(repr=False)
+    """The scores of the test text, of each checkpoint that it was translated with, as log.jsonl has them."""
+
+    def log(self) -> list[dict[str, Any]]:
+        """All lines of log.jsonl, as for a learning curve."""
+        from nmt.training.logs import read_events
+
+        return read_events(self.run_dir)
+
+
+def train(
+    config: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    plugins: Sequence[str | os.PathLike[str]] = (),
+    device: str = "auto",
+    max_minutes: float | None = None,
+    overwrite: bool = False,
+) -> Training:
+    """Train a model, or go on training it, as nmt-train does; the log goes to standard error and into the run.
+
+    Ctrl-C stops after the next update, saves and returns; a second one raises KeyboardInterrupt. SIGTERM and SIGHUP
+    save as well, and then do what they would have done. In another thread than the main one signals are left alone.
+
+    Args:
+        config: a YAML file, the name of a bundled configuration such as `demo.yaml`, or a mapping with the sections
+            that such a file has.
+        overrides: other values for keys, as `{"training.lr": 3e-4}` or as `["training.lr=3e-4"]`.
+        plugins: Python files that register components, beside those that the configuration names.
+        device: `cpu`, `cuda`, or `auto`, which takes a GPU if there is one.
+        max_minutes: stop so long after the call, validate and save; the run can be resumed.
+        overwrite: start anew; the run that is there is renamed to RUN.old-1, -2, ...
+
+    Raises:
+        ConfigError: the configuration has mistakes; all are listed, one a line.
+        DataError: texts that are missing or cannot be used.
+        CheckpointError: a run directory that cannot be used, or in which another process trains.
+        NmtError: training cannot go on, say for lack of memory.
+    """
+    started = time.monotonic()
+    if max_minutes is not None and not 0 < max_minutes <= MOST_MINUTES:
+        raise ConfigError(f"max_minutes: {shown(max_minutes)} is not a number of minutes above 0")
+    if device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device: {shown(device)} is not allowed. Allowed: auto, cpu, cuda.")
+    source = plain(config) if isinstance(config, Mapping) else path_of(config, "config")
+    named = [path_of(plugin, "plugins") for plugin in several(plugins)]
+    before_torch()
+    from nmt.ops.dispatch import selected, selection
+    from nmt.training.distributed import connected
+
+    with connected(device) as world, selected(selection().choice, verified=selection().verified):
+        from nmt.library.training_config import training_config
+        from nmt.training.run import run_training
+        from nmt.training.setup import build_limits
+
+        deadline = None if max_minutes is None else started + 60 * max_minutes
+        resolved = training_config(
+            source,
+            _as_texts(overrides),
+            plugins=named,
+            device=world.device,
+            deadline=deadline,
+            overwrite=overwrite,
+            warn=logger.warning if world.is_main else lambda line: None,
+        )
+        limits = build_limits(resolved, deadline=deadline)
+        ending = run_training(resolved, world=world, limits=limits, overwrite=overwrite)
+    _send_again(ending)
+    return outcome(Path(resolved.run_dir), ending)
+
+
+def outcome(run: Path, ending: Ending) -> Training:
+    """What the files of a run say of it."""
+    import signal
+
+    from nmt.files.whole import is_file
+    from nmt.interop import run_layout
+    from nmt.training.logs import EVENTS, read_events
+
+    events = read_events(run) if is_file(run / EVENTS) else []
+    step = max((event.get("step") or 0 for event in events), default=0)
+    best, best_step = run_layout.read_best(run), run_layout.best_step(run)
+    scores = {} if best is None else {row.step: row.score for row in best.steps}
+    validations = [event for event in events if event["event"] == "validation"]
+    return Training(
+        run,
+        ending.reason,
+        ending.finished,
+        ending.exit_code == 128 + signal.SIGINT,
+        step,
+        best_step,
+        best.metric if best is not None and best.steps else None,
+        None if best_step is None else scores.get(best_step),
+        _without_kind(validations[-1]) if validations else None,
+        [_without_kind(event) for event in events if event["event"] == "test"],
+    )
+
+
+def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != "event"}
+
+
+def _send_again(ending: Ending) -> None:
+    """Let a signal that asked the whole program to end, and has been used to save first, do so."""
+    import signal
+
+    number = ending.exit_code - 128
+    if number in (signal.SIGTERM, signal.SIGHUP):
+        signal.raise_signal(number)
+
+
+def plain(value: Any) -> Any:
+    """A configuration as a YAML file would have it: paths as text, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _as_texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """Overrides as `--set` takes them; a value in JSON is YAML."""
+    if isinstance(overrides, str):
+        return [overrides]
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    try:
+        return [f"{key}={json.dumps(plain(value), allow_nan=False)}" for key, value in overrides.items()]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"overrides: {error}") from None

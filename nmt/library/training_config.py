@@ -1,0 +1,58 @@
+"""The configuration of a training: all that is wrong with it, and all that it needs and is not there, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.config import Config, load_config
+from nmt.config.load import Check
+from nmt.config.problems import Problem
+from nmt.errors import DataError
+from nmt.training.preflight import cannot_begin, is_begun, without_files
+
+
+def training_config(
+    path: str | Path | Mapping[str, Any],
+    overrides: Sequence[str],
+    *,
+    plugins: Sequence[str],
+    device: torch.device,
+    deadline: float | None,
+    overwrite: bool,
+    warn: Callable[[str], None],
+    dry: bool = False,
+    only_shown: bool = False,
+) -> Config:
+    """As `load_config`, and checked against this machine; files may be missing that a run which goes on needs no more.
+
+    `deadline` is a moment on `time.monotonic()`'s clock at which training ends; `overwrite`: nothing goes on; `dry`:
+    nothing is trained, so that files may be missing; `only_shown`: the machine does not matter.
+
+    Raises:
+        ConfigError: all mistakes, one a line.
+        DataError: the only mistakes are missing files.
+    """
+
+    def load(*checks: Check) -> Config:
+        # Plugins are named in the saved configuration, so that loading the model can say what is missing.
+        return load_config(path, overrides, plugins=plugins, checks=checks, is_begun=goes_on, warn=warn)
+
+    def goes_on(config: Config) -> bool:
+        return not overwrite and is_begun(config)
+
+    def possible(config: Config) -> list[Problem]:
+        return cannot_begin(config, device=device, deadline=deadline, dry=dry)
+
+    if only_shown:
+        return load()
+    try:
+        return load(possible, without_files)
+    except DataError:  # nothing is wrong but missing files
+        config = load(possible)
+        if dry or goes_on(config):
+            return config  # which can say something without them, or needs them no more
+        raise

@@ -1,0 +1,74 @@
+"""nmt.evaluate gives the numbers of nmt-eval, for lists and files, translations and models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt.cli import evaluate as command
+from tests.library.conftest import SENTENCES
+
+SYSTEM = ["the cat sat on a mat", "a dog ran away", "two birds sing"]
+REFERENCE = ["the cat sat on the mat", "the dog ran away", "two birds sing"]
+OTHER = ["a cat was on the mat", "a dog has run away", "birds sing"]
+
+
+def written(folder: Path, **texts: list[str]) -> list[str]:
+    """Files of the texts."""
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return [str(folder / name) for name in texts]
+
+
+def test_it_gives_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hypotheses, first, second, base = written(tmp_path, hyp=SYSTEM, ref=REFERENCE, other=OTHER, base=OTHER)
+    arguments = ["--hyp", hypotheses, "--ref", first, second, "--baseline", base, "--by-length", "--lowercase"]
+    assert command.main([*arguments, "--json", "--samples", "50"]) == 0
+    wanted = json.loads(capsys.readouterr().out)
+    options: dict[str, Any] = {"lowercase": True, "by_length": True, "samples": 50}
+    found = nmt.evaluate(SYSTEM, [REFERENCE, OTHER], baselines={base: OTHER}, **options)
+    assert found.as_json() == wanted
+    assert nmt.evaluate(hypotheses, [Path(first), Path(second)], baselines={base: base}, **options).as_json() == wanted
+    assert found["bleu"] == found.scores["bleu"].score == wanted[0]["score"]
+    assert repr(found).startswith("Evaluation(BLEU ")
+    assert command.main(["--hyp", hypotheses, "--ref", first]) == 0
+    assert str(nmt.evaluate(SYSTEM, REFERENCE)) + "\n" == capsys.readouterr().out
+
+
+def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote: nmt.Translator) -> None:
+    references = ["x y"] * 7 + ["t@@ u"]
+    found = [
+        nmt.evaluate(model=model, source=SENTENCES, references=references, beam_size=2) for model in (local, remote)
+    ]
+    assert found[0].as_json() == found[1].as_json()
+    assert found[0].translations is not None and len(found[0].translations) == len(SENTENCES)
+    texts = [result.text for result in local.translate(SENTENCES, beam_size=2)]
+    assert nmt.evaluate(texts, ["x y"] * 7 + ["tu"]).as_json() == found[0].as_json()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({}, nmt.ConfigError, "give hypotheses, the translations, or else a model and the source"),
+        ({"hypotheses": SYSTEM, "model": "run", "source": SYSTEM}, nmt.ConfigError, "give hypotheses"),
+        ({"hypotheses": SYSTEM, "beam_size": 3}, nmt.ConfigError, "beam_size: only with a model"),
+        ({"hypotheses": SYSTEM[:2]}, nmt.DataError, "hypotheses: 2 sentences, but references: 3; they must be"),
+        ({"hypotheses": []}, nmt.DataError, "hypotheses: 0 sentences, but references: 3"),
+        ({"hypotheses": [], "references": []}, nmt.DataError, "hypotheses: no sentence to score"),
+        ({"hypotheses": "missing"}, nmt.DataError, "missing: "),
+        ({"hypotheses": [b"a"] * 3}, TypeError, "hypotheses[0] must be a string, not bytes"),
+        ({"hypotheses": SYSTEM, "references": 3}, TypeError, "references must be a file or a list of strings, not int"),
+        ({"hypotheses": SYSTEM, "metrics": ["bleurt"]}, nmt.ConfigError, "'bleurt' is not a known metric."),
+        ({"hypotheses": SYSTEM, "metrics": ["ter"], "tokenize": "13a"}, nmt.ConfigError, "tokenize: none of the"),
+        ({"hypotheses": SYSTEM, "baselines": [OTHER]}, TypeError, "baselines must be a mapping"),
+        ({"hypotheses": SYSTEM, "samples": 0, "baselines": {}}, nmt.ConfigError, "samples and seed must be 1 or more"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        nmt.evaluate(**{"references": REFERENCE, **arguments})
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
