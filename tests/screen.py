@@ -11,6 +11,8 @@ from typing import TextIO
 
 import pytest
 
+from nmt.training.terminal import CLEAR_ROW
+
 COLUMNS = 80
 
 
@@ -42,7 +44,7 @@ class Screen:
     def rows(self) -> list[str]:
         """What is left on the screen, however many rows that are: what a carriage return precedes is overwritten."""
         rows = []
-        for row in self.text().split("\n"):
+        for row in self.text().replace(CLEAR_ROW, "").split("\n"):
             shown = ""
             for piece in row.split("\r"):
                 shown = piece + shown[len(piece) :]

@@ -96,6 +96,10 @@ class Corpus:
         """Target ids of pair `i`, EOS last; a view [T] of the file."""
         return self._sides[1].row(i)
 
+    def ids(self, side: str) -> Ids:
+        """All ids of a side of SIDES, one sentence after the other, EOS counted; a view of the file."""
+        return self._sides[SIDES.index(side)].ids
+
     def padded_source(self, rows: Rows) -> NDArray[np.int64]:
         """Source ids of pairs `rows` [B], PAD at the right: [B, S]."""
         return self._sides[0].padded(rows)

@@ -21,6 +21,7 @@ from nmt.errors import DataError
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
+from nmt.training.doubts import about_the_data
 from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.memory import optimizer_moments
 from nmt.training.precision import choose_precision
@@ -67,6 +68,10 @@ def dry_run(config: Config, *, device: torch.device) -> None:
             f"batches an epoch: {sampler.estimate} for {stream.updates_per_epoch():,} updates, "
             f"{stream.padding_share():.1%} padding"
         )
+        sizes = data.tokenizer.source_size, data.tokenizer.target_size
+        per_epoch = stream.updates_per_epoch()
+        for doubt in about_the_data(config, data.train, sizes=sizes, updates_per_epoch=per_epoch):
+            print(f"warning: {doubt}")
         largest = largest_batch(data.train, list(islice(sampler.epoch(0), LOOKED_AT)))
         with precision.autocast():
             loss = build_training_loss(config.training)

@@ -20,7 +20,7 @@ from nmt.errors import DataError, NmtError
 from nmt.files.errors import reason
 from nmt.files.safe import LARGEST_LOG, own_file
 from nmt.files.whole import is_file, read_file, replace_file
-from nmt.training.terminal import columns, shortened, wrapped
+from nmt.training.terminal import CLEAR_ROW, columns, shortened, wrapped
 
 EVENTS = "log.jsonl"
 TEXT = "train.log"
@@ -172,6 +172,7 @@ class RunLog:
         if width is not None:
             inset = len(line) - len(line[len(stamp) :].lstrip())
             line = shortened(line, width) if figures else wrapped(line, width, indent=inset + hang)
+            line = CLEAR_ROW + line
         try:
             tqdm.write(line, file=sys.stderr)
         except OSError:  # whoever read along, such as `head` or a terminal, has gone; training goes on

@@ -25,6 +25,7 @@ from nmt.ops.in_use import kernels_in_use
 from nmt.training.callbacks import End, Start, stop_of
 from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same
+from nmt.training.doubts import about_the_data, never_learned
 from nmt.training.initial_weights import find_initial_weights
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
@@ -207,6 +208,9 @@ def _begin(
         log.say(line)
     per_epoch = trainer.batches.updates_per_epoch()
     log.say(f"{trainer.limits}; {per_epoch:,} updates an epoch, {trainer.batches.padding_share():.1%} padding")
+    sizes = updater.model.source_vocab_size, updater.model.target_vocab_size
+    for doubt in about_the_data(config, data.train, sizes=sizes, updates_per_epoch=per_epoch):
+        trainer.warn(doubt)
     for change in changes:
         log.say(f"changed since the last start: {change}")
     if loaded is not None:
@@ -246,6 +250,10 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
     best = trainer.ranking.ranked()
     where = f"{trainer.ranking.metric} was best at update {best[0]}: {trainer.ranking.best:.4f}" if best else ""
     log.say(f"{ending.reason} at update {progress.step}, epoch {progress.epochs_done():.2f}. {where}".rstrip())
+    if trainer.world.is_main and ending.exit_code == 0 and is_file(run / EVENTS):
+        validations = [event for event in read_events(run) if event["event"] == "validation"]
+        if doubt := never_learned(validations):
+            trainer.warn(doubt)
     if not ending.finished:
         log.say("the same command resumes this run")
     saved = (

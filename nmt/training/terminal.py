@@ -21,6 +21,8 @@ USUAL_COLUMNS = 80
 INTERVAL = 0.2
 """Seconds between two changes of the bar."""
 SHORTEST_BAR = 6
+CLEAR_ROW = "" if os.environ.get("TERM") == "dumb" else "\x1b[K"
+"""Takes away what stands in the row of the cursor, such as the ^C that a terminal has echoed."""
 _BAR = "{bar}"
 
 

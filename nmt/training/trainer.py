@@ -16,6 +16,7 @@ from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.checkpoint import CheckpointStore
 from nmt.training.checkpoint_files import Loaded
 from nmt.training.distributed import World, check_same
+from nmt.training.doubts import StartingGradient, equal_translations
 from nmt.training.environment import differences, environment
 from nmt.training.health import inspect
 from nmt.training.kept import KeptTranslations
@@ -76,6 +77,7 @@ class Trainer:
         self._clock = Clock(self.progress)
         self._time_left = TimeLeft(step=self.progress.step)
         self._bar = ProgressBar(hidden=True)
+        self._starting = StartingGradient()
 
     def train(self) -> Ending:
         """Train until a limit is reached or a signal asks to stop; the last weights are saved."""
@@ -109,7 +111,9 @@ class Trainer:
         if not update.applied:
             reason = ", above training.skip_norm" if self.updater.guard.too_large(update.grad_norm) else ""
             self.log.say(f"update skipped: objective {update.objective}, gradient norm {update.grad_norm}{reason}")
-        elif self.samples is not None and self.progress.step % self.samples.every == 0:
+        elif doubt := self._starting.see(update.grad_norm, step=self.progress.step):
+            self.warn(doubt)
+        if update.applied and self.samples is not None and self.progress.step % self.samples.every == 0:
             self.show_samples(self.samples, group)
         self._tell_callbacks(group, update)
 
@@ -270,6 +274,11 @@ class Trainer:
         )
         self.interval.clear()
 
+    def warn(self, text: str) -> None:
+        """Say and log what may make this training useless."""
+        self.log.say(f"warning: {text}")
+        self.record("warning", {"text": text})
+
     def record(self, event: str, fields: dict[str, Any]) -> None:
         """One line of log.jsonl with where the run stands."""
         now = {
@@ -360,6 +369,8 @@ class Trainer:
             self.log.say(f"  {len(result.translations):,} translations in {kept}")
         for problem in problems(result.not_finite, result.at_limit):
             self.log.say(f"  {problem}")
+        if doubt := equal_translations(result.translations):
+            self.warn(doubt)
         signatures = [f"  {signature}" for signature in result.signatures.values()]
         self.log.say_details([*signatures, *_sample_lines(result.samples)])
 

@@ -1,0 +1,157 @@
+"""What may make a training useless, found before a night has passed: warnings that say what was seen and what helps."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.config.schema import Config
+from nmt.data import Corpus
+from nmt.data.vocabulary import SPECIAL_TOKENS
+from nmt.errors import counted
+
+SELDOM = 20
+"""A piece that training sees fewer times is hardly learned. (Gowda and May, EMNLP 2020 Findings, ask for 100 of nearly
+all pieces; small corpora are still best with fewer.)"""
+MOST_SELDOM = 0.5
+"""The share of the pieces that may be so rare."""
+SURELY_FREQUENT = 1000
+"""With so many tokens for each piece the pieces are not counted."""
+FEWEST_UPDATES = 100
+"""Updates of an epoch; with fewer the weights move little between two passes over the data."""
+SMALLEST_BATCH = {"batch_tokens": 256, "batch_sentences": 8}
+"""What is never undercut by advice."""
+START = 200
+"""Updates in which a gradient that grows is a bad start."""
+COMPARED = 10
+"""Updates whose median norm is compared with that of the first so many."""
+GROWTH = 10.0
+EXPLODED = 10.0
+"""The gradient has exploded where its norm is above this and above GROWTH times that of the first updates."""
+
+_SIDES = ("source", "target")
+_VOCAB_SIZE = "data.tokenizer_options.vocab_size"
+
+
+def about_the_data(config: Config, corpus: Corpus, *, sizes: tuple[int, int], updates_per_epoch: int) -> list[str]:
+    """What the training text and its batches let one fear; `sizes` are those of the vocabularies."""
+    few = few_updates(config, updates_per_epoch)
+    return [*large_vocabularies(config, corpus, sizes=sizes), *([few] if few else [])]
+
+
+def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]) -> list[str]:
+    """A line for each vocabulary of which training sees most pieces SELDOM.
+
+    Pieces that do not occur at all are left out: bytes and letters that other text may have. A joint vocabulary is
+    looked at in both languages together.
+    """
+    options = config.data.tokenizer_options
+    joint = bool(options.get("joint")) and sizes[0] == sizes[1]
+    ids = [corpus.ids(side) for side in _SIDES]
+    found = [("vocabulary", ids, sizes[0])] if joint else []
+    if not joint:
+        found = [(f"{side} vocabulary", [own], size) for side, own, size in zip(_SIDES, ids, sizes, strict=True)]
+    lines = []
+    for name, parts, size in found:
+        if sum(len(part) for part in parts) >= SURELY_FREQUENT * size:
+            continue
+        counts = np.stack([np.bincount(part, minlength=size) for part in parts]).sum(0)
+        if line := _too_large(name, counts[len(SPECIAL_TOKENS) :], can_shrink="vocab_size" in options):
+            lines.append(line)
+    return lines
+
+
+def _too_large(name: str, counts: NDArray[np.int64], *, can_shrink: bool) -> str | None:
+    occurring = int((counts > 0).sum())
+    seldom = int(((counts > 0) & (counts < SELDOM)).sum())
+    if not occurring or seldom <= MOST_SELDOM * occurring:
+        return None
+    unseen, useful = len(counts) - occurring, occurring - seldom
+    smaller = _rounded(len(SPECIAL_TOKENS) + unseen + useful)
+    cure = f"{_VOCAB_SIZE}: {smaller}" if can_shrink else "subwords, as of data.tokenizer: sentencepiece"
+    return (
+        f"the {name} is too large for this text: {seldom:,} of the {occurring:,} pieces in it occur fewer than "
+        f"{SELDOM} times, and little can be learned of them; what helps: {cure}"
+    )
+
+
+def few_updates(config: Config, updates_per_epoch: int) -> str | None:
+    """A line where an epoch has fewer than FEWEST_UPDATES updates."""
+    if updates_per_epoch >= FEWEST_UPDATES:
+        return None
+    training = config.training
+    key = "batch_tokens" if training.batch_tokens is not None else "batch_sentences"
+    size = getattr(training, key)
+    smaller = max(SMALLEST_BATCH[key], _rounded(size * training.accumulate * updates_per_epoch // FEWEST_UPDATES))
+    if smaller < size:
+        cure = f"training.{key}: {smaller} instead of {size}"
+    else:
+        cure = f"training.accumulate: 1 instead of {training.accumulate}" if training.accumulate > 1 else "more text"
+    also = ", training.accumulate: 1" if smaller < size and training.accumulate > 1 else ""
+    return (
+        f"an epoch has only {counted(updates_per_epoch, 'update')}, so that many epochs are needed; what helps: "
+        f"{cure}{also}"
+    )
+
+
+def equal_translations(translations: Sequence[str]) -> str | None:
+    """A line where all of several translations are the same."""
+    if len(translations) < 2 or len(set(translations)) > 1:
+        return None
+    what = f"the same: {translations[0]!r}" if translations[0].strip() else "empty"
+    return (
+        f"all {len(translations):,} translations are {what}; at the start that is usual, but if it stays so the model "
+        "does not read the source: see whether the lines of data.train belong together (nmt-data check), and lower "
+        "training.lr"
+    )
+
+
+class StartingGradient:
+    """Watches the gradient's norm in the first updates of a run, or the first ones after it was resumed."""
+
+    def __init__(self) -> None:
+        self._norms: list[float] = []
+        self._done = False
+
+    def see(self, norm: float, *, step: int) -> str | None:
+        """Take the norm, not clipped, of update `step`; a line the first time that it has exploded."""
+        if self._done or step > START:
+            return None
+        self._norms.append(norm)
+        if len(self._norms) < 2 * COMPARED:
+            return None
+        before, now = (statistics.median(part) for part in (self._norms[:COMPARED], self._norms[-COMPARED:]))
+        if now <= max(EXPLODED, GROWTH * before):
+            return None
+        self._done = True
+        return (
+            f"the gradient explodes: its norm was {before:.3g} at the start and is {now:.3g} at update {step}; what "
+            "helps: a lower training.lr, training.schedule: inverse_sqrt, which lets it grow slowly, "
+            "model.layer_norm: true"
+        )
+
+
+def never_learned(validations: Sequence[Mapping[str, Any]]) -> str | None:
+    """A line where a BLEU was measured and was 0.00 at every one of these events of the log."""
+    scores = [(event, [event[name] for name in event if name.startswith("bleu")]) for event in validations]
+    measured = [(event, found) for event, found in scores if found]
+    if not measured or any(score is not None and score >= 0.005 for _, found in measured for score in found):
+        return None
+    last = measured[-1][0]
+    often = "the only validation" if len(measured) == 1 else f"each of {len(measured)} validations"
+    loss = "" if last.get("loss") is None else f", and the loss is still {last['loss']:.2f}"
+    return (
+        f"this model has not learned to translate: BLEU was 0.00 at {often}{loss}. Look at: the samples in the log; "
+        "whether line n of the source belongs to line n of the target (nmt-data check); the number of updates, "
+        f"{last['step']:,} so far; training.lr"
+    )
+
+
+def _rounded(number: int) -> int:
+    """Down to two significant digits."""
+    unit = 10 ** max(0, len(str(number)) - 2)
+    return number // unit * unit

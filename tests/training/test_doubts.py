@@ -1,0 +1,205 @@
+"""Warnings that save a night: each comes where it should, and none for the shipped configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt.config import load_config
+from nmt.config.bundled import bundled_names
+from nmt.data import prepare
+from nmt.data.vocabulary import SPECIAL_TOKENS
+from nmt.training import doubts
+from nmt.training.doubts import (
+    StartingGradient,
+    about_the_data,
+    equal_translations,
+    few_updates,
+    large_vocabularies,
+    never_learned,
+)
+from nmt.training.setup import build_batches
+from tests.conftest import REPOSITORY
+from tests.tiny_training import events, nmt_train, write_config, write_corpus
+
+MULTI30K = REPOSITORY.parent / "shared" / "data" / "multi30k"
+
+
+class Ids:
+    """What is looked at of a corpus: the ids of both sides."""
+
+    def __init__(self, source: dict[int, int], target: dict[int, int]) -> None:
+        """Ids with how often they occur."""
+        counts = {"source": source, "target": target}
+        self._ids = {side: np.repeat(np.array(list(of), np.int64), list(of.values())) for side, of in counts.items()}
+
+    def ids(self, side: str) -> Any:
+        return self._ids[side]
+
+
+def pieces(*counts: int) -> dict[int, int]:
+    return {len(SPECIAL_TOKENS) + place: count for place, count in enumerate(counts)} | {2: 5000}
+
+
+def found(source: dict[int, int], target: dict[int, int], *, size: int = 103, **options: Any) -> list[str]:
+    config = load_config("demo.yaml", [f"data.tokenizer_options.{name}={value}" for name, value in options.items()])
+    return large_vocabularies(config, Ids(source, target), sizes=(size, size))  # type: ignore[arg-type]
+
+
+def test_a_vocabulary_is_too_large_where_most_pieces_are_seldom() -> None:
+    (line,) = found(pieces(*[20] * 4, *[19] * 6), {}, joint="true")
+    assert line == (
+        "the vocabulary is too large for this text: 6 of the 10 pieces in it occur fewer than 20 times, and little can "
+        "be learned of them; what helps: data.tokenizer_options.vocab_size: 97"
+    )
+    assert found(pieces(*[20] * 5, *[19] * 5), {}, joint="true") == []
+    assert found(pieces(*[10] * 9), pieces(*[10] * 9), joint="true") == [], "a joint one counts in both languages"
+
+
+def test_each_of_two_vocabularies_is_looked_at() -> None:
+    seldom, frequent = pieces(*[19] * 9), pieces(*[20] * 9)
+    assert [line.split(" is ")[0] for line in found(frequent, seldom, joint="false")] == ["the target vocabulary"]
+    assert [line.split(" is ")[0] for line in found(seldom, frequent, joint="false")] == ["the source vocabulary"]
+
+
+def test_pieces_of_much_text_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doubts.np, "bincount", None)
+    assert found({2: 103_000}, {}, joint="true") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "updates", "cure"),
+    [
+        (["batch_tokens=4096"], 50, "training.batch_tokens: 2000 instead of 4096"),
+        (["batch_tokens=4096"], 1, "training.batch_tokens: 256 instead of 4096"),
+        (["batch_tokens=200"], 1, "more text"),
+        (["batch_tokens=null", "batch_sentences=64"], 50, "training.batch_sentences: 32 instead of 64"),
+        (["batch_tokens=1000", "accumulate=4"], 99, "training.accumulate: 1 instead of 4"),
+        (
+            ["batch_tokens=1000", "accumulate=4"],
+            20,
+            "training.batch_tokens: 800 instead of 1000, training.accumulate: 1",
+        ),
+    ],
+)
+def test_few_updates_an_epoch_come_with_the_batch_that_makes_more(settings: list[str], updates: int, cure: str) -> None:
+    config = load_config("multi30k_lrn.yaml", [f"training.{setting}" for setting in settings])
+    line = few_updates(config, updates)
+    assert line is not None and line.endswith(f"so that many epochs are needed; what helps: {cure}")
+    assert line.startswith(f"an epoch has only {updates} update")
+    assert few_updates(config, 100) is None
+
+
+def test_translations_that_are_all_the_same() -> None:
+    assert "all 3 translations are the same: 'Ein Mann .'; at the" in str(equal_translations(["Ein Mann ."] * 3))
+    assert "all 1,200 translations are empty; at the start" in str(equal_translations([""] * 1200))
+    for fine in (["a", "a", "b"], ["", "a"], ["a"], []):
+        assert equal_translations(fine) is None
+
+
+def said_of(norms: list[float]) -> list[tuple[int, str]]:
+    watch = StartingGradient()
+    lines = [(step, watch.see(norm, step=step)) for step, norm in enumerate(norms, start=1)]
+    return [(step, line) for step, line in lines if line is not None]
+
+
+def test_a_gradient_that_grows_at_the_start_is_said_once() -> None:
+    ((step, line),) = said_of([2.0] * 10 + [1.5**exponent for exponent in range(30)])
+    assert line.startswith("the gradient explodes: its norm was 2 at the start and is 2") and step == 23
+    assert said_of([0.1] * 10 + [9.0] * 50) == [], "it may grow while it is small"
+    assert said_of([30.0] * 10 + [200.0] * 50) == [], "and where it was large"
+    assert said_of([2.0] * 15 + [1e5] * 3 + [2.0] * 50) == [], "and now and then"
+    assert said_of([2.0] * 200 + [100.0] * 50) == [], "later it is no bad start"
+
+
+def validations(*scores: float | None, name: str = "bleu") -> list[dict[str, Any]]:
+    return [{"step": 10 * place, "loss": 5.5, name: score} for place, score in enumerate(scores, start=1)]
+
+
+def test_a_model_that_never_learned() -> None:
+    line = str(never_learned(validations(0.0, 0.0049, 0.0)))
+    assert "BLEU was 0.00 at each of 3 validations, and the loss is still 5.50. Look at" in line
+    assert "the number of updates, 30 so far" in line
+    assert "0.00 at the only validation" in str(never_learned(validations(0.0, name="bleu_moses_lc")))
+    assert never_learned(validations(0.0, 0.2, 0.0)) is None
+    assert never_learned([*validations(0.0), *validations(0.3)]) is None
+    assert never_learned(validations(0.0, name="chrf")) is None and never_learned([]) is None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a corpus."""
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+def test_what_a_run_makes_doubtful_is_said_and_logged_and_it_ends_well(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dev.de").write_text("zz zz zz zz\n" * 8, encoding="utf-8")
+    config = write_config(folder, training={"lr": 1e-9, "max_steps": 2, "validate_every": 1})
+    assert nmt_train(config) == 0
+    said = capsys.readouterr().err
+    logged = [event["text"] for event in events(folder / "run", kinds=("warning",))]
+    assert all(f"warning: {text}\n" in said for text in logged)
+    starts = ["an epoch has only 15 updates", "this model has not learned to translate: BLEU was 0.00 at each of 2"]
+    assert all(any(text.startswith(start) for text in logged) for start in starts)
+
+
+def test_an_explosion_and_equal_translations_are_said_in_a_run(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubts, "EXPLODED", 0.0)
+    monkeypatch.setattr(doubts, "GROWTH", 0.0)
+    config = write_config(folder, training={"max_steps": 22, "validate_every": 22}, decoding={"max_length_offset": 0})
+    data = folder / "dev.en"
+    data.write_text("ba\n" * 8, encoding="utf-8")  # the same translation for the same line
+    assert nmt_train(config) == 0
+    said = capsys.readouterr().err
+    assert said.count("warning: the gradient explodes: its norm was") == 1 and "at update 20; what helps" in said
+    assert said.count("warning: all 8 translations are ") == 1
+
+
+def test_a_dry_run_says_what_the_data_make_doubtful(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder), "--dry-run") == 0
+    assert "warning: an epoch has only 15 updates" in capsys.readouterr().out
+
+
+def doubts_of(name: str, run: Path, *overrides: str) -> list[str]:
+    """What the data of a bundled configuration let one fear."""
+    config = load_config(name, overrides)
+    data = prepare(config, run, progress=False)
+    sizes = data.tokenizer.source_size, data.tokenizer.target_size
+    updates = build_batches(config, data.train).updates_per_epoch()
+    return about_the_data(config, data.train, sizes=sizes, updates_per_epoch=updates)
+
+
+def test_the_demo_leaves_no_doubt(tmp_path: Path) -> None:
+    assert doubts_of("demo.yaml", tmp_path) == []
+
+
+@pytest.mark.skipif(not MULTI30K.is_dir(), reason=f"there is no {MULTI30K}")
+def test_multi30k_leaves_no_doubt_with_shipped_configurations_and_with_the_defaults(tmp_path: Path) -> None:
+    texts = [f"data.train={MULTI30K / 'train'}", f"data.dev={MULTI30K / 'val'}", "data.test=null"]
+    cache = f"data.cache_dir={tmp_path}"
+    assert doubts_of("multi30k_lrn.yaml", tmp_path / "shipped", *texts, cache) == []
+    tokenizers = {repr(load_config(name).data.tokenizer_options) for name in bundled_names() if "multi30k" in name}
+    assert len(tokenizers) == 1, "what holds for one of them holds for all"
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"run_dir: {tmp_path}\ntraining: {{max_epochs: 1}}\n", encoding="utf-8")
+    assert doubts_of(str(file), tmp_path / "mine", texts[0], cache) == []
+    (line,) = doubts_of(str(file), tmp_path / "large", texts[0], cache, "data.tokenizer_options.vocab_size=16000")
+    assert line.startswith("the vocabulary is too large for this text")
+
+
+def test_wmt14_has_enough_updates_and_frequent_pieces() -> None:
+    """By the size of its text, 4.5 million pairs: it is not here."""
+    for name in bundled_names():
+        if name.startswith("wmt14"):
+            config = load_config(name)
+            tokens = config.training.batch_tokens or 25 * (config.training.batch_sentences or 0)
+            assert 4_500_000 * 25 / (tokens * config.training.accumulate) > 100
+            assert doubts.SURELY_FREQUENT * config.data.tokenizer_options["vocab_size"] <= 4_500_000 * 25
