@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nmt.errors import shown
-from nmt.limits import LONGEST_OFFSET, MOST, MOST_MINUTES, STRONGEST_PENALTY, WIDEST_BEAM
+from nmt.limits import LARGEST, LONGEST_OFFSET, MOST, MOST_MINUTES, STRONGEST_PENALTY, WIDEST_BEAM
 
 N = TypeVar("N", int, float)
 _DIGITS = 30
@@ -62,6 +62,17 @@ def length_offset(text: str) -> int:
 def length_penalty(text: str) -> float:
     """alpha in ((5 + length) / 6) ** alpha."""
     return _number(text, float, lambda a: 0 <= a <= STRONGEST_PENALTY, f"a number from 0 to {STRONGEST_PENALTY:g}")
+
+
+def ensemble_weights(text: str) -> list[float] | str:
+    """Numbers above 0 with commas between them, or `none`."""
+    if text == NONE:
+        return text
+    wanted = f"one number above 0 for each model, such as 2,1, or {NONE}"
+    try:
+        return [_number(part, float, lambda weight: 0 < weight <= LARGEST, wanted) for part in text.split(",")]
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}") from None
 
 
 def minutes(text: str) -> float:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import (
     NONE,
     beam_size,
+    ensemble_weights,
     length_offset,
     length_penalty,
+    natural,
     positive_or_auto,
     positive_or_none,
 )
+from nmt.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
 
 DECODING = (
     *("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long"),
-    *("batch_tokens", "shortlist", "precision"),
+    *("batch_tokens", "shortlist", "precision", "search_options", "min_length", "no_repeat_ngram"),
+    *("ensemble_weights", "ensemble_mean"),
 )
 
 
@@ -29,7 +34,15 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--search",
         metavar="NAME",
-        help="beam, greedy, one of a plugin, or auto: greedy for a beam size of 1, else beam",
+        help="beam, greedy, sample, noisy_beam, diverse_beam, one of a plugin, or auto: greedy for a beam size of 1, "
+        "else beam",
+    )
+    group.add_argument(
+        "--search-option",
+        dest="search_options",
+        metavar="KEY=VALUE",
+        action="append",
+        help="option of the search, such as temperature=0.7; repeatable",
     )
     group.add_argument("--beam-size", metavar="N", type=beam_size, help="hypotheses kept")
     group.add_argument(
@@ -40,6 +53,10 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         type=length_offset,
         help="tokens a translation may have more than its source",
+    )
+    group.add_argument("--min-length", metavar="N", type=natural, help="tokens a translation has at least")
+    group.add_argument(
+        "--no-repeat-ngram", metavar="N", type=natural, help="no N tokens come twice in a translation; 0 allows it"
     )
     group.add_argument(
         "--split-long",
@@ -58,6 +75,41 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "fp32", "bf16", "int8"),
         help="number format; int8: of the decoder's matrices",
     )
+    add_ensemble(group)
+
+
+def add_ensemble(group: argparse._ActionsContainer) -> None:
+    """Add the options of several models, which scoring has, too."""
+    group.add_argument(
+        "--ensemble-weights",
+        metavar="W,W...|none",
+        type=ensemble_weights,
+        help="how much each of several models counts, in any unit, such as 2,1",
+    )
+    group.add_argument(
+        "--ensemble-mean",
+        choices=("probabilities", "log_probabilities"),
+        help="what of several models is averaged (default: probabilities)",
+    )
+
+
+def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
+    """Raise ConfigError for options of several models that are not for so many."""
+    weights = arguments.ensemble_weights
+    if weights not in (None, NONE) and len(weights) != models:
+        from nmt.search.ensemble_mean import wrong_number
+
+        raise ConfigError(f"--ensemble-weights: {wrong_number(len(weights), models=models)}")
+    if arguments.ensemble_mean is not None and models == 1:
+        raise ConfigError("--ensemble-mean: there is only 1 model; name several")
+
+
+def with_ensemble(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
+    """`decoding` with the options of `add_ensemble` in their place."""
+    names = ("ensemble_weights", "ensemble_mean")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    changes: dict[str, Any] = {name: None if value == NONE else value for name, value in given.items()}
+    return dataclasses.replace(decoding, **changes)
 
 
 def overridden(
@@ -67,7 +119,34 @@ def overridden(
     from nmt.config.changed import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
-    for name in ("shortlist", "split_long"):
+    for name in ("shortlist", "split_long", "ensemble_weights"):
         if changes.get(name) == NONE:
             changes[name] = None
-    return changed_decoding(decoding, changes, option=lambda name: "--" + name.replace("_", "-"), say=say)
+    if "search_options" in changes:
+        given = _search_options(changes.pop("search_options"))
+        plain = changed_decoding(decoding, changes, option=_option)
+        changes["search_options"] = {**plain.search_options, **given}  # of another search none are left
+    return changed_decoding(decoding, changes, option=_option, say=say)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _search_options(given: Sequence[str]) -> dict[str, Any]:
+    """Options of a search from KEY=VALUE; values are YAML, as those of --set."""
+    from nmt.config.yaml12 import read_yaml
+
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--search-option {shown(text)[1:-1]}: must be KEY=VALUE, such as temperature=0.7")
+        if key.strip() in found:
+            raise ConfigError(f"--search-option {key.strip()}: is given twice")
+        try:
+            found[key.strip()] = read_yaml(value, origin="value").value
+        except ConfigError as error:
+            message = str(error).removeprefix("value: ").removeprefix("line 1: ")
+            raise ConfigError(f"--search-option {key.strip()}: {message}") from None
+    return found

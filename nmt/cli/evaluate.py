@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import resamples, seed
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
-from nmt.cli.decoding_options import DECODING, add_decoding, overridden
+from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, overridden
 from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.config import import_plugins
@@ -33,6 +33,8 @@ METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "languag
 }
 """Options of metrics by their names, and what they are called here."""
 MODEL_OPTIONS = ("source", *(name for name in DECODING if name != "n_best"), "output")
+_OPTIONS = {"search_options": "--search-option"}
+"""Those of them that are not called like their keys."""
 STDIN = "-"
 
 
@@ -144,10 +146,12 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--hyp {arguments.hyp}: is already translated; MODEL {models} needs --source instead")
     if arguments.models and arguments.source is None:
         raise ConfigError("MODEL needs --source, the text to translate")
+    if arguments.models:
+        check_ensemble(arguments, models=len(arguments.models))
     if arguments.hyp:
         given = [name for name in MODEL_OPTIONS if getattr(arguments, name) is not None]
         if given:
-            listed = ", ".join("--" + name.replace("_", "-") for name in given)
+            listed = ", ".join(_OPTIONS.get(name, "--" + name.replace("_", "-")) for name in given)
             raise ConfigError(f"{listed}: only with MODEL; --hyp is already translated")
     files = [arguments.hyp or arguments.source, *arguments.ref, *arguments.baseline]
     if files.count(STDIN) > 1:

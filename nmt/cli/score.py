@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import positive
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.decoding_options import add_ensemble, check_ensemble, with_ensemble
 from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.errors import ConfigError, counted
@@ -44,6 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--batch-tokens", metavar="N", type=positive, help="tokens in a batch (default: the first model's)"
     )
+    add_ensemble(parser)
     add_checkpoint(parser)
     add_errors(parser)
     add_device(parser)
@@ -127,10 +129,12 @@ def score(arguments: argparse.Namespace) -> int:
     from nmt.files.undecodable import Undecodable
     from nmt.interop.ensemble import load_models
     from nmt.search import score_pairs
+    from nmt.search.ensemble_mean import ensemble_mean
 
     named = named_models(arguments)
     if not named:
         raise ConfigError(f"no MODEL to score with; {FIRST}")
+    check_ensemble(arguments, models=len(named))
     require(1)
     files = FilePair(arguments.source, arguments.target)
     if all(path.is_file() for path in files):
@@ -145,7 +149,8 @@ def score(arguments: argparse.Namespace) -> int:
     )
     loaded, *others = models
     undecodable = (Undecodable(arguments.errors), Undecodable(arguments.errors))
-    configured = loaded.config.decoding.batch_tokens
+    decoding = with_ensemble(loaded.config.decoding, arguments)
+    configured = decoding.batch_tokens
     batch_tokens = arguments.batch_tokens or (AUTO_BATCH_TOKENS if configured == "auto" else configured)
     totals = Totals(shortest_training(models))
     for pair in score_pairs(
@@ -154,6 +159,7 @@ def score(arguments: argparse.Namespace) -> int:
         read_pairs(files, undecodable=undecodable),
         batch_tokens=batch_tokens,
         others=[other.model for other in others],
+        mean=ensemble_mean(decoding, models=len(models)),
     ):
         totals.add(pair)
         if arguments.json:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import beam_size
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
-from nmt.cli.decoding_options import add_decoding, overridden
+from nmt.cli.decoding_options import add_decoding, check_ensemble, overridden
 from nmt.cli.models import MODELS, add_checkpoint
 from nmt.environment import keep_more_kernels
+from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -42,6 +43,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="text: N lines for each input line with --n-best N, empty ones where there are fewer translations; "
         "moses: 'line ||| text ||| score= X ||| X'; jsonl: an object for each input line (default: text)",
     )
+    parser.add_argument(
+        "--input-format",
+        choices=("text", "tsv", "jsonl"),
+        default="text",
+        help="of the lines to translate; tsv: text and required phrases with tabs between them; jsonl: objects with "
+        "text, prefix, require, forbid (default: text)",
+    )
     add_checkpoint(parser)
     add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
@@ -49,6 +57,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--n-best", metavar="N", type=beam_size, help="translations of each line; more than the beam holds widen it"
     )
     add_decoding(search)
+    search.add_argument(
+        "--prefix", metavar="FILE", help="what each translation begins with, a line for each input line; empty: nothing"
+    )
+    search.add_argument(
+        "--constraints",
+        metavar="FILE",
+        help="for each input line a JSON object with prefix, require, forbid, or nothing",
+    )
     add_device(parser)
     add_plugins(parser)
     return parser
@@ -70,6 +86,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     from nmt.cli.formats import FORMATS
     from nmt.cli.lines import input_windows
     from nmt.cli.output import check_reader, output_stream
+    from nmt.cli.requests import RequestReader
     from nmt.cli.totals import Totals, shortest_training
     from nmt.files.undecodable import Undecodable
     from nmt.interop.ensemble import load_models, names_of
@@ -79,11 +96,21 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
 
     keep_large_blocks()
     path = None if arguments.input in (None, STDIN) else arguments.input
-    check_input(path, world=world)
+    if arguments.constraints is not None and arguments.input_format != "text":
+        raise ConfigError(f"--constraints: with --input-format {arguments.input_format} they stand in the input itself")
+    check_ensemble(arguments, models=len(arguments.models))
+    for file in (path, *(beside for beside in (arguments.prefix, arguments.constraints) if beside is not None)):
+        check_input(file, world=world)
     write = FORMATS[arguments.format]
     undecodable = Undecodable(arguments.errors)
     target = arguments.output if world.is_main else os.devnull
     with output_stream(target, inputs=(path or "/dev/stdin",), models=arguments.models) as output:
+        reader = RequestReader(
+            path or "standard input",
+            input_format=arguments.input_format,
+            prefix=arguments.prefix,
+            constraints=arguments.constraints,
+        )
         models = load_models(
             arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
         )
@@ -103,10 +130,12 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
         start = time.perf_counter()
         with input_windows(path, size=WINDOW * world.size, undecodable=undecodable) as windows:
             for window in windows:
-                for translation in translate_across_processes(translator, window, world=world):
+                requests = reader.requests(window)
+                for translation in translate_across_processes(translator, requests, world=world):
                     number, notes = totals.lines, totals.add(translation)
                     output.write(write(number, translation, n_best=decoding.n_best, notes=notes).encode())
                 output.flush()
+        reader.finish()
     if world.is_main:
         _log(totals.summary(time.perf_counter() - start, models=len(models)))
     return totals.exit_code
@@ -118,9 +147,10 @@ def _place(world: World) -> str:
 
 def _search(decoding: DecodingConfig) -> str:
     from nmt.config.schema import AUTO
+    from nmt.registry import SEARCHES
 
     named = "" if decoding.search == AUTO else f"search {decoding.search}, "
-    return f"{named}beam {decoding.beam_size}"
+    return f"{named}{SEARCHES.get(decoding.chosen_search).size(decoding)}"
 
 
 def _log(message: str) -> None:

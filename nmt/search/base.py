@@ -48,6 +48,11 @@ class Search(ABC):
         return decoding.beam_size
 
     @classmethod
+    def size(cls, decoding: DecodingConfig) -> str:
+        """How large the search is, for a line of a log."""
+        return f"beam {decoding.beam_size}"
+
+    @classmethod
     @final
     def problems(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
         """All of the section `decoding` that this search cannot do, as (full key, message)."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
+from nmt.errors import counted
 from nmt.limits import WIDEST_BEAM
 from nmt.ops.matrices.top import top
 from nmt.registry import SEARCHES
@@ -162,6 +163,10 @@ class SampleSearch(Search):
     @classmethod
     def hypotheses(cls, decoding: DecodingConfig) -> int:
         return decoding.n_best
+
+    @classmethod
+    def size(cls, decoding: DecodingConfig) -> str:
+        return f"{counted(decoding.n_best, 'sample')} a line"
 
     def search(
         self,
