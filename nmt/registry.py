@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from nmt.errors import ConfigError, near_miss, shown
@@ -45,6 +45,10 @@ class Registry(Generic[T]):
         importlib.import_module(self._package)
         return sorted(self._members)
 
+    def described(self, name: object) -> str:
+        """Kind and name, as `cell 'lrn'`."""
+        return f"{self.kind} {shown(name)}"
+
     def unknown(self, name: object, *, also: Sequence[str] = ()) -> str:
         """What to tell a user who asked for `name`, which is not registered; words in `also` are allowed as well."""
         known = [*also, *self.names()]
@@ -62,3 +66,10 @@ SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training")
 SEARCHES: Registry[Any] = Registry("search", "nmt.search")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation")
+
+
+def registrations() -> Iterator[tuple[Registry[Any], str, Any]]:
+    """Every component that has been registered so far, with its registry and its name; nothing is imported for it."""
+    for registry in [found for found in globals().values() if isinstance(found, Registry)]:
+        for name, member in list(registry._members.items()):
+            yield registry, name, member

@@ -68,6 +68,7 @@ def as_record(found: RunCheck) -> dict[str, Any]:
             }
             for checked in found.checkpoints
         ],
+        "needs_plugin": found.needs_plugin,
         "problems": found.problems,
         "notes": found.notes,
     }
@@ -83,12 +84,16 @@ def as_lines(found: RunCheck) -> list[str]:
         lines.append(f"resume: the same nmt-train command goes on after step {found.resume}{later}")
     elif found.unreadable:
         lines.append(f"resume: not as long as step {found.unreadable[-1]} cannot be read; nothing is lost by that")
+    elif found.needs_plugin and found.checkpoints:
+        lines.append("resume: cannot be told without the plugin")
     else:
         lines.append("resume: nothing to go on from")
     if found.translate:
         listed = ", ".join(f"{step} (best)" if step == found.best else str(step) for step in found.translate)
         better = "" if found.best in found.translate else f"; the best, step {found.best}, cannot be used: --checkpoint"
         lines.append(f"translate: step {listed}{better if found.best is not None else ''}")
+    elif found.needs_plugin and found.checkpoints:
+        lines.append("translate: cannot be told without the plugin")
     else:
         lines.append("translate: no checkpoint")
     lines.append(f"{found.run}: " + (counted(len(found.problems), "problem") if found.problems else "all is well"))

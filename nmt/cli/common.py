@@ -18,6 +18,7 @@ from nmt.errors import NmtError, printable
 from nmt.files.errors import is_out_of_memory, reason
 from nmt.files.undecodable import POLICIES
 from nmt.home import expanded_arguments
+from nmt.plugin_errors import plugin_error
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -130,6 +131,8 @@ def execute(
         if isinstance(error, BrokenPipeError) and (has_no_reader(1) or has_no_reader(2)):
             _drop_output()  # the reader of our output went away, as `head` does
             return EXIT_NO_READER
+        if (text := plugin_error(error)) is not None:
+            return _fail(parser, f"{text} (--debug shows the traceback)", EXIT_FAILURE, debug=arguments.debug)
         place = "standard output" if _drop_output() else error.filename
         named = f"{place}: {reason(error)}" if place else reason(error)
         return _fail(parser, named, EXIT_FAILURE, debug=arguments.debug)
@@ -140,7 +143,8 @@ def execute(
         if type(error).__name__ == _NO_GPU_MEMORY:
             return _fail(parser, "out of GPU memory; smaller batches need less", EXIT_FAILURE, debug=arguments.debug)
         # A bug of ours or of a plugin: still one line, and --debug shows where.
-        text = f"internal error: {type(error).__name__}: {first} (--debug shows where)"
+        text = plugin_error(error) or f"internal error: {type(error).__name__}: {first}"
+        text = f"{text} (--debug shows the traceback)"
         return _fail(parser, text, EXIT_FAILURE, debug=arguments.debug)
     finally:
         for number, handler in previous.items():

@@ -70,7 +70,9 @@ def _complete_component(
 ) -> tuple[Config, list[Problem]]:
     """Do so for one key, for which `also` is allowed in place of a name; `name` is the component that it means."""
     if name not in registry.names():
-        return config, [Problem(f"{section_name}.{key}", registry.unknown(name, also=also), component=True)]
+        return config, [
+            Problem(f"{section_name}.{key}", registry.unknown(name, also=also), component=registry.described(name))
+        ]
     section = getattr(config, section_name)
     given = getattr(section, f"{key}_options")
     options, problems = check_options(registry.get(name), given, key=f"{section_name}.{key}_options")
@@ -92,7 +94,7 @@ def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, l
         unit = unit_of(model, side)
         if unit.name not in CELLS.names():
             if named is not None:
-                problems.append(Problem(f"model.{side}_cell", CELLS.unknown(named), component=True))
+                problems.append(Problem(f"model.{side}_cell", CELLS.unknown(named), component=CELLS.described(named)))
         elif named is not None or given:
             key = f"{side}_cell_options"
             own = unit.options if shared else given

@@ -58,7 +58,7 @@ def complete_choices(
 def _checked(name: str, options: Any, registry: Registry[Any], *, key: str) -> tuple[Any, list[Problem]]:
     """The options of a component, None where something is wrong, and what is."""
     if name not in registry.names():
-        return None, [Problem(key, registry.unknown(name), component=True)]
+        return None, [Problem(key, registry.unknown(name), component=registry.described(name))]
     key = f"{key}.{name}"
     if not isinstance(options, Mapping):
         return None, [Problem(key, f"{options!r} is not a mapping of options to values")]

@@ -15,7 +15,14 @@ from nmt.config.bundled import bundled_names, bundled_path
 from nmt.config.checks import complete, cross_checks
 from nmt.config.contradictions import contradictions, odd_settings
 from nmt.config.plugins import import_plugins, plugin_problems
-from nmt.config.problems import SET, Problem, format_problems, type_problems
+from nmt.config.problems import (
+    SET,
+    MissingPluginError,
+    MistakesError,
+    Problem,
+    format_problems,
+    type_problems,
+)
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
 from nmt.config.yaml12 import Document, read_yaml, write_yaml
@@ -86,14 +93,13 @@ def load_config(
 def _add_plugins(raw: dict[str, Any], more: Sequence[str]) -> list[Problem]:
     """Import the plugins that `raw` names and `more`, which it names from now on; return what could not be loaded."""
     named = raw.get("plugins")
-    problems = [Problem("--plugin", message, failed_plugin=True) for message in plugin_problems(more)]
+    problems = plugin_problems(more, key="--plugin")
     if named is None and not more:
         return problems
     if isinstance(named, list):
         # Others, and homes that there are not, are named where types are checked.
         texts = [text for text in named if isinstance(text, str) and text and _is_path(text)]
-        found = plugin_problems([expanded(text) for text in texts])
-        problems += [Problem("plugins", message, failed_plugin=True) for message in found]
+        problems += plugin_problems([expanded(text) for text in texts], key="plugins")
         raw["plugins"] = [*named, *(path for path in more if path not in named)]
     elif named is None:
         raw["plugins"] = list(more)
@@ -112,15 +118,17 @@ def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     repeated = [Problem(key, message) for key, message in document.repeated]
     try:
         return validate(raw, origin=str(path), problems=repeated, places=document.lines)
-    except ConfigError as error:
+    except MistakesError as error:
         given = {Path(plugin).name for plugin in plugins}  # it may lie elsewhere now
         named = raw.get("plugins")
         missing = [str(name) for name in named if Path(str(name)).name not in given] if isinstance(named, list) else []
         if not missing:
             raise
-        first = str(error).split("\n")[1].strip()
+        unknown = dict.fromkeys(problem.component for problem in error.problems if problem.component)
+        why = f"for the {', the '.join(unknown)}" if unknown else str(error).split("\n")[1].strip()
+        several = "plugins, which" if len(missing) > 1 else "a plugin, which"
         advice = " ".join(f"--plugin {name}" for name in missing)
-        raise ConfigError(f"{path}: it was made with a plugin, which must be named again: {advice} ({first})") from None
+        raise MissingPluginError(f"{path}: it was made with {several} must be named again: {advice} ({why})") from None
 
 
 def find_config(path: str | Path) -> Path:
@@ -219,8 +227,10 @@ def validate(
     if any(problem.failed_plugin for problem in found):
         found = [hedged for problem in found if (hedged := _hedged(problem)) is not None]
     if found or config is None:
-        kind = DataError if all(problem.in_files for problem in found) else ConfigError
-        raise kind(format_problems(origin, found, places))
+        text = format_problems(origin, found, places)
+        if all(problem.in_files for problem in found):
+            raise DataError(text)
+        raise MistakesError(text, found) from next((problem.cause for problem in found if problem.cause), None)
     return config
 
 

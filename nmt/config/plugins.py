@@ -8,19 +8,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nmt.config.problems import Problem
 from nmt.errors import ConfigError
+from nmt.plugin_errors import PREFIX, import_line, worded
 
 _KEY = "plugins"
 
 
-def plugin_problems(paths: Sequence[str | Path]) -> list[str]:
-    """Import each file once; return what is wrong with each that is missing or fails."""
+def plugin_problems(paths: Sequence[str | Path], *, key: str) -> list[Problem]:
+    """Import each file once; return what is wrong with each that is missing or fails. `key` names them."""
     problems = []
     for path in paths:
         try:
             import_plugins([path])
         except ConfigError as error:
-            problems.append(str(error).removeprefix(f"{_KEY}: "))
+            message = str(error).removeprefix(f"{_KEY}: ")
+            problems.append(Problem(key, message, failed_plugin=True, cause=error.__cause__))
     return problems
 
 
@@ -37,7 +40,7 @@ def _import_plugin(path: Path) -> None:
     if not path.is_file():
         raise ConfigError(f"{_KEY}: {path}: no such file")
     # The name is made from the full path: two plugins of the same file name do not collide.
-    name = f"nmt_plugin_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    name = f"{PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, path)
@@ -47,11 +50,9 @@ def _import_plugin(path: Path) -> None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except ConfigError as error:
-        del sys.modules[name]
-        raise ConfigError(f"{_KEY}: {path}: {error}") from None
     except (Exception, SystemExit) as error:
         # Whatever a user's file raises is the user's to see, as one line.
         del sys.modules[name]
-        reason = str(error).strip().split("\n")[0]
-        raise ConfigError(f"{_KEY}: {path}: {type(error).__name__}: {reason}") from error
+        line = import_line(error, module=name, path=str(path))
+        place = f"{path}" if line is None else f"{path}, line {line}"
+        raise ConfigError(f"{_KEY}: {place}: {error if isinstance(error, ConfigError) else worded(error)}") from error

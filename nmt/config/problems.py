@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.suggest import unknown_key
-from nmt.errors import near_miss, printable, shown
+from nmt.errors import ConfigError, near_miss, printable, shown
 
 _UNION_MEMBER = re.compile(r"^(constrained-|function-|list\[|dict\[|int$|float$|str$|none|literal\[)")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -25,12 +25,26 @@ class Problem(NamedTuple):
 
     key: str
     message: str
-    component: bool = False
-    """The value is no known component; a plugin could have registered it."""
+    component: str = ""
+    """The kind and name of a component that is not known, as `cell 'mine'`; a plugin could have registered it."""
     failed_plugin: bool = False
     """A plugin could not be loaded, so that what it registers is missing."""
     in_files: bool = False
     """Not the configuration is wrong, but what it names is not there."""
+    cause: BaseException | None = None
+    """The error of a plugin that it comes from, for --debug."""
+
+
+class MistakesError(ConfigError):
+    """All that is wrong with a configuration."""
+
+    def __init__(self, message: str, problems: Sequence[Problem]) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+class MissingPluginError(ConfigError):
+    """A saved configuration whose components come from a plugin that nobody has named."""
 
 
 def format_problems(origin: str, problems: Iterable[Problem], places: Mapping[str, int | str] | None = None) -> str:

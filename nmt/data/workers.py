@@ -10,19 +10,50 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nmt.errors import DataError, NmtError
+from nmt.files.errors import is_out_of_memory
+from nmt.plugin_errors import plugin_error, worded
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+
+
+class _Failure(NamedTuple):
+    """An error of a child on its way to the parent; it may be of a class that does not pickle."""
+
+    error: NmtError
+    details: str
+    """The traceback of an error that is not an NmtError."""
+
+    @classmethod
+    def of(cls, error: Exception) -> _Failure:
+        """An NmtError as it is; another one in the words that the command would have for it."""
+        if isinstance(error, NmtError):
+            return cls(error, "")
+        if is_out_of_memory(error):
+            return cls(DataError("a process that prepares the text has no memory left; lower data.workers"), "")
+        message = plugin_error(error) or f"internal error: {worded(error)}"
+        return cls(DataError(f"{message} (--debug shows the traceback)"), "".join(traceback.format_exception(error)))
+
+    def raised(self) -> NmtError:
+        """The error to raise in the parent."""
+        if self.details:
+            self.error.__cause__ = _ChildError(f"\n{self.details}")
+        return self.error
+
+
+class _ChildError(Exception):
+    """Where in a child an error was raised."""
 
 
 def process_context() -> BaseContext:
@@ -54,7 +85,7 @@ def _end_without(parent: int) -> None:
 def in_child(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, computed by a child process, so that signals end the wait for long native code.
 
-    Function, arguments and result must pickle. An NmtError is raised here as there.
+    Function, arguments and result must pickle. An NmtError is raised here as there; any other error is a DataError.
 
     Raises:
         DataError: the child was killed.
@@ -73,7 +104,7 @@ def in_child(function: Callable[..., T], *arguments: Any) -> T:
         child.join()
         receiver.close()
     if error is not None:
-        raise error
+        raise error.raised()
     value: T = result
     return value
 
@@ -82,15 +113,15 @@ def _call(sender: Connection, parent: int, function: Callable[..., Any], argumen
     obey_parent(parent)
     try:
         sender.send((function(*arguments), None))
-    except NmtError as error:
-        sender.send((None, error))
+    except Exception as error:
+        sender.send((None, _Failure.of(error)))
 
 
 def map_in_order(function: Callable[[S], T], items: Iterable[S], *, workers: int) -> Iterator[T]:
     """Like map(function, items), by `workers` child processes; two items for each are in memory.
 
     The function goes to a child once; items and results must pickle. An NmtError is raised here
-    as there. Raises DataError when a child was killed.
+    as there; any other error is a DataError. Raises DataError when a child was killed.
     """
     with _servants(function, workers) as servants:
         busy: deque[Connection] = deque()
@@ -139,7 +170,7 @@ def _result(servant: Connection) -> Any:
     except (EOFError, ConnectionResetError):
         raise _killed() from None
     if error is not None:
-        raise error
+        raise error.raised()
     return result
 
 
@@ -153,11 +184,11 @@ def _serve(connection: Connection, parent: int, function: Callable[[Any], Any]) 
     # Taken off the pipe at once: a parent that waits to send would not take our result.
     threading.Thread(target=_receive, args=(connection, waiting), daemon=True).start()
     while True:
-        answer: tuple[Any, NmtError | None]
+        answer: tuple[Any, _Failure | None]
         try:
             answer = (function(waiting.get()), None)
-        except NmtError as error:
-            answer = (None, error)
+        except Exception as error:
+            answer = (None, _Failure.of(error))
         connection.send(answer)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import nmt.errors
 from nmt.errors import NmtError
+from nmt.plugin_errors import plugin_error, worded
 
 
 class Failure(NamedTuple):
@@ -25,8 +26,7 @@ class Failure(NamedTuple):
         if isinstance(error, NmtError):
             known = next(kind for kind in type(error).__mro__ if vars(nmt.errors).get(kind.__name__) is kind)
             return cls(known.__name__, str(error), details)
-        first = str(error).strip().split("\n")[0]
-        return cls(NmtError.__name__, f"internal error: {type(error).__name__}: {first}", details)
+        return cls(NmtError.__name__, plugin_error(error) or f"internal error: {worded(error)}", details)
 
     def error(self) -> NmtError:
         """The exception to raise; its cause shows where it came from."""

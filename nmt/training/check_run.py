@@ -12,6 +12,7 @@ from typing import BinaryIO
 from torch import Tensor
 
 from nmt.config import Config, load_saved
+from nmt.config.problems import MissingPluginError
 from nmt.data import Corpus, check_files, load_tokenizer
 from nmt.data.cache import corpora_of
 from nmt.data.checksums import has_checksums
@@ -44,6 +45,8 @@ class RunCheck:
     """Each one line that names the file."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing and no fault."""
+    needs_plugin: bool = False
+    """A plugin must be named before more can be said."""
 
     @property
     def resume(self) -> int | None:
@@ -103,6 +106,7 @@ def _model(found: RunCheck, plugins: Sequence[str]) -> tuple[Config | None, Mapp
         model = planned_model(config, tokenizer, most_layers=_MOST_LAYERS, trusted=bool(plugins))
         return config, model.state_dict()
     except NmtError as error:
+        found.needs_plugin = isinstance(error, MissingPluginError)
         found.problems += one_line_each(error)
         return config, None
 

@@ -194,7 +194,7 @@ def test_a_plugin_that_fails_brings_no_other_mistakes_with_it(write: Any, tmp_pa
         "Allowed: atr, gru, lrn, lstm, olrn, rnn, sru.",
         "plugins.2: 3 is not text",
         "plugins.3: '~nobody-here' is no home directory; './~nobody-here' means a file of that name",
-        f"plugins: {tmp_path}/broken.py: SyntaxError: invalid syntax (broken.py, line 1)",
+        f"plugins: {tmp_path}/broken.py, line 1: SyntaxError: invalid syntax",
         "plugins: gone.py: no such file",
     ]
     assert not any("mine" in line or "qqq" in line for line in lines)

@@ -64,7 +64,8 @@ def test_an_error_of_a_plugin_is_one_line_and_shows_where_and_warnings_are_logge
         assert ("nmt.plugin", 30, "of the plugin") in caplog.record_tuples
         with pytest.raises(nmt.NmtError) as caught:
             translator.translate("a", search="worker_fails", beam_size=1)
-        assert str(caught.value) == "internal error: ZeroDivisionError: of the plugin"
+        said = f"{plugin}, line 10, in search (search 'worker_fails'): ZeroDivisionError: of the plugin"
+        assert str(caught.value) == said
         assert "searches.py" in str(caught.value.__cause__)
         assert translator.translate("a").text == translator.translate(["a"])[0].text
 

@@ -16,6 +16,7 @@ import torch
 
 from nmt.errors import ConfigError, NmtError, shown
 from nmt.interop.device import choose_device
+from nmt.plugin_errors import plugin_error
 from nmt.training.distributed.world import RankError, World
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
     if isinstance(error, LostContactError):
         first = _first_failure(world, patience=PATIENCE)
     else:
-        text = _in_one_line(str(error)) or type(error).__name__
+        text = plugin_error(error) if not isinstance(error, NmtError) else None
+        text = text or _in_one_line(str(error)) or type(error).__name__
         first = _publish(world, text, exit_code=getattr(error, "exit_code", 1))
     if first is not None:
         _stay_for_the_others(world)
