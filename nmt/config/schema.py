@@ -250,6 +250,10 @@ class DecodingConfig:
     """Hypotheses kept for each sentence."""
     length_penalty: Annotated[float, Field(ge=0, le=STRONGEST_PENALTY, strict=True)] = 0.6
     """alpha in ((5 + length) / 6) ** alpha, by which log-probabilities are divided; at most 10."""
+    coverage_penalty: Annotated[float, Field(ge=0, le=STRONGEST_PENALTY, strict=True)] = 0.0
+    """beta of the coverage penalty (Wu et al., 2016): beta * sum_j log(min(sum_t a_tj, 1)) over the tokens j of the
+    source, with the attention a_tj of step t, is added to the score of each finished translation; at most 10. For
+    searches that have it, and models that tell their attention."""
     max_length_offset: Annotated[int, Strict(), Field(ge=0, le=LONGEST_OFFSET)] = 50
     """A translation has at most this many tokens more than its source."""
     min_length: NotNegative = 0

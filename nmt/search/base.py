@@ -28,6 +28,9 @@ class Search(ABC):
 
     Options: ClassVar[type] = NoOptions
     """Frozen dataclass of the search's options, against which `decoding.search_options` is checked."""
+    accepts: ClassVar[frozenset[str]] = frozenset()
+    """Which of the further arguments of `search` it takes: `coverage_penalty`, `required`, `decode`. It is given them
+    where they are needed; a search that lacks what somebody asks for is refused by name."""
 
     def __init__(self, *, options: Any = None) -> None:
         self.options = self.Options() if options is None else options
@@ -61,6 +64,9 @@ class Search(ABC):
         if decoding.n_best > most:
             limit = f"beam_size ({most})" if most == decoding.beam_size else f"{most}, all that this search finds"
             found.append(("decoding", f"n_best ({decoding.n_best}) must not exceed {limit}"))
+        if decoding.coverage_penalty and "coverage_penalty" not in cls.accepts:
+            message = f"'{decoding.chosen_search}' has none; {searches_that_accept('coverage_penalty')} have"
+            found.append(("decoding.coverage_penalty", message))
         if decoding.min_length > decoding.max_length_offset:
             message = f"{decoding.min_length} must not exceed max_length_offset ({decoding.max_length_offset})"
             found.append(("decoding.min_length", f"{message}: a source of one word could not reach it"))
@@ -86,11 +92,21 @@ class Search(ABC):
             beam_size, length_penalty, max_length_offset, n_best: as in the section `decoding`.
             scores: nobody looks at the scores if false; they may be NaN where that is faster.
 
+        What else it may take, as keywords, if `accepts` names it:
+            coverage_penalty: as in the section `decoding`, where it is not 0; the model has `attending_step` then.
+            required: a `nmt.search.required.Required`, where some sentence of the batch must contain phrases.
+            decode: the text of a list of words as the search calls them, ids of the model or places in a shortlist.
+
         Returns:
             For each sentence one to n_best hypotheses, best first, their ids without EOS and what follows it.
             One that was cut by its limit says so (`has_ended`), and so does one without finite probabilities
             (`is_finite`), which is then the only one.
         """
+
+
+def searches_that_accept(argument: str) -> str:
+    """Their names, to be read by a user."""
+    return ", ".join(name for name in SEARCHES.names() if argument in SEARCHES.get(name).accepts)
 
 
 def build_search(decoding: DecodingConfig) -> Search:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,9 +21,12 @@ from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import SEARCHES
 from nmt.search.base import Search
 from nmt.search.compaction import rows_to_keep
+from nmt.search.constrained import constrained_beam_search
+from nmt.search.coverage import CoveringModel
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.noise import Temperature
 from nmt.search.protocol import SearchModel, SearchState
+from nmt.search.required import Required
 from nmt.search.ruled import RuledModel
 
 S = TypeVar("S", bound=SearchState)
@@ -71,6 +75,7 @@ def beam_search(
     max_length_offset: int,
     stopping: Stopping = "sentence",
     n_best: int | None = None,
+    coverage_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """Search the best translations of a batch, with Zero's candidates, scores and stopping rule.
 
@@ -93,6 +98,8 @@ def beam_search(
         max_length_offset: tokens that a translation may have more than its source.
         stopping: see above.
         n_best: hypotheses returned for each sentence; default K.
+        coverage_penalty: beta; what `CoveringModel` says is added to the scores of finished hypotheses, and of those
+            that their limit has cut. The alive ones rank without. The model must have its `attending_step` then.
 
     Returns:
         For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There
@@ -106,11 +113,15 @@ def beam_search(
     if not results:
         return results
     beam = empty_beam(source, beam_size=beam_size, max_length_offset=max_length_offset)
+    covered: Any = CoveringModel(cast("Any", model), strength=coverage_penalty) if coverage_penalty else None
+    model = model if covered is None else covered
     state = model.start(source)
     for t in itertools.count():
         done = are_done(beam, t, alpha=length_penalty, joint=joint, n_best=n_best) & beam.active
         if bool(done.any()):
-            collect(results, beam.select(done.nonzero().squeeze(1)), t, alpha=length_penalty, n_best=n_best)
+            ended = done.nonzero().squeeze(1)
+            extra = None if covered is None else covered.penalties(state)[ended]
+            collect(results, beam.select(ended), t, alpha=length_penalty, n_best=n_best, extra=extra)
             beam = beam._replace(active=beam.active & ~done)
             rows = rows_to_keep(beam.active)
             if rows is not None:
@@ -119,7 +130,8 @@ def beam_search(
                 beam, state = beam.select(rows), state.keep(rows)
         best, state = model.best(last_tokens(beam, joint=joint), state, choice_of(beam, t, pad_allowed=joint))
         candidates = candidates_of(best, beam, t)
-        beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, length_penalty))
+        extra = None if covered is None else covered.penalties(state)
+        beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, length_penalty), extra=extra)
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
     return results
 
@@ -146,6 +158,7 @@ class BeamSearch(Search):
     """The beam search of Zero: its candidates, its scores, its rule when to stop. A beam of 1 is not greedy search."""
 
     Options = BeamOptions
+    accepts = frozenset({"coverage_penalty", "required"})
 
     def search(
         self,
@@ -157,15 +170,19 @@ class BeamSearch(Search):
         max_length_offset: int,
         n_best: int,
         scores: bool,
+        coverage_penalty: float = 0.0,
+        required: Required | None = None,
     ) -> list[list[Hypothesis]]:
         temperature = self.options.temperature
-        return beam_search(
+        run = beam_search if required is None else partial(constrained_beam_search, required=required)
+        return run(
             model if temperature == 1 else model.adjusted(Temperature(temperature)),
             source,
             beam_size=beam_size,
             length_penalty=length_penalty,
             max_length_offset=max_length_offset,
             n_best=n_best,
+            coverage_penalty=coverage_penalty,
         )
 
 
@@ -238,8 +255,10 @@ def candidates_of(best: BestWords, beam: Beam, t: int) -> Candidates:
     return Candidates(values, ids, best.hypotheses, finished)
 
 
-def advance(beam: Beam, candidates: Candidates, *, penalty: float) -> tuple[Beam, Tensor]:
+def advance(beam: Beam, candidates: Candidates, *, penalty: float, extra: Tensor | None = None) -> tuple[Beam, Tensor]:
     """Sort candidates into alive and finished hypotheses.
+
+    `extra` [B, K] is added to the score of what ends, by the hypothesis that it continues.
 
     Returns the new beam and, for each alive hypothesis, which one of the old it continues [B, K].
     """
@@ -247,7 +266,10 @@ def advance(beam: Beam, candidates: Candidates, *, penalty: float) -> tuple[Beam
     # Candidates come best first, so a stable sort by the flag puts the best unfinished ones in front.
     order = candidates.finished.to(torch.uint8).sort(dim=1, stable=True).indices[:, :size]
     log_probs = candidates.log_probs.masked_fill(candidates.finished, -math.inf).gather(1, order)
-    scores = (candidates.log_probs / penalty).masked_fill(~candidates.finished, -math.inf)
+    scores = candidates.log_probs / penalty
+    if extra is not None:
+        scores = scores + extra.gather(1, candidates.beams)
+    scores = scores.masked_fill(~candidates.finished, -math.inf)
     scores = torch.cat([beam.finished_scores.to(scores.dtype), scores], dim=1)
     all_ids = torch.cat([F.pad(beam.finished_ids, (0, 1), value=PAD), candidates.ids], dim=1)
     scores, best = scores.sort(dim=1, descending=True, stable=True)
@@ -272,8 +294,24 @@ def rows_of(beams: Tensor) -> Tensor:
     return (first + beams).flatten()
 
 
-def collect(results: list[list[Hypothesis]], beam: Beam, t: int, *, alpha: float, n_best: int | None) -> None:
-    """Write down the hypotheses of sentences that are done after t steps."""
+def reranked(beam: Beam, extra: Tensor) -> Beam:
+    """The beam with `extra` [B, K] added to the log-probabilities of the alive hypotheses, best first."""
+    log_probs, order = (beam.log_probs + extra).sort(dim=1, descending=True, stable=True)
+    return beam._replace(log_probs=log_probs, ids=gather_ids(beam.ids, order))
+
+
+def collect(
+    results: list[list[Hypothesis]],
+    beam: Beam,
+    t: int,
+    *,
+    alpha: float,
+    n_best: int | None,
+    extra: Tensor | None = None,
+) -> None:
+    """Write down the hypotheses of sentences that are done after t steps; `extra` [B, K] is added to alive ones."""
+    if extra is not None:
+        beam = reranked(beam, extra * penalty_of(t, alpha))
     any_finished = beam.finished_scores[:, :1] > -math.inf
     scores = torch.where(any_finished, beam.finished_scores, beam.log_probs / penalty_of(t, alpha))
     ids = torch.where(any_finished.unsqueeze(2), beam.finished_ids, beam.ids)

@@ -19,6 +19,7 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS, PAD
 from nmt.ops.matrices.best_words import Choice, best_words
 from nmt.search.compaction import rows_to_keep
+from nmt.search.coverage import CoveringModel
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 from nmt.search.required import BLOCKED, Phrase, Required, bank_of
 
@@ -133,6 +134,7 @@ def constrained_beam_search(
     length_penalty: float,
     max_length_offset: int,
     n_best: int,
+    coverage_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """Search the best translations of a batch that contain all required phrases of their sentences.
 
@@ -147,8 +149,8 @@ def constrained_beam_search(
     Without phrases a sentence gets what `beam_search` finds. Scores, limits and stopping are those of `beam_search`.
 
     Args:
-        model: has `start`, and `step` that gives log-probabilities; `RuledModel` and `CoveringModel` do.
-        source, beam_size, length_penalty, max_length_offset, n_best: as in `beam_search`.
+        model: has `start`, and `step` that gives log-probabilities, as `RuledModel` has.
+        source, beam_size, length_penalty, max_length_offset, n_best, coverage_penalty: as in `beam_search`.
         required: the phrases.
 
     Returns:
@@ -160,9 +162,11 @@ def constrained_beam_search(
         return results
     sentences = _sentences(source, required, max_length_offset=max_length_offset)
     tokens: Tensor | None = None
+    covered = CoveringModel(model, strength=coverage_penalty) if coverage_penalty else None
+    model = model if covered is None else covered
     state: Any = model.start(source)
     for t in itertools.count():
-        for sentence, extras in zip(sentences, _extras(model, state, len(sentences), width), strict=True):
+        for sentence, extras in zip(sentences, _extras(covered, state, len(sentences), width), strict=True):
             if sentence.active and sentence.is_done(t, alpha=length_penalty, n_best=n_best):
                 sentence.active = False
                 results[sentence.place] = sentence.found(t, alpha=length_penalty, extras=extras)[:n_best]
@@ -176,7 +180,7 @@ def constrained_beam_search(
             tokens = torch.tensor([token for sentence in sentences for token in sentence.last_tokens(width)])
         log_probs, state = model.step(None if tokens is None else tokens.to(source), state)
         candidates = _candidates(log_probs, sentences, required, t, width=width)
-        all_extras = _extras(model, state, len(sentences), width)
+        all_extras = _extras(covered, state, len(sentences), width)
         parents = [
             sentence.advance(found, extras, width=width, penalty=penalty_of(t + 1, length_penalty))
             for sentence, found, extras in zip(sentences, candidates, all_extras, strict=True)
@@ -203,10 +207,9 @@ def _sentences(source: Tensor, required: Required, *, max_length_offset: int) ->
     return sentences
 
 
-def _extras(model: Any, state: Any, sentences: int, width: int) -> list[list[float]]:
-    """What is added to the score of each hypothesis [B, K] if it ends: its coverage penalty, where `model` has one."""
-    penalties = getattr(model, "penalties", None)
-    return [[0.0] * width] * sentences if penalties is None else penalties(state).tolist()
+def _extras(covered: CoveringModel[Any] | None, state: Any, sentences: int, width: int) -> list[list[float]]:
+    """What is added to the score of each hypothesis [B, K] if it ends."""
+    return [[0.0] * width] * sentences if covered is None else covered.penalties(state).tolist()
 
 
 def _candidates(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from nmt.search.beam import (
     rows_of,
 )
 from nmt.search.compaction import rows_to_keep
+from nmt.search.coverage import CoveringModel
 from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, penalty_of
 from nmt.search.protocol import SearchModel, SearchState
 from nmt.search.ruled import RuledModel
@@ -49,6 +50,7 @@ def diverse_beam_search(
     length_penalty: float,
     max_length_offset: int,
     n_best: int | None = None,
+    coverage_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """Beam search in G groups of K / G hypotheses (Vijayakumar et al., 2018, with the Hamming diversity).
 
@@ -59,7 +61,7 @@ def diverse_beam_search(
     group is `beam_search`.
 
     Args:
-        model, source, length_penalty, max_length_offset: as in `beam_search`.
+        model, source, length_penalty, max_length_offset, coverage_penalty: as in `beam_search`.
         groups: G, which must divide beam_size.
         diversity: the strength, lambda in the paper, 0 or more.
         beam_size: K, hypotheses of all groups together.
@@ -78,13 +80,16 @@ def diverse_beam_search(
     wanted = size if n_best is None else min(n_best, size)
     # A group is a sentence of a smaller beam: B * G sentences, of which those of one stand side by side.
     beam = empty_beam(source.repeat_interleave(groups, 0), beam_size=size, max_length_offset=max_length_offset)
+    covered: Any = CoveringModel(cast("Any", model), strength=coverage_penalty) if coverage_penalty else None
+    model = model if covered is None else covered
     state = model.start(source)
     for t in itertools.count():
         done = are_done(beam, t, alpha=length_penalty, joint=False, n_best=wanted).view(-1, groups).all(1)
         done &= beam.active.view(-1, groups)[:, 0]
         if bool(done.any()):
-            ended = beam.select(_groups_of(done.nonzero().squeeze(1), groups))
-            _collect(results, ended, t, groups=groups, alpha=length_penalty, n_best=n_best)
+            ended = _groups_of(done.nonzero().squeeze(1), groups)
+            extra = None if covered is None else covered.penalties(state).view(-1, size)[ended]
+            _collect(results, beam.select(ended), t, groups=groups, alpha=length_penalty, n_best=n_best, extra=extra)
             beam = beam._replace(active=beam.active & ~done.repeat_interleave(groups))
             rows = rows_to_keep(beam.active.view(-1, groups)[:, 0])
             if rows is not None:
@@ -92,9 +97,13 @@ def diverse_beam_search(
                     break
                 beam, state = beam.select(_groups_of(rows, groups)), state.keep(rows)
         best, state = model.best(last_tokens(beam, joint=False), state, _choice(beam, t, groups=groups))
+        extra = None if covered is None else covered.penalties(state)
         if not t:  # the groups begin with the same hypothesis
             best = BestWords(*(part.repeat_interleave(groups, 0) for part in best))
-        beam, beams = _advance_groups(beam, best, t, groups=groups, diversity=diversity, alpha=length_penalty)
+            extra = None if extra is None else extra.repeat_interleave(groups, 1)
+        beam, beams = _advance_groups(
+            beam, best, t, groups=groups, diversity=diversity, alpha=length_penalty, extra=extra
+        )
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
     return results
 
@@ -121,6 +130,7 @@ class DiverseBeamSearch(Search):
     """Beam search in groups that avoid each other's words (Vijayakumar et al., 2018), for n-best lists that differ."""
 
     Options = DiverseOptions
+    accepts = frozenset({"coverage_penalty"})
 
     @classmethod
     def check(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
@@ -140,6 +150,7 @@ class DiverseBeamSearch(Search):
         max_length_offset: int,
         n_best: int,
         scores: bool,
+        coverage_penalty: float = 0.0,
     ) -> list[list[Hypothesis]]:
         return diverse_beam_search(
             model,
@@ -150,6 +161,7 @@ class DiverseBeamSearch(Search):
             length_penalty=length_penalty,
             max_length_offset=max_length_offset,
             n_best=n_best,
+            coverage_penalty=coverage_penalty,
         )
 
 
@@ -172,17 +184,22 @@ def _choice(beam: Beam, t: int, *, groups: int) -> Choice:
 
 
 def _advance_groups(
-    beam: Beam, best: BestWords, t: int, *, groups: int, diversity: float, alpha: float
+    beam: Beam, best: BestWords, t: int, *, groups: int, diversity: float, alpha: float, extra: Tensor | None
 ) -> tuple[Beam, Tensor]:
-    """The beam with one more token, group after group, and which hypothesis [B, K] each alive one continues."""
+    """The beam with one more token, group after group, and which hypothesis [B, K] each alive one continues.
+
+    `extra` [B, K], at first [B, G], is added to the score of what ends.
+    """
     size = beam.log_probs.shape[1]
+    extras = [None] * groups if extra is None else extra.unflatten(1, (groups, -1)).unbind(1)
     advanced, chosen = [], []
     used = best.words.new_empty(len(beam.log_probs) // groups, 0)  # what the groups before have gone on with
     for group in range(groups):
         own = Beam(*(field[group::groups] for field in beam))
         found = BestWords(*(field[group::groups] for field in best))
         found = _first(found, 2 * size, used, diversity=diversity) if group else _cut(found, 2 * size)
-        own, beams = advance(own, candidates_of(found, own, t), penalty=penalty_of(t + 1, alpha))
+        candidates = candidates_of(found, own, t)
+        own, beams = advance(own, candidates, penalty=penalty_of(t + 1, alpha), extra=extras[group])
         if group:  # chosen by penalised values, and now in the order of the others
             order = own.log_probs.sort(dim=1, descending=True, stable=True).indices
             own = own._replace(log_probs=own.log_probs.gather(1, order), ids=gather_ids(own.ids, order))
@@ -207,12 +224,19 @@ def _cut(found: BestWords, count: int) -> BestWords:
 
 
 def _collect(
-    results: list[list[Hypothesis]], beam: Beam, t: int, *, groups: int, alpha: float, n_best: int | None
+    results: list[list[Hypothesis]],
+    beam: Beam,
+    t: int,
+    *,
+    groups: int,
+    alpha: float,
+    n_best: int | None,
+    extra: Tensor | None,
 ) -> None:
     """Write down all hypotheses of the groups of sentences that are done, each once, best first."""
     ordered = beam._replace(sentences=torch.arange(len(beam.sentences), device=beam.sentences.device))
     by_group: list[list[Hypothesis]] = [[] for _ in range(len(beam.sentences))]
-    collect(by_group, ordered, t, alpha=alpha, n_best=None)
+    collect(by_group, ordered, t, alpha=alpha, n_best=None, extra=extra)
     for start, sentence in enumerate(beam.sentences[::groups].tolist()):
         found = [one for group in by_group[start * groups : (start + 1) * groups] for one in group]
         usable = [one for one in found if one.is_finite and one.has_ended] or [one for one in found if one.is_finite]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -10,8 +11,10 @@ from torch import Tensor
 from nmt.registry import SEARCHES
 from nmt.search.base import Search
 from nmt.search.beam import beam_search, positive
+from nmt.search.constrained import constrained_beam_search
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.noise import GumbelNoise, Temperature, keys_of
+from nmt.search.required import Required
 from nmt.search.ruled import RuledModel
 
 
@@ -39,6 +42,7 @@ class NoisyBeamSearch(Search):
     """
 
     Options = NoisyBeamOptions
+    accepts = frozenset({"coverage_penalty", "required"})
 
     def search(
         self,
@@ -50,13 +54,17 @@ class NoisyBeamSearch(Search):
         max_length_offset: int,
         n_best: int,
         scores: bool,
+        coverage_penalty: float = 0.0,
+        required: Required | None = None,
     ) -> list[list[Hypothesis]]:
         noise = GumbelNoise(keys_of(source, seed=self.options.seed), scale=self.options.noise_scale)
-        return beam_search(
+        run = beam_search if required is None else partial(constrained_beam_search, required=required)
+        return run(
             model.adjusted(noise).adjusted(Temperature(self.options.temperature)),
             source,
             beam_size=beam_size,
             length_penalty=length_penalty,
             max_length_offset=max_length_offset,
             n_best=n_best,
+            coverage_penalty=coverage_penalty,
         )

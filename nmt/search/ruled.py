@@ -138,8 +138,22 @@ class RuledModel(Generic[S]):
             logits, state = self._model.step(tokens, state)
             return log_probabilities(logits), state
         logits, inner = self._model.step(tokens, state.inner)
+        return self._changed(logits, tokens, RuledState(inner, state.history, state.lines))
+
+    def attending_step(self, tokens: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """As `step`, between log-probabilities and state the attention [N, S]; see `AttendingModel`."""
+        model: Any = self._model
+        if self.is_plain:
+            logits, attention, state = model.attending_step(tokens, state)
+            return log_probabilities(logits), attention, state
+        logits, attention, inner = model.attending_step(tokens, state.inner)
+        log_probs, state = self._changed(logits, tokens, RuledState(inner, state.history, state.lines))
+        return log_probs, attention, state
+
+    def _changed(self, logits: Tensor, tokens: Tensor | None, state: RuledState[S]) -> tuple[Tensor, RuledState[S]]:
+        """Adjusted and ruled log-probabilities, and the state after `tokens`; `state` has the words before them."""
         history = state.history if tokens is None else torch.cat([state.history, tokens.unsqueeze(1)], dim=1)
-        state = RuledState(inner, history, state.lines)
+        state = RuledState(state.inner, history, state.lines)
         step = Step(history, state.lines.repeat_interleave(state.hypotheses), state.hypotheses, self._words)
         if self._adjustments:
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)

@@ -1,0 +1,85 @@
+"""The coverage penalty: a translation whose words have not attended to all of the source loses in the ranking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.data.vocabulary import PAD
+from nmt.ops.matrices.best_words import BestWords, Choice, best_words
+from nmt.search.protocol import AttendingModel, SearchState
+
+S = TypeVar("S", bound=SearchState)
+
+_LEAST: Final = 1e-30
+"""Attention so small that it has become 0 counts as this much, so that a score is a number."""
+
+
+@dataclass(frozen=True)
+class CoveringState(Generic[S]):
+    """The model's own state, and the attention that each source position has had."""
+
+    inner: S
+    attention: Tensor
+    """Sums over the steps so far, in at least fp32 [N, S]."""
+    is_token: Tensor
+    """Which source positions are not padding [B, S]."""
+
+    def expand(self, k: int) -> CoveringState[S]:
+        """Each row k times, one below the other."""
+        return CoveringState(self.inner.expand(k), self.attention.repeat_interleave(k, dim=0), self.is_token)
+
+    def reorder(self, rows: Tensor) -> CoveringState[S]:
+        """The rows [N'] in this order, each within its sentence."""
+        return CoveringState(self.inner.reorder(rows), self.attention.index_select(0, rows), self.is_token)
+
+    def keep(self, sentences: Tensor) -> CoveringState[S]:
+        """Only the sentences [B']."""
+        by_sentence = self.attention.unflatten(0, (len(self.is_token), -1))
+        attention = by_sentence.index_select(0, sentences).flatten(0, 1)
+        return CoveringState(self.inner.keep(sentences), attention, self.is_token.index_select(0, sentences))
+
+
+class CoveringModel(Generic[S]):
+    """A model that also sums up what its hypotheses attend to, and has a penalty for what they leave out.
+
+    For a source of tokens j, the end symbol counted and padding not, and the attention a_tj of steps t, that of the end
+    symbol counted (Wu et al., 2016, equation 14):
+
+        penalty = strength * sum_j log(min(sum_t a_tj, 1))
+
+    It is 0 or less, so no unfinished hypothesis ends with a score above its log-probability over the largest length
+    penalty: a search that stops by that bound stops right.
+    """
+
+    def __init__(self, model: AttendingModel[S], *, strength: float) -> None:
+        """`model`: its `attending_step` gives log-probabilities, as that of `RuledModel` does."""
+        self._model = model
+        self._strength = strength
+
+    def start(self, source: Tensor) -> CoveringState[S]:
+        """State before the first token of the batch's sentences [B, S]."""
+        return CoveringState(self._model.start(source), torch.zeros(source.shape, device=source.device), source != PAD)
+
+    def step(self, tokens: Tensor | None, state: CoveringState[S]) -> tuple[Tensor, CoveringState[S]]:
+        """Log-probabilities [N, V] after feeding `tokens` [N]; None is the zero vector."""
+        log_probs, weights, inner = self._model.attending_step(tokens, state.inner)
+        # Columns that are padding in all sentences may be missing at the right.
+        weights = F.pad(weights, (0, state.attention.shape[1] - weights.shape[1]))
+        return log_probs, CoveringState(inner, state.attention + weights, state.is_token)
+
+    def best(
+        self, tokens: Tensor | None, state: CoveringState[S], choice: Choice
+    ) -> tuple[BestWords, CoveringState[S]]:
+        """The best words after feeding `tokens` [N]."""
+        log_probs, state = self.step(tokens, state)
+        return best_words(log_probs, choice._replace(normalize=False)), state
+
+    def penalties(self, state: CoveringState[S]) -> Tensor:
+        """What each hypothesis would get if it ended with the last step [B, N / B]; 0 or less."""
+        covered = state.attention.clamp(min=_LEAST, max=1.0).log().unflatten(0, (len(state.is_token), -1))
+        return self._strength * covered.masked_fill(~state.is_token.unsqueeze(1), 0.0).sum(2)
