@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DECODING = (
     *("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long"),
     *("batch_tokens", "shortlist", "precision", "search_options", "min_length", "no_repeat_ngram"),
-    *("ensemble_weights", "ensemble_mean"),
+    *("ensemble_weights", "ensemble_mean", "coverage_penalty"),
 )
 
 
@@ -47,6 +47,12 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--beam-size", metavar="N", type=beam_size, help="hypotheses kept")
     group.add_argument(
         "--length-penalty", metavar="A", type=length_penalty, help="alpha in ((5 + length) / 6) ** alpha, 0 to 10"
+    )
+    group.add_argument(
+        "--coverage-penalty",
+        metavar="B",
+        type=length_penalty,
+        help="beta of the penalty for source words that nothing attends to, 0 to 10",
     )
     group.add_argument(
         "--max-length-offset",

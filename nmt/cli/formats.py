@@ -34,7 +34,7 @@ def as_jsonl(number: int, translation: Translation, *, n_best: int, notes: Seque
     """One object: `line` (from 0), `source`, `translations` with `text` and `score`, best first.
 
     `notes` is there where something is to be noted: `not_utf8`, `split`, `no_finite_translation`, `length_limit`,
-    `longer_than_training`.
+    `longer_than_training`, `required_missing`.
     """
     record: dict[str, Any] = {
         "line": number,

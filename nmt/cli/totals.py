@@ -37,17 +37,24 @@ class Totals:
     not_finite: NotedLines = field(default_factory=NotedLines)
     at_limit: NotedLines = field(default_factory=NotedLines)
     longer: NotedLines = field(default_factory=NotedLines)
+    missing: NotedLines = field(default_factory=NotedLines)
 
     def add(self, translation: Translation) -> list[str]:
         """Count one line; return what is to be noted of it, in the words of `--format jsonl`."""
-        from nmt.search.notes import AT_LIMIT, LONGER, NOT_FINITE, SPLIT, notes_of
+        from nmt.search.notes import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SPLIT, notes_of
 
         self.lines += 1
         self.empty += translation.source_tokens == 0
         self.tokens += translation.source_tokens
         self.unknown += translation.unknown
         notes = ["not_utf8"] if self.undecodable.had(self.lines) else []
-        noted = {SPLIT: self.split, NOT_FINITE: self.not_finite, AT_LIMIT: self.at_limit, LONGER: self.longer}
+        noted = {
+            SPLIT: self.split,
+            NOT_FINITE: self.not_finite,
+            AT_LIMIT: self.at_limit,
+            LONGER: self.longer,
+            MISSING: self.missing,
+        }
         for name in notes_of(translation, longest=self.longest.tokens):
             noted[name].add(self.lines)
             notes.append(name)
@@ -69,6 +76,7 @@ class Totals:
         verb = "has" if self.not_finite.count == 1 else "have"
         said = (
             (self.not_finite, f"{verb} no translation with a finite score"),
+            (self.missing, "without all required phrases"),
             (self.at_limit, "stopped at the length limit"),
             (self.longer, f"longer than {self.longest}"),
             (self.split, "translated in parts (decoding.split_long)"),

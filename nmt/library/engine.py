@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ Cancelled = Callable[[], object]
 SCORING_TOKENS = 4096
 """What decoding.batch_tokens: auto means for scoring, where the logits of all target tokens are held at once."""
 
+_log = logging.getLogger(__name__)
 _turns: dict[torch.device, Turns] = {}
 _turns_guard = threading.Lock()
 
@@ -63,6 +65,7 @@ class Engine:
         self.facts = Facts(named, first.config, str(place), str(self._prepared.precision), longest)
         self._device = place
         self._process = os.getpid()
+        self._said: set[str] = set()
         with _turns_guard:
             self._turns = _turns.setdefault(place, Turns())
 
@@ -153,7 +156,13 @@ class Engine:
         if "precision" in options:
             raise ConfigError("precision: is chosen once, as in nmt.load(..., precision='int8')")
         taken = {name: None if name in WITHOUT and value == NONE else value for name, value in options.items()}
-        return changed_decoding(self._decoding, taken) if taken else self._decoding
+        return changed_decoding(self._decoding, taken, say=self._say) if taken else self._decoding
+
+    def _say(self, message: str) -> None:
+        """Log what was changed beyond what a caller asked for, once."""
+        if message not in self._said:
+            self._said.add(message)
+            _log.warning("%s", message)
 
     def _result(self, found: Translation) -> Result:
         return Result(

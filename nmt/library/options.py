@@ -17,9 +17,11 @@ class Options(TypedDict, total=False):
     beam_size: int
     """Hypotheses kept."""
     n_best: int
-    """Translations of each sentence."""
+    """Translations of each sentence; more than the beam holds widen it, which is logged."""
     length_penalty: float
     """alpha in ((5 + length) / 6) ** alpha, 0 to 10"""
+    coverage_penalty: float
+    """beta of the penalty for source words that nothing attends to, 0 to 10"""
     max_length_offset: int
     """Tokens a translation may have more than its source."""
     min_length: int

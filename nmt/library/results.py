@@ -31,7 +31,7 @@ class Result:
     """Of these, tokens that the vocabulary lacks."""
     notes: tuple[str, ...] = field(default=(), repr=False)
     """What is to be noted, in the words of `nmt-translate --format jsonl`: `split`, `no_finite_translation`,
-    `length_limit`, `longer_than_training`."""
+    `length_limit`, `longer_than_training`, `required_missing`."""
 
     @property
     def best(self) -> Hypothesis:

@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
-from nmt.data import EOS, Tokenizer
+from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.tokenizer import on_one_line
+from nmt.registry import SEARCHES
+from nmt.search.base import searches_that_accept
 from nmt.search.forbidden import ForbiddenPhrases, Phrases
 from nmt.search.request import Request
+from nmt.search.required import Required, RequiredDespiteRepeats, is_in_text, joining
 from nmt.search.ruled import Rule
 from nmt.search.rules import ForcedPrefix, MinimumLength, NewWordAfterPrefix, NoRepeatedNgrams
 
@@ -27,6 +30,8 @@ class Constraints:
     """Whether the last word of the prefix is complete."""
     forbidden: tuple[str, ...] = ()
     """Phrases that must not occur."""
+    required: tuple[tuple[int, ...], ...] = ()
+    """Tokens of phrases that must occur; a line that has any is not translated in parts."""
 
     def of_part(self, number: int) -> Constraints:
         """What a part of a long line keeps to, counted from 0: the prefix is the first one's."""
@@ -35,11 +40,11 @@ class Constraints:
     @property
     def words(self) -> tuple[int, ...]:
         """Tokens that a shortlist must hold."""
-        return self.prefix
+        return (*self.prefix, *(token for phrase in self.required for token in phrase))
 
     @property
     def tokens(self) -> int:
-        """Length that the translation has at least, the end symbol counted."""
+        """Length of what it begins with, the end symbol counted; a search adds the phrases that must occur."""
         return len(self.prefix) + 1
 
 
@@ -54,6 +59,7 @@ class ConstraintsMaker:
         self._decoding = decoding
         self._pieces: list[bytes] | None = None
         self._phrases: Phrases | None = None
+        self._joining: tuple[Tensor, Tensor] | None = None
 
     def of(self, request: Request) -> Constraints:
         """What the translation of a request keeps to.
@@ -64,14 +70,28 @@ class ConstraintsMaker:
         for phrase in request.forbidden:
             if not phrase.strip():
                 raise request.error("forbidden: a phrase is empty")
-        if request.required:
-            raise request.error(f"required: no search has this yet, not even '{self._decoding.chosen_search}'")
         if request.forbidden:
             found = self._known_phrases(request).first_in(request.prefix, request.forbidden)
             if found is not None:
                 raise request.error(f"forbidden: {found!r} is in the prefix, {request.prefix!r}")
         ends_word = bool(prefix) and request.prefix[-1].isspace() and self._begins_words(request, prefix[-1])
-        return Constraints(prefix, ends_word, tuple(request.forbidden))
+        return Constraints(prefix, ends_word, tuple(request.forbidden), self._required(request))
+
+    def required(
+        self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device
+    ) -> Required | None:
+        """What the sentences of a batch must contain, as `rules`; None where there is nothing."""
+        if not any(one.required for one in constraints):
+            return None
+        assert self._pieces is not None
+        if self._joining is None:
+            self._joining = joining(self._pieces)
+        left, right = (edges if words is None else edges[words.cpu()] for edges in self._joining)
+        return Required(self._phrases_of(constraints, words), left.to(device), right.to(device))
+
+    def missing(self, request: Request, text: str) -> int:
+        """How many of the required phrases a translation lacks."""
+        return sum(not is_in_text(self._as_written(phrase), text) for phrase in request.required)
 
     def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
         """The rules of a batch of sentences; `words`: ids of the words that the search chooses among, None for all."""
@@ -82,6 +102,8 @@ class ConstraintsMaker:
             rules.append(MinimumLength(self._decoding.min_length))
         if self._decoding.no_repeat_ngram:
             rules.append(NoRepeatedNgrams(self._decoding.no_repeat_ngram))
+            if any(one.required for one in constraints):
+                rules.append(RequiredDespiteRepeats(self._phrases_of(constraints, words)))
         if any(one.forbidden for one in constraints):
             assert self._phrases is not None
             rules.append(ForbiddenPhrases(self._phrases, [one.forbidden for one in constraints], words=ids))
@@ -107,6 +129,41 @@ class ConstraintsMaker:
             return ()
         (ids,) = self._tokenizer.encode_target([request.prefix])
         return tuple(ids)
+
+    def _required(self, request: Request) -> tuple[tuple[int, ...], ...]:
+        """The tokens of the required phrases, which a translation can contain; DataError otherwise."""
+        name = self._decoding.chosen_search
+        if request.required and "required" not in SEARCHES.get(name).accepts:
+            able = searches_that_accept("required")
+            raise request.error(f"required: the search '{name}' cannot see to that; these can: {able}")
+        found = []
+        for phrase in request.required:
+            (ids,) = self._tokenizer.encode_target([phrase])
+            if not phrase.strip() or not ids:
+                raise request.error("required: a phrase is empty")
+            if UNK in ids:
+                raise request.error(f"required: {phrase!r} has a word that the vocabulary of the model lacks")
+            if request.forbidden:
+                excluded = self._known_phrases(request).first_in(phrase, request.forbidden)
+                if excluded is not None:
+                    raise request.error(f"required: {phrase!r} contains {excluded!r}, which is forbidden")
+            self._known_pieces(request, "required")
+            found.append(tuple(ids))
+        return tuple(found)
+
+    def _as_written(self, phrase: str) -> str:
+        """A phrase as the tokenizer writes it."""
+        (ids,) = self._tokenizer.encode_target([phrase])
+        return on_one_line(self._tokenizer.decode_target(ids))
+
+    def _phrases_of(
+        self, constraints: Sequence[Constraints], words: Tensor | None
+    ) -> list[tuple[tuple[int, ...], ...]]:
+        """The required phrases of a batch in ids, or in places in `words`."""
+        if words is None:
+            return [one.required for one in constraints]
+        places = {token: place for place, token in enumerate(words.tolist())}
+        return [tuple(tuple(places[i] for i in phrase) for phrase in one.required) for one in constraints]
 
     def _begins_words(self, request: Request, last: int) -> bool:
         """Whether the token after `last`, the last one of a prefix, says if it begins a word."""

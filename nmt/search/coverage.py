@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -10,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.data.vocabulary import PAD
+from nmt.errors import ConfigError
+from nmt.models.base import Seq2Seq
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.search.protocol import AttendingModel, SearchState
 
@@ -83,3 +86,10 @@ class CoveringModel(Generic[S]):
         """What each hypothesis would get if it ended with the last step [B, N / B]; 0 or less."""
         covered = state.attention.clamp(min=_LEAST, max=1.0).log().unflatten(0, (len(state.is_token), -1))
         return self._strength * covered.masked_fill(~state.is_token.unsqueeze(1), 0.0).sum(2)
+
+
+def check_attention(models: Sequence[Seq2Seq], *, key: str) -> None:
+    """Raise ConfigError, which names what asks for it, unless all models tell what they attend to."""
+    for model in models:
+        if not model.tells_attention:
+            raise ConfigError(f"{key}: the decoder {type(model.decoder).__name__} does not tell what it attends to")

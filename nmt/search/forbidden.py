@@ -61,7 +61,7 @@ class Phrases:
         """The first of the phrases that `text` contains."""
         content = _SPACES.sub(b" ", text.encode())
         for phrase in phrases:
-            if any(list(_occurrences(content, pattern)) for pattern in self._patterns(phrase)):
+            if any(list(occurrences(content, pattern)) for pattern in self._patterns(phrase)):
                 return phrase
         return None
 
@@ -78,11 +78,11 @@ class Phrases:
     def _completing(self, rest: bytes, *, after_space: bool) -> Iterator[int]:
         """Ids of the pieces that begin with the rest of a phrase, and end its last word or end with it."""
         pieces = self._stripped if after_space else self._sorted
-        last = _last_character(rest)
+        last = last_character(rest)
         for piece, i in pieces[bisect_left(pieces, (rest, -1)) :]:
             if not piece.startswith(rest):
                 return
-            if is_boundary(last, _first_character(piece[len(rest) :])):
+            if is_boundary(last, first_character(piece[len(rest) :])):
                 yield i
 
     def _occurring_inside(self, pattern: bytes) -> list[int]:
@@ -91,7 +91,7 @@ class Phrases:
             self._inside[pattern] = [
                 i
                 for piece, i in self._sorted
-                if pattern in piece and any(place for place in _occurrences(piece, pattern))
+                if pattern in piece and any(place for place in occurrences(piece, pattern))
             ]
         return self._inside[pattern]
 
@@ -133,18 +133,18 @@ def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
     for length in range(min(len(pattern), len(text) + 1)):
         start = len(text) - length
         if text.startswith(pattern[:length], start):
-            first = _first_character(pattern)
-            if is_boundary(_last_character(text[:start]), first):
+            first = first_character(pattern)
+            if is_boundary(last_character(text[:start]), first):
                 yield length
 
 
-def _occurrences(text: bytes, pattern: bytes) -> Iterator[int]:
+def occurrences(text: bytes, pattern: bytes) -> Iterator[int]:
     """Where a phrase occurs in `text` as a word or words of its own; its end may be the end of the text."""
     place = text.find(pattern)
     while place >= 0:
         before, after = text[:place], text[place + len(pattern) :]
-        starts = is_boundary(_last_character(before), _first_character(pattern))
-        if starts and is_boundary(_last_character(pattern), _first_character(after)):
+        starts = is_boundary(last_character(before), first_character(pattern))
+        if starts and is_boundary(last_character(pattern), first_character(after)):
             yield place
         place = text.find(pattern, place + 1)
 
@@ -158,9 +158,9 @@ def _is_letter(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _last_character(text: bytes) -> str:
+def last_character(text: bytes) -> str:
     return text[-_LONGEST_CHARACTER:].decode(errors="replace")[-1:]
 
 
-def _first_character(text: bytes) -> str:
+def first_character(text: bytes) -> str:
     return text[:_LONGEST_CHARACTER].decode(errors="replace")[:1]

@@ -8,6 +8,7 @@ SPLIT = "split"
 NOT_FINITE = "no_finite_translation"
 AT_LIMIT = "length_limit"
 LONGER = "longer_than_training"
+MISSING = "required_missing"
 
 
 def notes_of(translation: Translation, *, longest: int) -> list[str]:
@@ -17,5 +18,6 @@ def notes_of(translation: Translation, *, longest: int) -> list[str]:
         (NOT_FINITE, not translation.is_finite),
         (AT_LIMIT, not translation.has_ended),
         (LONGER, translation.longest_part > longest),
+        (MISSING, translation.missing > 0),
     )
     return [name for name, is_so in found if is_so]

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import torch
 from torch import Tensor
+
+from nmt.search.forbidden import first_character, is_boundary, last_character, occurrences
+from nmt.search.ruled import Step
 
 MET: Final = -1
 """The phrase is there, and what follows it does not make its last word longer."""
@@ -81,3 +85,41 @@ def bank_of(phrases: Sequence[Phrase], states: Sequence[int]) -> tuple[int, int,
     open_states = [state for state in states if state != MET]
     begun = max([0, *open_states])
     return met + begun, met, not open_states or max(open_states) != BLOCKED
+
+
+def joining(pieces: Sequence[bytes]) -> tuple[Tensor, Tensor]:
+    """`joins_left` and `joins_right` of `Required`, from what each word of a vocabulary adds to a text, in UTF-8.
+
+    A part of a character counts as a letter: it may become one.
+    """
+
+    def joins(piece: bytes, character: str) -> bool:
+        return bool(piece) and (character in ("", "\ufffd") or not is_boundary("a", character))
+
+    left = [joins(piece, first_character(piece)) for piece in pieces]
+    right = [joins(piece, last_character(piece)) for piece in pieces]
+    return torch.tensor(left, dtype=torch.bool), torch.tensor(right, dtype=torch.bool)
+
+
+def is_in_text(phrase: str, text: str) -> bool:
+    """Whether `text` contains the phrase as a word or words of its own, whatever spaces are between them."""
+    content, wanted = (" ".join(part.split()).encode() for part in (text, phrase))
+    return any(True for _ in occurrences(content, wanted))
+
+
+class RequiredDespiteRepeats:
+    """The rule that a phrase may be begun and gone on with where that repeats an n-gram, until it is there."""
+
+    def __init__(self, phrases: Sequence[Sequence[tuple[int, ...]]]) -> None:
+        """`phrases`: of each sentence of the batch, in words as the search calls them."""
+        self._phrases = phrases
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        for row, (line, history) in enumerate(zip(step.lines.tolist(), step.history.tolist(), strict=True)):
+            for phrase in self._phrases[line]:
+                size, words = len(phrase), tuple(history)
+                if any(words[start : start + size] == phrase for start in range(len(words) - size + 1)):
+                    continue
+                for length in range(size):
+                    if not length or words[-length:] == phrase[:length]:
+                        log_probs[row, phrase[length]] = original[row, phrase[length]]

@@ -19,6 +19,7 @@ from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
 from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
+from nmt.search.coverage import check_attention
 from nmt.search.ensemble import as_one
 from nmt.search.ensemble_mean import ensemble_mean
 from nmt.search.hypothesis import Hypothesis
@@ -67,6 +68,8 @@ class Translation:
     """False where the best hypothesis, of one part at least, was cut by the limit of its length."""
     is_finite: bool = True
     """False where, for one part at least, no hypothesis has a finite probability; the translation is empty then."""
+    missing: int = 0
+    """Phrases that the request requires and the best translation lacks."""
 
     @property
     def best(self) -> str:
@@ -134,6 +137,8 @@ class Translator:
         self._graphed = as_one(prepared.graphed, mean=mean)
         self._window = window
         self._search = build_search(decoding)
+        if decoding.coverage_penalty:
+            check_attention(prepared.models, key="decoding.coverage_penalty")
         self._scores = scores
         self._before_batch = before_batch
         self._constraints = ConstraintsMaker(tokenizer, decoding)
@@ -155,9 +160,7 @@ class Translator:
         wanted = [self._constraints.of(request) for request in requests]
         filled = [place for place, request in enumerate(requests) if not is_empty(request.text)]
         encoded = self._tokenizer.encode_source([requests[place].text for place in filled])
-        sources = {
-            place: self._parts(requests[place].text, ids) for place, ids in zip(filled, encoded, strict=True) if ids
-        }
+        sources = {place: self._parts(requests[place], ids) for place, ids in zip(filled, encoded, strict=True) if ids}
         constraints = [
             wanted[place].of_part(number) for place, parts in sources.items() for number, _ in enumerate(parts)
         ]
@@ -165,14 +168,24 @@ class Translator:
         return [
             self._translation(request, sources[place], [next(found) for _ in sources[place]])
             if place in sources
-            else Translation(request.text, [ScoredText(self._constraints.with_prefix(request, ""), 0.0)])
+            else self._untranslated(request)
             for place, request in enumerate(requests)
         ]
 
-    def _parts(self, line: str, ids: list[int]) -> list[list[int]]:
-        """What of a line is translated at once: `ids`, all of it, unless it is too long."""
+    def _untranslated(self, request: Request) -> Translation:
+        """What becomes of a line that is empty for the model."""
+        text = self._constraints.with_prefix(request, "")
+        return Translation(request.text, [ScoredText(text, 0.0)], missing=self._constraints.missing(request, text))
+
+    def _parts(self, request: Request, ids: list[int]) -> list[list[int]]:
+        """What of a line is translated at once: `ids`, all of it, unless it is too long.
+
+        A line with required phrases is never cut, for none of its parts is the one that must contain them.
+        """
         longest = self._decoding.split_long
-        return [ids] if longest is None or len(ids) <= longest else parts_of(line, self._tokenizer, longest=longest)
+        if longest is None or len(ids) <= longest or request.required:
+            return [ids]
+        return parts_of(request.text, self._tokenizer, longest=longest)
 
     def search(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None
@@ -191,14 +204,24 @@ class Translator:
         return restore_order(batches, results)
 
     def _batches(self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]) -> list[list[int]]:
-        """Places of the sources in batches. One whose limit must grow is alone: a search has one offset for a batch."""
+        """Places of the sources in batches.
+
+        One whose limit must grow is alone: a search has one offset for a batch. Those with required phrases are apart
+        from the others, which have a faster search.
+        """
         tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
-        usual = [place for place, one in enumerate(constraints) if not self._longer(sources[place], one)]
-        lengths = [len(sources[place]) for place in usual]
         copies = self._search.hypotheses(self._decoding)
-        batches = batch_lines(lengths, batch_tokens=tokens, copies=copies, batch_rows=rows)
-        alone = set(range(len(sources))).difference(usual)
-        return [*([usual[i] for i in batch] for batch in batches), *([place] for place in sorted(alone))]
+        kinds: dict[bool, list[int]] = {False: [], True: []}
+        alone = []
+        for place, one in enumerate(constraints):
+            of_kind = alone if self._longer(sources[place], one) else kinds[bool(one.required)]
+            of_kind.append(place)
+        batches = [[place] for place in alone]
+        for places in kinds.values():
+            lengths = [len(sources[place]) for place in places]
+            found = batch_lines(lengths, batch_tokens=tokens, copies=copies, batch_rows=rows)
+            batches += [[places[i] for i in batch] for batch in found]
+        return batches
 
     def _longer(self, source: Sequence[int], constraints: Constraints) -> int:
         """By how many tokens the limit must grow, so that what must be there does not use it up."""
@@ -231,7 +254,25 @@ class Translator:
             max_length_offset=decoding.max_length_offset + longer,
             n_best=decoding.n_best,
             scores=self._scores,
+            **self._further(constraints, words, source),
         )
+
+    def _further(self, constraints: Sequence[Constraints], words: Tensor | None, source: Tensor) -> dict[str, Any]:
+        """What the search is given besides, where it is needed and the search accepts it."""
+        further: dict[str, Any] = {}
+        if self._decoding.coverage_penalty:
+            further["coverage_penalty"] = self._decoding.coverage_penalty
+        required = self._constraints.required(constraints, words=words, device=source.device)
+        if required is not None:
+            further["required"] = required
+        if "decode" in self._search.accepts:
+            ids = None if words is None else words.tolist()
+            further["decode"] = lambda found: self._text(found if ids is None else [ids[place] for place in found])
+        return further
+
+    def _text(self, ids: Sequence[int]) -> str:
+        # A plugin's tokenizer may not know that a translation is one line.
+        return on_one_line(self._tokenizer.decode_target(ids))
 
     def _translation(
         self, request: Request, parts: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
@@ -239,15 +280,17 @@ class Translator:
         """What became of a line, from the hypotheses found for each of its parts."""
         usable = [[hypothesis for hypothesis in part if self._is_usable(hypothesis)] for part in found]
         is_finite = all(usable)
+        hypotheses = self._joined(request, usable) if is_finite else [ScoredText("", -math.inf)]
         return Translation(
             request.text,
-            self._joined(request, usable) if is_finite else [ScoredText("", -math.inf)],
+            hypotheses,
             source_tokens=sum(len(ids) for ids in parts),
             unknown=sum(token == UNK for ids in parts for token in ids),
             parts=len(parts),
             longest_part=max(len(ids) for ids in parts),
             has_ended=all(part[0].has_ended for part in usable if part),
             is_finite=is_finite,
+            missing=self._constraints.missing(request, hypotheses[0].text),
         )
 
     def _is_usable(self, hypothesis: Hypothesis) -> bool:
@@ -256,8 +299,7 @@ class Translator:
 
     def _joined(self, request: Request, found: Sequence[Sequence[Hypothesis]]) -> list[ScoredText]:
         """The translations of a line, best first, from those of its parts."""
-        # A plugin's tokenizer may not know that a translation is one line.
-        texts = [[on_one_line(self._tokenizer.decode_target(hypothesis.ids)) for hypothesis in part] for part in found]
+        texts = [[self._text(hypothesis.ids) for hypothesis in part] for part in found]
         texts[0] = [self._constraints.with_prefix(request, text) for text in texts[0]]
         if len(found) == 1:
             return [ScoredText(text, hypothesis.score) for text, hypothesis in zip(texts[0], found[0], strict=True)]

@@ -210,7 +210,7 @@ def test_where_words_begin_and_end() -> None:
     [
         (Request(text="a", prefix="x y z", forbidden=("u", "y z")), "'a': forbidden: 'y z' is in the prefix, 'x y z'"),
         (Request(text="a", forbidden=("u", " ")), "'a': forbidden: a phrase is empty"),
-        (Request(text="a", required=("x",), where="FILE, line 3"), "FILE, line 3: required: "),
+        (Request(text="a", required=(" ",), where="FILE, line 3"), "FILE, line 3: required: a phrase is empty"),
     ],
 )
 def test_wishes_that_cannot_be_fulfilled_are_named(loaded: LoadedModel, request_: Request, message: str) -> None:
