@@ -98,6 +98,14 @@ def test_options_are_those_of_the_command(tiny_run: Path, local: nmt.Translator,
     assert texts(local.translate(SENTENCES, beam_size=1)) != texts(found)
 
 
+def test_more_translations_than_the_beam_holds_widen_it_which_is_logged_once(
+    local: nmt.Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = [local.translate(SENTENCES, n_best=6) for _ in range(2)][1]
+    assert [record.getMessage() for record in caplog.records] == ["n_best 6 widens the beam from 3 to 6"]
+    assert found == local.translate(SENTENCES, n_best=6, beam_size=6)
+
+
 def test_a_translation_that_is_cut_says_so(local: nmt.Translator) -> None:
     results = local.translate(SENTENCES, max_length_offset=0, split_long=2)
     assert any("length_limit" in result.notes for result in results)
