@@ -212,7 +212,7 @@ class Translator:
         tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
         copies = self._search.hypotheses(self._decoding)
         kinds: dict[bool, list[int]] = {False: [], True: []}
-        alone = []
+        alone: list[int] = []
         for place, one in enumerate(constraints):
             of_kind = alone if self._longer(sources[place], one) else kinds[bool(one.required)]
             of_kind.append(place)
