@@ -94,7 +94,7 @@ def test_a_line_in_parts_has_the_translations_of_its_parts(loaded: LoadedModel) 
 def test_one_part_without_a_finite_hypothesis_leaves_the_line_without(
     loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def search(self: Translator, sources: list[list[int]]) -> list[list[Hypothesis]]:
+    def search(self: Translator, sources: list[list[int]], *_: object) -> list[list[Hypothesis]]:
         return [[Hypothesis([4], -1.0, is_finite=source[0] != 4)] for source in sources]
 
     monkeypatch.setattr(Translator, "search", search)
@@ -108,7 +108,7 @@ def test_a_very_long_line_beside_short_ones_stays_within_the_batch(
 ) -> None:
     shapes: list[torch.Size] = []
 
-    def search(self: Translator, source: Tensor) -> list[list[Hypothesis]]:
+    def search(self: Translator, source: Tensor, *_: object) -> list[list[Hypothesis]]:
         shapes.append(source.shape)
         assert all(EOS in row for row in source.tolist())
         return [[Hypothesis([3], -1.0)] for _ in source]
