@@ -99,12 +99,13 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     if arguments.constraints is not None and arguments.input_format != "text":
         raise ConfigError(f"--constraints: with --input-format {arguments.input_format} they stand in the input itself")
     check_ensemble(arguments, models=len(arguments.models))
-    for file in (path, *(beside for beside in (arguments.prefix, arguments.constraints) if beside is not None)):
+    beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
+    for file in (path, *beside):
         check_input(file, world=world)
     write = FORMATS[arguments.format]
     undecodable = Undecodable(arguments.errors)
     target = arguments.output if world.is_main else os.devnull
-    with output_stream(target, inputs=(path or "/dev/stdin",), models=arguments.models) as output:
+    with output_stream(target, inputs=(path or "/dev/stdin", *beside), models=arguments.models) as output:
         reader = RequestReader(
             path or "standard input",
             input_format=arguments.input_format,

@@ -79,6 +79,9 @@ _MEANT: dict[str, str] = {
     "decoding.length_penalty": "lenpen beam_alpha decode_alpha length_penalty_alpha",
     "decoding.max_length_offset": "decode_length max_output_length",
     "decoding.n_best": "nbest",
+    "decoding.min_length": "min_output_length min_len min_decoding_length",
+    "decoding.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
+    "decoding.ensemble_mean": "ensemble_mode",
 }  # fmt: skip
 OTHER_NAMES: Final = MappingProxyType(
     {name: tuple(keys.split()) for keys, names in _MEANT.items() for name in names.split()}

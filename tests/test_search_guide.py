@@ -1,0 +1,52 @@
+"""docs/search.md is true: its commands run, on the files that it shows, and its table has what is registered."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nmt.registry import SEARCHES
+from tests.conftest import REPOSITORY
+from tests.console import call
+from tests.tiny_run import make_run
+
+GUIDE = (REPOSITORY / "docs/search.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S)
+FILES = re.findall(r"^```json\n(.*?)^```$", GUIDE, flags=re.M | re.S)
+SHOWN = ("news.jsonl", "requests.jsonl")
+"""The files of these blocks, in order."""
+TEXT = ["The house is small.", "The car is red.", "The sky is blue."]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "runs").mkdir()
+    make_run(tmp_path / "runs/model", sentencepiece=True)
+    (tmp_path / "news.en").write_text("".join(f"{line}\n" for line in TEXT))
+    (tmp_path / "news.prefix").write_text("Das Haus\n\nDer \n")
+    for name, content in zip(SHOWN, FILES, strict=True):
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_its_commands_run(folder: Path) -> None:
+    commands = [line for block in BLOCKS for line in block.splitlines() if line.startswith("nmt-")]
+    assert len(commands) >= 6
+    for command in commands:
+        assert call(*shlex.split(command), "--max-length-offset", "6") == 0, command
+        name = shlex.split(command)[shlex.split(command).index("-o") + 1]
+        lines = (folder / name).read_text(encoding="utf-8").split("\n")[:-1]
+        assert len(lines) == (15 if "--n-best 5" in command else 3), command
+        if "--prefix" in command:
+            assert lines[0].startswith("Das Haus") and f"{lines[2]} ".startswith("Der ")
+        if "jsonl" in command:
+            assert lines[0].startswith("Das Haus") and not re.search(r"\b[Aa]uto\b", lines[1])
+
+
+def test_its_table_names_searches_that_there_are() -> None:
+    rows = re.findall(r"^\| `([a-z_]+)` \| [A-Z]", GUIDE, flags=re.M)
+    assert {"beam", "greedy", "sample", "noisy_beam"} <= set(rows) <= {*SEARCHES.names()}
