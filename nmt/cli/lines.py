@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nmt.cli.descriptors import require
+from nmt.cli.prompt import typed_lines
 from nmt.data import read_lines
 from nmt.data.text import LONGEST_LINE
 from nmt.data.windows import windows
@@ -79,8 +80,12 @@ class LiveLines:
 
 
 @contextlib.contextmanager
-def input_windows(path: str | None, *, size: int, undecodable: Undecodable) -> Iterator[Iterator[list[str]]]:
+def input_windows(
+    path: str | None, *, size: int, undecodable: Undecodable, prompt: str | None = None
+) -> Iterator[Iterator[list[str]]]:
     """The lines of a file (.gz too), or of standard input for None, in windows of at most `size`.
+
+    With `prompt` a person is asked for the lines of standard input, one after another.
 
     A pipe or terminal delivers when it likes: its windows hold what is there, so that one who sends a line and waits
     gets the answer at once. What comes while a window is translated is the next one: the more, the faster it comes.
@@ -90,6 +95,10 @@ def input_windows(path: str | None, *, size: int, undecodable: Undecodable) -> I
             `undecodable` does not allow them. What was read before comes first.
     """
     with contextlib.ExitStack() as stack:
+        if path is None and prompt is not None:
+            typed = read_lines(typed_lines(prompt), name="standard input", undecodable=undecodable)  # type: ignore[arg-type]
+            yield windows(typed, size=1)
+            return
         if path is None:
             require(0)
             stream, name = sys.stdin, "standard input"
@@ -105,6 +114,24 @@ def input_windows(path: str | None, *, size: int, undecodable: Undecodable) -> I
             live = LiveLines(descriptor, name)
             lines = read_lines(live, name=name, undecodable=undecodable)  # type: ignore[arg-type]
             yield windows(lines, size=size, arrives=live.arrives)
+
+
+def line_count(path: str | None) -> int | None:
+    """How many lines there are to translate; None where it cannot be told without reading them: a pipe, a packed file.
+
+    Nor of a file that cannot be read, which `input_windows` says.
+    """
+    if path is not None and (path.endswith(".gz") or not Path(path).is_file()):
+        return None
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        descriptor = _descriptor(sys.stdin if path is None else stack.enter_context(Path(path).open("rb")))
+        if descriptor is None or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        count, last, place = 0, b"\n", os.lseek(descriptor, 0, os.SEEK_CUR)
+        while block := os.pread(descriptor, 1 << 20, place):
+            count, last, place = count + block.count(b"\n"), block[-1:], place + len(block)
+        return count + (last != b"\n")
+    return None
 
 
 def _is_live(path: Path) -> bool:

@@ -50,6 +50,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="of the lines to translate; tsv: text and required phrases with tabs between them; jsonl: objects with "
         "text, prefix, require, forbid (default: text)",
     )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no bar and no status lines; mistakes and odd lines are still said"
+    )
     add_checkpoint(parser)
     add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
@@ -83,9 +86,11 @@ def translate(arguments: argparse.Namespace) -> int:
 def _translate(arguments: argparse.Namespace, world: World) -> int:
     """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
     from nmt.cli.across_processes import check_input, translate_across_processes
+    from nmt.cli.bar import bar_for
     from nmt.cli.formats import FORMATS
     from nmt.cli.lines import input_windows
     from nmt.cli.output import check_reader, output_stream
+    from nmt.cli.prompt import HINT, prompt_for
     from nmt.cli.requests import RequestReader
     from nmt.cli.totals import Totals, shortest_training
     from nmt.files.undecodable import Undecodable
@@ -102,6 +107,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
     for file in (path, *beside):
         check_input(file, world=world)
+    say = _log if world.is_main and not arguments.quiet else _ignore
     write = FORMATS[arguments.format]
     undecodable = Undecodable(arguments.errors)
     target = arguments.output if world.is_main else os.devnull
@@ -116,7 +122,8 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
         )
         loaded, *others = models
-        decoding = overridden(loaded.config.decoding, arguments, say=_log if world.is_main else None)
+        decoding = overridden(loaded.config.decoding, arguments, say=say)
+        bar = bar_for(path, output, wanted=say is _log, processes=world.size)
         translator = Translator(
             loaded.model,
             loaded.tokenizer,
@@ -124,20 +131,26 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             others=[other.model for other in others],
             scores=arguments.format != "text",
             before_batch=lambda: check_reader(output),  # so that what follows `| head` need not be translated
+            on_batch=bar.batch,
         )
         totals = Totals(shortest_training(models), undecodable)
-        if world.is_main:
-            _log(f"{names_of(models)} on {_place(world)}, {_search(decoding)}, {translator.precision}")
+        say(f"{names_of(models)} on {_place(world)}, {_search(decoding)}, {translator.precision}")
+        prompt = prompt_for(path, loaded.config.data.source_language)
+        if prompt is not None:
+            say(HINT)
         start = time.perf_counter()
-        with input_windows(path, size=WINDOW * world.size, undecodable=undecodable) as windows:
+        lines = input_windows(path, size=WINDOW * world.size, undecodable=undecodable, prompt=prompt)
+        with bar, lines as windows:
             for window in windows:
+                bar.window(len(window))
                 requests = reader.requests(window)
                 for translation in translate_across_processes(translator, requests, world=world):
                     number, notes = totals.lines, totals.add(translation)
                     output.write(write(number, translation, n_best=decoding.n_best, notes=notes).encode())
                 output.flush()
         reader.finish()
-    if world.is_main:
+    is_silent = arguments.quiet or prompt is not None  # whose seconds are those of typing
+    if world.is_main and (totals.problems() or not is_silent):
         _log(totals.summary(time.perf_counter() - start, models=len(models)))
     return totals.exit_code
 
@@ -156,6 +169,10 @@ def _search(decoding: DecodingConfig) -> str:
 
 def _log(message: str) -> None:
     print(f"nmt-translate: {message}", file=sys.stderr)
+
+
+def _ignore(message: str) -> None:
+    """Rank 0 says it, or nobody wants to know."""
 
 
 if __name__ == "__main__":

@@ -110,6 +110,7 @@ class Translator:
         window: int = WINDOW,
         scores: bool = True,
         before_batch: Callable[[], object] | None = None,
+        on_batch: Callable[[int], object] | None = None,
         prepared: PreparedModels | None = None,
     ) -> None:
         """`others` are models over the same vocabularies whose probabilities are averaged with those of `model`.
@@ -118,8 +119,9 @@ class Translator:
 
         The weights are taken over as they are now, in the number format `precision`. Without `scores` greedy
         search is faster and gives NaN for them. `before_batch` is called before each batch; what it raises ends the
-        work. `prepared` are these models as another translator has them (`Translator.prepared`), in the number format
-        that `decoding` asks for; they are not converted again.
+        work. `on_batch` is then told how many sentences the batch has. `prepared` are these models as another
+        translator has them (`Translator.prepared`), in the number format that `decoding` asks for; they are not
+        converted again.
 
         Raises DataError for a shortlist that is missing or not this model's, ConfigError for a search that cannot do
         what `decoding` asks for, and for weights of another number of models.
@@ -141,6 +143,7 @@ class Translator:
             check_attention(prepared.models, key="decoding.coverage_penalty")
         self._scores = scores
         self._before_batch = before_batch
+        self._on_batch = on_batch
         self._constraints = ConstraintsMaker(tokenizer, decoding)
         self._shortlist = None if decoding.shortlist is None else prepared.shortlist(decoding.shortlist, tokenizer)
 
@@ -232,6 +235,8 @@ class Translator:
     def _search_batch(self, source: Tensor, constraints: Sequence[Constraints]) -> list[list[Hypothesis]]:
         if self._before_batch is not None:
             self._before_batch()
+        if self._on_batch is not None:
+            self._on_batch(len(source))
         model: Any = self._graphed if use_verified("decoding_step", source) else self._model
         if self._shortlist is None:
             return self._run(model, source, constraints)

@@ -45,6 +45,9 @@ class StandardInput:
     def __init__(self, data: bytes) -> None:
         self.buffer = io.BytesIO(data)
 
+    def isatty(self) -> bool:
+        return False
+
 
 def test_a_line_for_a_line(run: str, text: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert translate.main([run, "-i", text]) == 0

@@ -1,0 +1,187 @@
+"""nmt-translate on a terminal: a bar that leaves nothing behind, and a prompt for whoever types."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import translate
+from nmt.cli.bar import LinesBar
+from nmt.cli.lines import line_count
+from tests.terminal import COLUMNS, Terminal, terminal
+from tests.tiny_run import make_run
+
+FAST = ("--beam-size", "1", "--max-length-offset", "40", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_run(tmp_path_factory.mktemp("runs") / "run"))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "text.en"
+    path.write_text("a b c\n\nd\n" * 20)
+    return str(path)
+
+
+@contextmanager
+def standard_error() -> Iterator[Terminal]:
+    """A terminal that standard error is, in the block."""
+    with terminal() as opened, open(os.dup(opened.descriptor), "w") as stream, redirect_stderr(stream):
+        yield opened
+
+
+def left(shown: str) -> list[str]:
+    """The lines that stay on the screen, where a carriage return begins a line anew."""
+    lines = []
+    for line in shown.replace("\r\n", "\n").split("\n"):
+        cells = ""
+        for part in line.split("\r"):
+            cells = part + cells[len(part) :]
+        lines.append(cells.rstrip())
+    return lines
+
+
+def test_a_bar_is_shown_and_leaves_nothing_behind(run: str, text: str, tmp_path: Path) -> None:
+    with standard_error() as screen:
+        assert translate.main([run, "-i", text, "-o", str(tmp_path / "out"), *FAST]) == 0
+        shown = screen.rest()
+        assert "translating:   0%|" in shown and "| 0/60 [00:00<?, ? lines/s]" in shown
+        assert all(len(part) <= COLUMNS for part in re.split("[\r\n]", shown) if part.startswith("translating"))
+        model, summary, end = left(shown)
+        assert model.startswith("nmt-translate: ") and summary.startswith("nmt-translate: 60 lines in ") and end == ""
+
+
+def test_an_error_is_a_line_of_its_own_below_the_bar(run: str, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_bytes(b"a\n\xff\n")
+    with standard_error() as screen:
+        assert translate.main([run, "-i", str(tmp_path / "bad"), "-o", str(tmp_path / "out"), *FAST]) == 1
+        shown = screen.rest()
+    assert "| 0/2 [" in shown
+    _, error, end = left(shown)
+    assert error.startswith(f"nmt-translate: {tmp_path / 'bad'}, line 2: not UTF-8 ") and end == ""
+
+
+def test_no_bar_among_translations_nor_in_a_file(run: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with standard_error() as screen, open(os.dup(screen.descriptor), "w") as stream, redirect_stdout(stream):
+        assert translate.main([run, "-i", text, *FAST]) == 0
+        shown = screen.rest()
+    assert "translating" not in shown and len(left(shown)) == 63
+    assert translate.main([run, "-i", text, *FAST]) == 0
+    said = capfd.readouterr()
+    assert "translating" not in said.err and said.out.count("\n") == 60
+
+
+def test_quiet_says_nothing_but_what_is_odd(run: str, text: str, tmp_path: Path) -> None:
+    with standard_error() as screen:
+        options = ["-o", str(tmp_path / "out"), "--quiet"]
+        Path(text).write_text("\n" * 3)
+        assert translate.main([run, "-i", text, *FAST, *options]) == 0
+        assert screen.rest() == ""
+        Path(text).write_bytes(b"\n\xff\n")
+        assert translate.main([run, "-i", text, *FAST, *options, "--errors", "empty"]) == 0
+        summary, end = left(screen.rest())
+    assert summary.startswith("nmt-translate: 2 lines in ") and end == ""
+    assert summary.endswith("1 line not UTF-8, read as empty: 2")
+
+
+def test_lines_are_counted_where_that_is_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for content, count in ((b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3), (b"\n" * (1 << 20) + b"x", (1 << 20) + 1)):
+        (tmp_path / "text").write_bytes(content)
+        assert line_count(str(tmp_path / "text")) == count
+    (tmp_path / "text").write_bytes(b"one\ntwo\nthree\n")
+    with (tmp_path / "text").open() as stream:
+        os.lseek(stream.fileno(), 4, os.SEEK_SET)
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert line_count(None) == 2
+        assert stream.read() == "two\nthree\n"
+    os.mkfifo(tmp_path / "pipe")
+    assert [line_count(str(tmp_path / name)) for name in ("pipe", "gone", "text.gz")] == [None] * 3
+
+
+def test_the_bar_counts_lines_not_parts_of_them() -> None:
+    places = []
+    with standard_error(), LinesBar(100, shown=True) as bar:
+        bar.window(60)
+        for sentences in (30, 30, 40):  # 100 parts of 60 lines
+            bar.batch(sentences)
+            places.append(bar._bar.n)
+        bar.window(40)
+        bar.batch(40)
+        places.append(bar._bar.n)
+    assert places == [0, 30, 60, 60]
+
+
+def test_bars_of_several_processes_count_all_their_lines() -> None:
+    with standard_error() as screen:
+        with LinesBar(None, shown=True, processes=4) as bar:
+            bar.window(80)
+            bar.batch(10)
+            bar.batch(10)
+            assert bar._bar.n == 40
+        assert "translating: 0 lines [00:00, ? lines/s]" in screen.rest()
+
+
+@pytest.fixture
+def typing(run: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
+    """A person's terminal with nmt-translate at its prompt."""
+    with terminal() as opened:
+        end = opened.descriptor
+        command = [sys.executable, "-m", "nmt.cli.translate", run, *FAST]
+        environment = {**os.environ, "TERM": "dumb", "INPUTRC": os.devnull}
+        with subprocess.Popen(
+            command, stdin=end, stdout=end, stderr=end, env=environment, start_new_session=True, preexec_fn=_controlling
+        ) as process:
+            try:
+                assert "Ctrl-D ends\r\n" in opened.wait_for("en> ")
+                yield opened, process
+            finally:
+                process.kill()  # whatever a test has found
+
+
+def _controlling() -> None:
+    """Make standard input the terminal that Ctrl-C comes from."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_a_prompt_with_editing_and_history(
+    run: str, typing: tuple[Terminal, subprocess.Popen[bytes]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("a b\nd\n")
+    assert translate.main([run, "-i", str(tmp_path / "text"), *FAST]) == 0
+    answers = capfd.readouterr().out.splitlines()
+    screen, process = typing
+    screen.type("a x\x7fb\n")  # with a letter taken back
+    screen.wait_for(f"\r\n{answers[0]}\r\nen> ")
+    screen.type("half a line")
+    screen.wait_for("line")  # an interrupt throws away what has not been read
+    screen.type("\x03")
+    screen.wait_for("\r\nen> ")
+    screen.type("d\n")
+    screen.wait_for(f"\r\n{answers[1]}\r\nen> ")
+    screen.type("\x10\x10\n")  # Ctrl-P twice: what was discarded is not in the history
+    screen.wait_for(f"\r\n{answers[0]}\r\nen> ")
+    screen.type("\n")
+    screen.wait_for("\r\n\r\nen> ")
+    screen.type("\x04")
+    assert process.wait(timeout=60) == 0
+    assert "Error" not in screen.rest()
+
+
+def test_an_interrupt_at_an_empty_prompt_ends_it(typing: tuple[Terminal, subprocess.Popen[bytes]]) -> None:
+    screen, process = typing
+    screen.type("\x03")
+    assert process.wait(timeout=60) == 130
+    assert screen.rest().splitlines()[-1] == "nmt-translate: interrupted"
