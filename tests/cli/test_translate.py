@@ -251,7 +251,7 @@ class TestLiveLines:
 def test_a_gpu_without_enough_memory_is_one_line(
     run: str, text: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def search(translator: Translator, sources: object) -> None:
+    def search(translator: Translator, *sources: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nMore lines")
 
     monkeypatch.setattr(Translator, "search", search)
