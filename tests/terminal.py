@@ -11,6 +11,7 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 COLUMNS = 80
 
@@ -26,6 +27,17 @@ class Terminal:
     def type(self, keys: str) -> None:
         """Send what a person types."""
         os.write(self._own, keys.encode())
+
+    def interrupt(self, pid: int) -> None:
+        """Ctrl-C, once the program waits for keys: one a moment before would stay unnoticed until the next key."""
+        state = Path(f"/proc/{pid}/stat")
+        if not state.is_file():  # no Linux
+            time.sleep(0.5)
+        deadline = time.monotonic() + 10.0
+        while state.is_file() and state.read_text().rpartition(") ")[2][0] != "S":
+            assert time.monotonic() < deadline, "the program does not wait for keys"
+            time.sleep(0.01)
+        self.type("\x03")
 
     def wait_for(self, text: str, *, seconds: float = 60.0) -> str:
         """Read until `text` is shown; return what has been since the last wait, with it."""

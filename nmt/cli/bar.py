@@ -9,6 +9,7 @@ from typing import BinaryIO
 from tqdm import tqdm
 
 from nmt.cli.lines import line_count
+from nmt.training.terminal import USUAL_COLUMNS, columns
 
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 _UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"
@@ -31,7 +32,7 @@ class LinesBar:
             unit=" lines",
             disable=not self._shown,
             leave=False,
-            dynamic_ncols=True,
+            ncols=(columns(sys.stderr) or USUAL_COLUMNS) - 3,  # room for the ^C that a terminal echoes
             smoothing=0,  # batches of short and long sentences take turns
             bar_format=_UNKNOWN if self._total is None else _KNOWN,
         )

@@ -97,6 +97,16 @@ def add_errors(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def say(program: str, message: str) -> None:
+    """A line about the work on standard error; a terminal gets it wrapped at words."""
+    line = f"{program}: {message}"
+    if sys.stderr.isatty():
+        from nmt.training.terminal import columns, wrapped  # late, as it comes with torch
+
+        line = wrapped(line, columns(sys.stderr) or len(line))
+    print(line, file=sys.stderr)
+
+
 def execute(
     parser: argparse.ArgumentParser,
     command: Callable[[argparse.Namespace], int],

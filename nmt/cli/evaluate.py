@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import resamples, seed
-from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, overridden
 from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
@@ -120,7 +120,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     named = [(name, hypotheses), *zip(arguments.ref, references, strict=True), *baselines]
     note = check_subwords(dict(named))
     if note is not None:
-        print(f"nmt-eval: {note}", file=sys.stderr)
+        say("nmt-eval", note)
     results = [
         measured(
             metric,
@@ -187,13 +187,14 @@ def _read(name: str, undecodable: Undecodable) -> list[str]:
         source, name = sys.stdin, "standard input"
     lines = list(read_lines(source, name=name, undecodable=undecodable))
     if undecodable.noted:
-        print(f"nmt-eval: {name}: {undecodable.summary()}", file=sys.stderr)
+        say("nmt-eval", f"{name}: {undecodable.summary()}")
     return lines
 
 
 def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], LoadedModel, int]:
     """What the model or the ensemble makes of `source`, written to --output as well, its first model, and exit code."""
     # Late, so that mistakes in the options do not wait for torch.
+    from nmt.cli.bar import LinesBar
     from nmt.cli.output import output_stream
     from nmt.cli.totals import Totals, shortest_training
     from nmt.interop.ensemble import load_models
@@ -210,16 +211,25 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
         )
         loaded, *others = models
         decoding = overridden(loaded.config.decoding, arguments)
-        translator = Translator(loaded.model, loaded.tokenizer, decoding, others=[other.model for other in others])
+        bar = LinesBar(len(source), shown=sys.stderr.isatty())
+        translator = Translator(
+            loaded.model,
+            loaded.tokenizer,
+            decoding,
+            others=[other.model for other in others],
+            on_batch=bar.batch,
+        )
         start = time.perf_counter()
         lines, totals = [], Totals(shortest_training(models))
-        for translation in translator.translations(source):
-            lines.append(translation.best)
-            totals.add(translation)
+        with bar:
+            bar.window(len(source))
+            for translation in translator.translations(source):
+                lines.append(translation.best)
+                totals.add(translation)
         seconds = time.perf_counter() - start
         if output is not None:
             output.write("".join(line + "\n" for line in lines).encode())
-    print(f"nmt-eval: {totals.summary(seconds, models=len(models))}", file=sys.stderr)
+    say("nmt-eval", totals.summary(seconds, models=len(models)))
     return lines, loaded, totals.exit_code
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import positive
-from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.decoding_options import add_ensemble, check_ensemble, with_ensemble
 from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
@@ -172,7 +172,7 @@ def score(arguments: argparse.Namespace) -> int:
     by = f", by {1 + len(others)} models" if others else ""
     found = [totals.summary() + by, *totals.problems()]
     found += [f"{path}: {rule.summary()}" for path, rule in zip(files, undecodable, strict=True) if rule.noted]
-    print(f"nmt-score: {'; '.join(found)}", file=sys.stderr)
+    say("nmt-score", "; ".join(found))
     return EXIT_FAILURE if totals.not_finite else 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, positive
-from nmt.cli.common import add_plugins, execute, make_parser
+from nmt.cli.common import add_plugins, execute, make_parser, say
 from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import ConfigError, counted
 
@@ -82,11 +82,11 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
             target_size=tokenizer.target_size,
         )
         output.write(shortlist.save_bytes(tokenizer))
-    print(
-        f"nmt-shortlist: {counted(counts.sentences, 'sentence pair')}; {counted(len(shortlist.frequent), 'token')} "
-        f"for every sentence and {len(partners) / max(1, int((counts.source_counts > 0).sum())):.1f} for each source "
-        "token",
-        file=sys.stderr,
+    each = len(partners) / max(1, int((counts.source_counts > 0).sum()))
+    say(
+        "nmt-shortlist",
+        f"{counted(counts.sentences, 'sentence pair')}; {counted(len(shortlist.frequent), 'token')} for every sentence "
+        f"and {each:.1f} for each source token",
     )
     return 0
 

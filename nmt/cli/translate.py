@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import beam_size
-from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser
+from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.decoding_options import add_decoding, check_ensemble, overridden
 from nmt.cli.models import MODELS, add_checkpoint
 from nmt.environment import keep_more_kernels
@@ -107,7 +107,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
     for file in (path, *beside):
         check_input(file, world=world)
-    say = _log if world.is_main and not arguments.quiet else _ignore
+    tell = _log if world.is_main and not arguments.quiet else _ignore
     write = FORMATS[arguments.format]
     undecodable = Undecodable(arguments.errors)
     target = arguments.output if world.is_main else os.devnull
@@ -122,8 +122,8 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
         )
         loaded, *others = models
-        decoding = overridden(loaded.config.decoding, arguments, say=say)
-        bar = bar_for(path, output, wanted=say is _log, processes=world.size)
+        decoding = overridden(loaded.config.decoding, arguments, say=tell)
+        bar = bar_for(path, output, wanted=tell is _log, processes=world.size)
         translator = Translator(
             loaded.model,
             loaded.tokenizer,
@@ -134,10 +134,10 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             on_batch=bar.batch,
         )
         totals = Totals(shortest_training(models), undecodable)
-        say(f"{names_of(models)} on {_place(world)}, {_search(decoding)}, {translator.precision}")
+        tell(f"{names_of(models)} on {_place(world)}, {_search(decoding)}, {translator.precision}")
         prompt = prompt_for(path, loaded.config.data.source_language)
         if prompt is not None:
-            say(HINT)
+            tell(HINT)
         start = time.perf_counter()
         lines = input_windows(path, size=WINDOW * world.size, undecodable=undecodable, prompt=prompt)
         with bar, lines as windows:
@@ -168,7 +168,7 @@ def _search(decoding: DecodingConfig) -> str:
 
 
 def _log(message: str) -> None:
-    print(f"nmt-translate: {message}", file=sys.stderr)
+    say("nmt-translate", message)
 
 
 def _ignore(message: str) -> None:

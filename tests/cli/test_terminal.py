@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import translate
+from nmt.cli import evaluate, translate
 from nmt.cli.bar import LinesBar
 from nmt.cli.lines import line_count
 from tests.terminal import COLUMNS, Terminal, terminal
@@ -57,8 +57,11 @@ def test_a_bar_is_shown_and_leaves_nothing_behind(run: str, text: str, tmp_path:
         shown = screen.rest()
         assert "translating:   0%|" in shown and "| 0/60 [00:00<?, ? lines/s]" in shown
         assert all(len(part) <= COLUMNS for part in re.split("[\r\n]", shown) if part.startswith("translating"))
-        model, summary, end = left(shown)
-        assert model.startswith("nmt-translate: ") and summary.startswith("nmt-translate: 60 lines in ") and end == ""
+    lines = left(shown)
+    said = [line.split(" in ")[0] for line in lines if line.startswith("nmt-translate: ")]
+    assert len(said) == 2 and said[1] == "nmt-translate: 60 lines"
+    assert all(line.startswith(("nmt-translate: ", "  ")) for line in lines[:-1]) and lines[-1] == ""
+    assert all(len(line) <= COLUMNS for line in lines if "/" not in line), "lines are wrapped, but for paths"
 
 
 def test_an_error_is_a_line_of_its_own_below_the_bar(run: str, tmp_path: Path) -> None:
@@ -67,7 +70,7 @@ def test_an_error_is_a_line_of_its_own_below_the_bar(run: str, tmp_path: Path) -
         assert translate.main([run, "-i", str(tmp_path / "bad"), "-o", str(tmp_path / "out"), *FAST]) == 1
         shown = screen.rest()
     assert "| 0/2 [" in shown
-    _, error, end = left(shown)
+    *_, error, end = left(shown)
     assert error.startswith(f"nmt-translate: {tmp_path / 'bad'}, line 2: not UTF-8 ") and end == ""
 
 
@@ -75,7 +78,10 @@ def test_no_bar_among_translations_nor_in_a_file(run: str, text: str, capfd: pyt
     with standard_error() as screen, open(os.dup(screen.descriptor), "w") as stream, redirect_stdout(stream):
         assert translate.main([run, "-i", text, *FAST]) == 0
         shown = screen.rest()
-    assert "translating" not in shown and len(left(shown)) == 63
+    assert "translating" not in shown
+    lines = left(shown)
+    begin, end = (place for place, line in enumerate(lines) if line.startswith("nmt-translate: "))
+    assert len([line for line in lines[begin + 1 : end] if not line.startswith("  ")]) == 60
     assert translate.main([run, "-i", text, *FAST]) == 0
     said = capfd.readouterr()
     assert "translating" not in said.err and said.out.count("\n") == 60
@@ -89,9 +95,9 @@ def test_quiet_says_nothing_but_what_is_odd(run: str, text: str, tmp_path: Path)
         assert screen.rest() == ""
         Path(text).write_bytes(b"\n\xff\n")
         assert translate.main([run, "-i", text, *FAST, *options, "--errors", "empty"]) == 0
-        summary, end = left(screen.rest())
-    assert summary.startswith("nmt-translate: 2 lines in ") and end == ""
-    assert summary.endswith("1 line not UTF-8, read as empty: 2")
+        *summary, end = left(screen.rest())
+    assert summary[0].startswith("nmt-translate: 2 lines in ") and end == ""
+    assert " ".join(line.strip() for line in summary).endswith("1 line not UTF-8, read as empty: 2")
 
 
 def test_lines_are_counted_where_that_is_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +173,7 @@ def test_a_prompt_with_editing_and_history(
     screen.wait_for(f"\r\n{answers[0]}\r\nen> ")
     screen.type("half a line")
     screen.wait_for("line")  # an interrupt throws away what has not been read
-    screen.type("\x03")
+    screen.interrupt(process.pid)
     screen.wait_for("\r\nen> ")
     screen.type("d\n")
     screen.wait_for(f"\r\n{answers[1]}\r\nen> ")
@@ -182,6 +188,14 @@ def test_a_prompt_with_editing_and_history(
 
 def test_an_interrupt_at_an_empty_prompt_ends_it(typing: tuple[Terminal, subprocess.Popen[bytes]]) -> None:
     screen, process = typing
-    screen.type("\x03")
+    screen.interrupt(process.pid)
     assert process.wait(timeout=60) == 130
     assert screen.rest().splitlines()[-1] == "nmt-translate: interrupted"
+
+
+def test_evaluation_shows_a_bar_while_it_translates(run: str, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with standard_error() as screen:
+        assert evaluate.main([run, "--source", text, "--ref", text, "--metrics", "chrf", *FAST]) == 0
+        shown = screen.rest()
+    assert "| 0/60 [" in shown and left(shown)[0].startswith("nmt-eval: 60 lines in ")
+    assert capfd.readouterr().out.splitlines()[1].startswith("chrF2 ")
