@@ -84,6 +84,7 @@ setup(
             "nmt-check=nmt.cli.check:main",
             "nmt-shortlist=nmt.cli.shortlist:main",
             "nmt-convert=nmt.cli.convert:main",
+            "nmt-export=nmt.cli.export:main",
             "nmt-data=nmt.cli.data:main",
         ]
     },

@@ -1,4 +1,4 @@
-"""nmt-check: are run directories whole, and what can be done with them."""
+"""nmt-check: are run directories and exported folders whole, and what can be done with them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from nmt.cli.models import RUN
 from nmt.errors import CheckpointError, counted, printable
 
 if TYPE_CHECKING:
+    from nmt.interop.check_export import ExportCheck
     from nmt.training.check_run import RunCheck
 
-DESCRIPTION = """Verify run directories: checksums of checkpoints, tokenizer and encoded text, shapes, vocabulary,
-configuration, ranking, log. Says what can be resumed and translated with. Exit code 0 when all is well, 1 with a line
-for each problem. Changes nothing."""
+DESCRIPTION = """Verify run directories and exported folders: checksums of checkpoints, tokenizer and encoded text,
+shapes, vocabulary, configuration, ranking, log. Says what can be resumed and translated with. Exit code 0 when all is
+well, 1 with a line for each problem. Changes nothing."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-check."""
     parser = make_parser("nmt-check", DESCRIPTION)
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=RUN)
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=f"{RUN}, or output of nmt-export")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each run, on a line")
     add_plugins(parser)
     return parser
@@ -32,20 +33,28 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and report; on standard output, problems included."""
+    from nmt.interop.check_export import check_export
+    from nmt.interop.exported import is_exported
     from nmt.training.check_run import check_run
 
     has_problems, unchecked = False, []
     for path in arguments.runs:
         try:
-            found = check_run(path, plugins=arguments.plugins)
+            found: RunCheck | ExportCheck
+            if is_exported(path):
+                found = check_export(path, plugins=arguments.plugins)
+                record, lines = export_record(found), export_lines(found)
+            else:
+                found = check_run(path, plugins=arguments.plugins)
+                record, lines = as_record(found), as_lines(found)
         except CheckpointError as error:  # no run: the others are checked all the same
             unchecked.append(str(error))
             continue
         has_problems |= bool(found.problems)
         if arguments.json:
-            print(json.dumps(as_record(found), ensure_ascii=True))
+            print(json.dumps(record, ensure_ascii=True))
         else:
-            print("\n".join(printable(line) for line in as_lines(found)))
+            print("\n".join(printable(line) for line in lines))
     if unchecked:
         raise CheckpointError("\n".join(unchecked))
     return EXIT_FAILURE if has_problems else 0
@@ -96,8 +105,29 @@ def as_lines(found: RunCheck) -> list[str]:
         lines.append("translate: cannot be told without the plugin")
     else:
         lines.append("translate: no checkpoint")
-    lines.append(f"{found.run}: " + (counted(len(found.problems), "problem") if found.problems else "all is well"))
-    return lines
+    return [*lines, _verdict(found.run, found.problems)]
+
+
+def _verdict(path: Path, problems: Sequence[str]) -> str:
+    return f"{path}: " + (counted(len(problems), "problem") if problems else "all is well")
+
+
+def export_record(found: ExportCheck) -> dict[str, Any]:
+    """The findings about an exported folder, for programs."""
+    return {
+        "folder": str(found.folder),
+        "ok": not found.problems,
+        "precision": found.stored,
+        "problems": found.problems,
+    }
+
+
+def export_lines(found: ExportCheck) -> list[str]:
+    """The same for people."""
+    lines = [f"problem: {problem}" for problem in found.problems]
+    if not found.problems:
+        lines += ["resume: an exported folder has no training state", f"translate: exported in {found.stored}"]
+    return [*lines, _verdict(found.folder, found.problems)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

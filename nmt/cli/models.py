@@ -6,7 +6,7 @@ import argparse
 
 from nmt.errors import ConfigError
 
-MODEL = "run directory, checkpoint in it, or output of nmt-average or nmt-convert"
+MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert or nmt-export"
 MODELS = f"{MODEL}; of several the probabilities are averaged"
 RUN = "run directory of nmt-train"
 FIRST = "name it before the options, as those that take several values take it, too"

@@ -56,6 +56,13 @@ class PreparedData:
         """What became of the training text."""
         return self.train.report
 
+    @property
+    def pair_counts(self) -> dict[str, int]:
+        """For the log: how many sentence pairs each text has; of the training text those that are trained on."""
+        texts = {"dev_pairs": self.dev_text, "test_pairs": self.test_text}
+        known = {name: len(text.source) for name, text in texts.items() if text is not None}
+        return {"train_pairs": len(self.train), **known}
+
     def report_lines(self) -> list[str]:
         """The reports of all corpora, for people."""
         dev = [] if self.dev is None else self.dev.report.lines("dev")

@@ -1,4 +1,4 @@
-"""Loading a trained model: from a run directory, a checkpoint inside it, or the output of nmt-average."""
+"""Loading a trained model: from a run directory, a checkpoint inside it, the output of nmt-average or nmt-export."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable, shown
 from nmt.files.whole import is_file, is_folder, is_there
-from nmt.interop import run_layout
+from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
 from nmt.interop.facts import LongestSource, longest_source
 from nmt.interop.finite import check_finite
+from nmt.interop.stored_weights import Format, on_device, packed, type_problems, unpacked, value_problems
 from nmt.interop.weights_file import read_shapes, read_weights
 from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.models import build_model
@@ -52,7 +53,7 @@ def load_model(
     """Load the model in `path`, and choose the kernels for it.
 
     Args:
-        path: run directory, checkpoint directory (RUN/checkpoints/step-N) or output of nmt-average.
+        path: run directory, checkpoint directory (RUN/checkpoints/step-N), output of nmt-average or nmt-export.
         plugins: Python files to import first. Those that the saved configuration names are not
             imported unless they are named here: they may be somebody else's.
         device: `cpu`, `cuda` or `auto`, or a torch device.
@@ -74,19 +75,32 @@ def read_model(
 ) -> LoadedModel:
     """`load_model` without a choice of kernels."""
     directory = find_model(path, checkpoint=checkpoint)
+    form = exported.form_of(directory)
+    sums = {} if form is None else exported.check_files(directory)
     config = load_saved(config_file(directory), plugins)
+    if form is not None:
+        config = exported.with_own_files(config, directory)
     tokenizer = load_tokenizer(directory, config)
     file = directory / run_layout.WEIGHTS
     # Compared before anything is allocated: a configuration, or a header, can ask for any amount of memory.
     shapes = read_shapes(file)
     plan = planned_model(config, tokenizer, most_layers=len(shapes), trusted=bool(plugins))
-    check_weights(plan, shapes, file=file)
-    weights = read_weights(file)
-    check_weights(plan, weights, file=file)
+    stored = None
+    if form is None:
+        check_weights(plan, shapes, file=file)
+        weights: Mapping[str, Tensor] = read_weights(file)
+        check_weights(plan, weights, file=file)
+    else:
+        check_stored(plan, shapes, form, file=file)
+        tensors = exported.read_stored(file, sums[run_layout.WEIGHTS])
+        check_stored(plan, tensors, form, file=file)
+        weights, stored = unpacked(tensors, plan, form)
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
     model.load_state_dict(weights)
     check_finite(model.state_dict(), file=file)
-    return LoadedModel(model.to(device).eval(), tokenizer, config, directory, longest_source(directory, config))
+    model = model.to(device).eval()
+    model.stored = None if stored is None else on_device(stored, device)
+    return LoadedModel(model, tokenizer, config, directory, longest_source(directory, config))
 
 
 def choose_kernels_of(models: Sequence[LoadedModel], *, device: torch.device, purpose: Purpose) -> None:
@@ -102,7 +116,7 @@ def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
     path = Path(path)
     if not is_folder(path):
         reason = "is not a directory" if path.exists() else "no such directory"
-        raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or the output of nmt-average")
+        raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or an exported model")
     if is_file(path / run_layout.WEIGHTS):
         if checkpoint != "best":
             raise ConfigError(f"{path}: is a single model; a checkpoint ('{checkpoint}') is chosen from a run")
@@ -166,7 +180,23 @@ def planned_model(config: Config, tokenizer: Tokenizer, *, most_layers: int, tru
 
 def check_weights(model: Seq2Seq, weights: Mapping[str, Tensor], *, file: Path) -> None:
     """CheckpointError unless every parameter is in `weights`, in its shape, and nothing else."""
-    if differing := weight_differences(model.state_dict(), weights):
+    _check(weight_differences(model.state_dict(), weights), file=file)
+
+
+def check_stored(model: Seq2Seq, tensors: Mapping[str, Tensor], form: Format, *, file: Path) -> None:
+    """CheckpointError unless `tensors` are what `form` stores of such a model: names, shapes, types and values.
+
+    Of tensors on the meta device, which have none, values are not looked at.
+    """
+    expected = packed(model, form)
+    differing = weight_differences(expected, tensors) or type_problems(expected, tensors)
+    if not differing and not any(tensor.is_meta for tensor in tensors.values()):
+        differing = value_problems(tensors)
+    _check(differing, file=file)
+
+
+def _check(differing: Sequence[str], *, file: Path) -> None:
+    if differing:
         shown = "; ".join(differing[:_SHOWN])
         rest = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
         raise CheckpointError(f"{file}: not the weights of this configuration and tokenizer: {shown}{rest}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from nmt.config import Config, write_config
 from nmt.data import Tokenizer, save_tokenizer
 from nmt.errors import CheckpointError
-from nmt.files.new import new_directory
+from nmt.files.new import new_directory, unused_name
 from nmt.interop import run_layout
 from nmt.interop.weights_file import write_weights
 
@@ -33,12 +34,20 @@ def check_no_part(output: Path, *, models: Iterable[str | Path]) -> None:
 
 
 @contextlib.contextmanager
-def whole_directory(output: Path) -> Iterator[Path]:
-    """A directory to fill, which becomes `output` when the block ends without an error."""
+def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A directory to fill, which becomes `output` when the block ends without an error.
+
+    With `replace` it takes the place of a directory that is there, which is deleted then.
+    """
     output.parent.mkdir(parents=True, exist_ok=True)
     with new_directory(output) as temporary:
         yield temporary
+        before = unused_name(output, prefix=".replaced-") if replace and output.is_dir() else None
+        if before is not None:
+            output.rename(before)
         temporary.rename(output)  # takes the place of an empty directory
+        if before is not None:
+            shutil.rmtree(before)
 
 
 def write_model(

@@ -22,6 +22,7 @@ from nmt.files import safe
 from nmt.files.errors import unreadable
 from nmt.files.safe import LARGEST_RECORD, check_directory
 from nmt.files.whole import is_folder, is_there, read_file, replace_file
+from nmt.interop.sums import read_sums
 
 CONFIG = "config.yaml"
 TOKENIZER = "tokenizer"
@@ -30,6 +31,8 @@ TRAINING_STATE = "training.pt"
 CHECKPOINTS = safe.CHECKPOINTS
 BEST = "best.json"
 SUMS = "SHA256SUMS"
+CARD = "README.md"
+"""Of an exported folder; in a run it is the user's own."""
 ASIDE = "damaged-"
 FOLDERS = (CHECKPOINTS, TOKENIZER, "cache", "corpus", "validation", "tensorboard")
 """Directories that a run consists of."""
@@ -75,7 +78,15 @@ def belongs_to(model: Path, path: Path) -> bool:
     if not real.is_relative_to(root):
         return False
     first, *rest = real.relative_to(root).parts
-    return first in FOLDERS or (not rest and first in _FILES)
+    return first in FOLDERS or (not rest and (first in _FILES or first in _files_of_export(root)))
+
+
+def _files_of_export(root: Path) -> set[str]:
+    """The names in the checksums of an exported folder, and its card; none of anything else."""
+    sums = root / SUMS
+    if not os.path.isfile(sums):
+        return set()
+    return {CARD, *(read_sums(read_file(sums, largest=LARGEST_RECORD)) or {})}
 
 
 def step_of(directory: Path) -> int | None:

@@ -21,7 +21,8 @@ from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.files.new import create, unused_name, write_new
 from nmt.interop import run_layout, zero, zero_settings
-from nmt.interop.model_dir import LoadedModel, load_model, planned_model
+from nmt.interop.exported import check_trainable
+from nmt.interop.model_dir import LoadedModel, find_model, load_model, planned_model
 from nmt.interop.new_model import check_no_part, check_output, write_model
 from nmt.interop.weights_file import read_metadata
 from nmt.interop.zero_checkpoint import CONFIG, Checkpoint, read_checkpoint, scope_of
@@ -172,6 +173,7 @@ def to_zero(
         check_no_part(path, models=(model,))
         if path.exists() or path.is_symlink():
             raise CheckpointError(f"{path}: exists; choose another name or move it away")
+    check_trainable(find_model(model, checkpoint=checkpoint))
     loaded = load_model(model, checkpoint=checkpoint, plugins=plugins)
     scope = _scope(loaded)
     arrays, hyper = _exported(loaded, scope=scope)

@@ -25,6 +25,7 @@ from nmt.ops.tracing import traced
 
 if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
+    from nmt.models.inference import Stored
 
 PAD = 0
 
@@ -145,6 +146,8 @@ class Seq2Seq(nn.Module):
     """Frozen dataclass of the architecture's options, against which `model.architecture_options` is checked."""
     variable_scope: str = ""
     """First part of the names of this model's variables in the original system; see `nmt.interop.zero`."""
+    stored: Stored | None = None
+    """Of a model from an exported folder: how its weights were stored there."""
 
     def __init__(
         self,

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from nmt.cells import Cell
-from nmt.models.base import Seq2Seq
-from nmt.ops.matrices.inference import quantize, to_bf16, worth_packing
+from nmt.ops.matrices.inference import Int8Matrix, quantize, to_bf16, worth_packing
+
+if TYPE_CHECKING:
+    from nmt.models.base import Seq2Seq
+
+
+SOFTMAX: Final = "embeddings.softmax"
+"""What the table of the softmax is called among the matrices of a step, whatever it is shared with."""
+
+
+class Stored(NamedTuple):
+    """How the weights of a model were stored that comes from an exported folder; see `nmt.interop.export`."""
+
+    precision: Literal["fp32", "bf16", "int8"]
+    """The number format that they are for."""
+    matrices: Mapping[str, Int8Matrix]
+    """With int8 those that each step of a search reads, by name, as a search takes them. The model's own parameters
+    have the values that these stand for."""
+
 
 _LISTS = (nn.ParameterList, nn.ParameterDict)
 """Modules whose parameters belong to the module that has them."""
@@ -21,31 +39,44 @@ def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) ->
 
     `bf16`: all matrices but the embeddings become bf16; run the copy under autocast to bf16, which casts
     their inputs. Those of decoder, readout and softmax, which each step of a search reads, become a Bf16Matrix where
-    the CPU has a kernel for it; with `int8` an Int8Matrix. A table that the softmax shares with embeddings is
-    converted for the softmax alone. Weights that are not fp32 stay as they are, and so do those of modules that are
-    not known to multiply by them and to do nothing else; known are those of this package, cells and torch.nn.Linear.
+    the CPU has a kernel for it; with `int8` an Int8Matrix, that of the exported folder where the model comes from one.
+    A table that the softmax shares with embeddings is converted for the softmax alone. Weights that are not fp32 stay
+    as they are, and so do those of modules that are not known to multiply by them and to do nothing else; known are
+    those of this package, cells and torch.nn.Linear.
     """
     if not (bf16 or int8):
         return model
-    each_step = {id(weight) for weight in _decoder_matrices(model)}
+    each_step = {id(weight): name for name, weight in step_matrices(model)}
     tables = {id(table) for table in model.embeddings.parameters()}
     matrices = _matrices(model) - tables
+    stored = {} if model.stored is None or not int8 else model.stored.matrices
     # deepcopy takes from here what it would copy.
-    memo: dict[int, object] = {}
+    memo: dict[int, object] = {id(model.stored): model.stored}
     for parameter in model.parameters():
-        if id(parameter) in matrices:
-            memo[id(parameter)] = _converted(parameter, each_step=id(parameter) in each_step, int8=int8, bf16=bf16)
-        else:
+        if id(parameter) not in matrices:
             memo[id(parameter)] = parameter
+        elif (name := each_step.get(id(parameter), "")) in stored:
+            memo[id(parameter)] = stored[name]
+        else:
+            memo[id(parameter)] = _converted(parameter, each_step=name != "", int8=int8, bf16=bf16)
     copied = copy.deepcopy(model, memo)
-    table = _converted(model.embeddings.softmax_table, each_step=True, int8=int8, bf16=bf16)
-    copied.embeddings.use_softmax_table(table)
+    table = model.embeddings.softmax_table
+    converted = stored[SOFTMAX] if SOFTMAX in stored else _converted(table, each_step=True, int8=int8, bf16=bf16)
+    copied.embeddings.use_softmax_table(converted)
     return copied
 
 
-def _decoder_matrices(model: Seq2Seq) -> Iterator[nn.Parameter]:
-    for part in (model.decoder, model.readout):
-        yield from (parameter for parameter in part.parameters() if parameter.dim() == 2)
+def step_matrices(model: Seq2Seq) -> Iterator[tuple[str, nn.Parameter]]:
+    """Names and weights of all known matrices that each step of a search reads, but the table of the softmax."""
+    for name, parameter in known_matrices(model):
+        if name.startswith(("decoder.", "readout.")) and parameter.dim() == 2:
+            yield name, parameter
+
+
+def known_matrices(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Names and weights of the matrices that can be converted, see `inference_copy`, and of the tables."""
+    known = _matrices(model)
+    yield from ((name, parameter) for name, parameter in model.named_parameters() if id(parameter) in known)
 
 
 def _matrices(model: nn.Module) -> set[int]:

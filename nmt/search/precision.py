@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 import torch
 
@@ -19,6 +21,10 @@ _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
 """From here on bf16, with its 8 bits, rounds to infinity."""
 
 PrecisionName = Literal["auto", "fp32", "bf16", "int8"]
+
+_USABLE: Final = MappingProxyType({"fp32": ("fp32", "bf16", "int8"), "bf16": ("fp32", "bf16"), "int8": ("int8",)})
+"""In which number formats a search can run with weights that were exported in one of them. Those in bf16 are numbers of
+fp32, too; rounding them once more, to int8, would lose more than rounding those of training."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +54,41 @@ class SearchPrecision:
         return f"{self.name} ({self.reason})"
 
 
-def choose_search_precision(requested: PrecisionName, *, device: torch.device) -> SearchPrecision:
-    """Turn `decoding.precision` into what suits `device`; `auto` takes bf16 where the hardware computes in it."""
+def choose_search_precision(
+    requested: PrecisionName, *, device: torch.device, models: Sequence[Seq2Seq] = ()
+) -> SearchPrecision:
+    """Turn `decoding.precision` into what suits `device` and `models`, one or those of an ensemble.
+
+    `auto` takes that of models from exported folders, else bf16 where the hardware computes in it.
+
+    Raises:
+        ConfigError: a model was exported in another number format, so that its weights are no longer there.
+    """
+    stored = {model.stored.precision for model in models if model.stored is not None}
+    note = ""
+    if requested == "auto" and stored:
+        # What is stored in fp32 can be anything; of others there can be no two.
+        requested = next((name for name in ("int8", "bf16") if name in stored), "fp32")
+        note = "as exported"
+    for name in sorted(stored):
+        if requested not in _USABLE[name]:
+            allowed = ", ".join(("auto", *_USABLE[name]))
+            raise ConfigError(
+                f"precision: {requested} was asked for, but the model was exported in {name}. Allowed: {allowed}. For "
+                f"{requested} take the run, or export it in {requested}."
+            )
     hardware = bf16_hardware(device)
     without = f"this {device_noun(device)} has no bf16 arithmetic"
     if requested == "int8":
         rest = f"bf16 elsewhere: {hardware}" if hardware else f"fp32 elsewhere: {without}"
-        return SearchPrecision("int8", f"by {int8_implementation(device)}; {rest}", bool(hardware), device)
+        reason = f"by {int8_implementation(device)}; {rest}"
+        return SearchPrecision("int8", f"{note}, {reason}" if note else reason, bool(hardware), device)
     if requested == "auto":
         if hardware:
             return SearchPrecision("bf16", f"auto: {hardware}", True, device)
         return SearchPrecision("fp32", f"auto: {without}", False, device)
-    note = "; emulated here, fp32 may be faster" if requested == "bf16" and not hardware else ""
-    return SearchPrecision(requested, f"as configured{note}", requested == "bf16", device)
+    emulated = "; emulated here, fp32 may be faster" if requested == "bf16" and not hardware else ""
+    return SearchPrecision(requested, f"{note or 'as configured'}{emulated}", requested == "bf16", device)
 
 
 def _check_range(model: Seq2Seq) -> None:

@@ -51,6 +51,6 @@ def prepare_models(
     weights that this number format cannot hold.
     """
     place = next(models[0].parameters()).device if device is None else torch.device(device)
-    chosen = choose_search_precision(precision, device=place)
+    chosen = choose_search_precision(precision, device=place, models=models)
     converted = [chosen.converted(model) for model in models]
     return PreparedModels(chosen, converted, [GraphedModel(model) for model in converted], {})

@@ -20,12 +20,12 @@ from nmt.files.safe import LARGEST_RECORD
 from nmt.files.whole import is_there, read_file, write_file
 from nmt.interop import run_layout
 from nmt.interop.finite import check_finite
+from nmt.interop.sums import read_sums, sums_text
 from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
 from nmt.training.state import STATE_FORMAT
 
 DIGEST = "weights_sha256"
 FORMAT = "format"
-_DIGITS = 64
 _STATES = 8
 """Times the weights: the most that their averages and the optimizer's records of them can be, and room."""
 
@@ -86,11 +86,10 @@ def _read_sums(file: Path) -> dict[str, str]:
     """The checksums of a checkpoint by the names of its files; none in one of an older version."""
     if not is_there(file):
         return {}
-    lines = read_file(file, largest=LARGEST_RECORD).decode("utf-8", "replace").splitlines()
-    rows = [line.split("  ", 1) for line in lines]
-    if not rows or any(len(row) != 2 or len(row[0]) != _DIGITS for row in rows):
+    sums = read_sums(read_file(file, largest=LARGEST_RECORD))
+    if sums is None:
         raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is no list of checksums")
-    return {name: digest for digest, name in rows}
+    return sums
 
 
 def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> dict[str, Any]:
@@ -142,8 +141,7 @@ def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, A
     del content
     record = {**state, FORMAT: STATE_FORMAT, DIGEST: sums[run_layout.WEIGHTS]}
     sums[run_layout.TRAINING_STATE] = _write_state(folder / run_layout.TRAINING_STATE, record)
-    # As `sha256sum --check` reads it.
-    write_file(folder / run_layout.SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
+    write_file(folder / run_layout.SUMS, sums_text(sums))
 
 
 class _Output:

@@ -8,6 +8,7 @@ from nmt.config import load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import run_layout
+from nmt.interop.exported import check_trainable
 from nmt.interop.finite import check_finite
 from nmt.interop.model_dir import check_weights, config_file, find_model
 from nmt.interop.weights_file import read_shapes, read_weights
@@ -19,7 +20,9 @@ KEY = "training.init_from"
 def find_initial_weights(path: str) -> Path:
     """The directory whose weights `training.init_from` means: of a run its best checkpoint. ConfigError for none."""
     try:
-        return find_model(path)
+        directory = find_model(path)
+        check_trainable(directory)
+        return directory
     except CheckpointError as error:
         raise ConfigError(f"{KEY}: {error}") from error
 

@@ -20,9 +20,10 @@ from nmt.errors import DataError, NmtError
 from nmt.files.errors import reason
 from nmt.files.safe import LARGEST_LOG, own_file
 from nmt.files.whole import is_file, read_file, replace_file
+from nmt.interop.run_events import EVENTS as EVENTS
+from nmt.interop.run_events import read_events as read_events
 from nmt.training.terminal import CLEAR_ROW, columns, shortened, wrapped
 
-EVENTS = "log.jsonl"
 TEXT = "train.log"
 TENSORBOARD = "tensorboard"
 SAMPLE_HANG = 12
@@ -219,16 +220,6 @@ class SilentLog(RunLog):
 
     def withdraw(self, kinds: Container[str], *, step: int) -> None:
         """Do nothing."""
-
-
-def read_events(run: Path) -> list[dict[str, Any]]:
-    """All complete lines of RUN/log.jsonl."""
-    path = run / EVENTS
-    if not is_file(path):
-        raise DataError(f"{path}: no such file; is {run} a run directory?")
-    # Not splitlines: a sample translation may hold U+2028 and its like.
-    lines = read_file(path, largest=LARGEST_LOG).decode("utf-8", "replace").split("\n")
-    return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def finite(value: Any) -> Any:

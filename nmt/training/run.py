@@ -227,6 +227,7 @@ def _begin(
             "resumed": loaded is not None,
             "parameters": parameters,
             "updates_per_epoch": per_epoch,
+            **data.pair_counts,
             "device": str(updater.precision.device),
             "precision": updater.precision.name,
             "torch": torch.__version__,

@@ -197,7 +197,12 @@ def to_bf16(weight: Tensor) -> Bf16Matrix:
 def quantize(weight: Tensor) -> Int8Matrix:
     """The nearest int8 values of a weight [M, K], with a scale for each row."""
     values, scales = quantize_rows(weight)
-    return _padded(Int8Matrix, values, scales.squeeze(1))
+    return int8_matrix(values, scales.squeeze(1))
+
+
+def int8_matrix(values: Tensor, scales: Tensor) -> Int8Matrix:
+    """The matrix of int8 values [M, K], -127..127, and fp32 scales [M], as `quantize_rows` makes them."""
+    return _padded(Int8Matrix, values, scales)
 
 
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,157 @@
+"""Exporting a model as one small folder that every command takes: what nmt-export does."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from nmt.config import Config, write_config
+from nmt.data import save_tokenizer
+from nmt.errors import CheckpointError, ConfigError
+from nmt.files.new import write_new
+from nmt.files.safe import open_regular, read_bounded
+from nmt.files.whole import read_file
+from nmt.interop import run_layout
+from nmt.interop.exported import (
+    FORMAT_KEY,
+    TOKENIZER_SUMS,
+    VERSION,
+    VERSION_KEY,
+    check_trainable,
+    decoding_files,
+    format_name,
+)
+from nmt.interop.facts import write_longest_source
+from nmt.interop.model_card import model_card
+from nmt.interop.model_dir import LoadedModel, find_model, read_model
+from nmt.interop.new_model import check_no_part, check_output, whole_directory
+from nmt.interop.stored_weights import FORMATS, packed
+from nmt.interop.sums import sums_text
+from nmt.interop.weights_file import read_metadata, write_weights
+from nmt.models.base import Seq2Seq
+from nmt.models.inference import known_matrices
+
+_LARGEST: Final = 1 << 30
+"""Bytes of a file that decoding settings name, such as a shortlist."""
+_MAKER: Final = "made_by"
+"""Under which an average says that its run may replace it."""
+_CPU: Final = torch.device("cpu")
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    model: LoadedModel
+    """As it was read."""
+    stored: str
+    """Which of FORMATS it has."""
+    weights: int
+    """Bytes of the weights."""
+    total: int
+    """Bytes of the folder."""
+
+    @property
+    def weights_fp32(self) -> int:
+        """Bytes that the weights have in fp32."""
+        return sum(4 * weight.numel() for weight in self.model.model.state_dict().values())
+
+
+def export_model(
+    model: str | Path,
+    output: Path,
+    *,
+    stored: str = "fp32",
+    checkpoint: str | int = "best",
+    plugins: Sequence[str] = (),
+    overwrite: bool = False,
+) -> Exported:
+    """Write the model in `model` to the folder `output`, which appears when it is complete.
+
+    Args:
+        model: what `load_model` takes, with `checkpoint` and `plugins`.
+        stored: one of FORMATS, what the weights are stored as.
+        overwrite: replace an exported folder that is there.
+
+    Raises:
+        CheckpointError: `output` is not free, or the model cannot be read or has been rounded by an export.
+        ConfigError: bf16 cannot hold a weight, or a file that the decoding settings name is missing.
+    """
+    replaces = _check_output(output, model=Path(model), overwrite=overwrite)
+    check_trainable(find_model(model, checkpoint=checkpoint))
+    loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
+    form = FORMATS[stored]
+    if form.others == torch.bfloat16:
+        _check_range(loaded.model)
+    weights = packed(loaded.model, form)
+    with whole_directory(output, replace=replaces) as folder:
+        config = _own_config(loaded.config, folder, precision=form.precision)
+        write_config(folder / run_layout.CONFIG, config)
+        (folder / run_layout.TOKENIZER).mkdir()
+        save_tokenizer(folder / run_layout.TOKENIZER, loaded.tokenizer, config, name=output / run_layout.TOKENIZER)
+        if loaded.longest_source.is_known:
+            write_longest_source(folder, loaded.longest_source.tokens)
+        metadata = {**_metadata(loaded.path), "format": "pt", VERSION_KEY: VERSION, FORMAT_KEY: stored}
+        size = len(write_weights(folder / run_layout.WEIGHTS, weights, metadata=metadata))
+        sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in _files(folder)}
+        card = model_card(loaded, name=output.name, stored=stored, weights=size, total=sum(sizes.values()))
+        write_new(folder / run_layout.CARD, card.encode("utf-8"))
+        write_new(folder / run_layout.SUMS, sums_text(_sums(folder)))
+        total = sum(path.stat().st_size for path in _files(folder))
+    return Exported(loaded, stored, size, total)
+
+
+def _check_output(output: Path, *, model: Path, overwrite: bool) -> bool:
+    """Whether an exported folder is to be replaced; CheckpointError where `output` is anything else that is there."""
+    if not overwrite or output.is_symlink() or not output.is_dir() or not any(output.iterdir()):
+        check_output(output, model=model)
+        return False
+    check_no_part(output, models=(model,))
+    if format_name(output) is None:
+        raise CheckpointError(f"{output}: --overwrite replaces exported folders alone, and this is none; move it away")
+    return True
+
+
+def _check_range(model: Seq2Seq) -> None:
+    for name, weight in known_matrices(model):
+        if not bool(weight.to(torch.bfloat16).isfinite().all()):
+            largest = float(weight.detach().abs().max())
+            raise ConfigError(f"precision: {name} holds {largest:.4g}, which bf16 has not; choose fp32 or int8")
+
+
+def _own_config(config: Config, folder: Path, *, precision: str) -> Config:
+    """The configuration for the folder, in which the files that decoding names are, too: by their keys."""
+    changes: dict[str, Any] = {"precision": precision}
+    for key, name in decoding_files(config.decoding).items():
+        own = key + Path(name).suffix
+        try:
+            with open_regular(Path(name)) as stream:
+                content = read_bounded(stream, largest=_LARGEST)
+        except OSError as error:
+            raise ConfigError(f"decoding.{key}: {name}: {error.strerror}; the folder would lack it") from error
+        write_new(folder / own, content)
+        changes[key] = own
+    return dataclasses.replace(config, decoding=dataclasses.replace(config.decoding, **changes))
+
+
+def _metadata(directory: Path) -> dict[str, str]:
+    """What is known of the weights that are exported, as of which checkpoints they are the mean."""
+    return {key: value for key, value in read_metadata(directory / run_layout.WEIGHTS).items() if key != _MAKER}
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    """The checksums of all files whose change would matter; those of the tokenizer are in its own list."""
+    found = {}
+    for path in _files(folder):
+        name = path.relative_to(folder).as_posix()
+        if name != run_layout.CARD and (path.parent == folder or name == TOKENIZER_SUMS):
+            found[name] = hashlib.sha256(read_file(path)).hexdigest()
+    return found

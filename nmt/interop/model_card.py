@@ -1,0 +1,166 @@
+"""The README.md of an exported folder: what the model is, and what is recorded of its training and scores."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt import __version__
+from nmt.config.schema import Config
+from nmt.errors import counted, printable
+from nmt.files.whole import is_file
+from nmt.interop import run_layout
+from nmt.interop.run_events import EVENTS, read_events
+from nmt.interop.stored_weights import FORMATS
+from nmt.interop.weights_file import read_metadata
+from nmt.models.build import parameters_by_part
+from nmt.units import describe_units
+
+if TYPE_CHECKING:
+    from nmt.interop.model_dir import LoadedModel
+
+UNKNOWN = "not recorded"
+
+Row = tuple[str, ...]
+
+
+def model_card(loaded: LoadedModel, *, name: str, stored: str, weights: int, total: int) -> str:
+    """The card, in Markdown, of the model as it was read from a run.
+
+    Args:
+        name: of the folder.
+        stored: one of FORMATS.
+        weights, total: bytes of the weights, and of all files but the card and the checksums.
+    """
+    config = loaded.config
+    events = _events(loaded.path)
+    source, target = config.data.source_language, config.data.target_language
+    folder = shlex.quote(printable(name))
+    parts = [
+        f"# {_cell(name)}: {source} to {target}",
+        "A recurrent translation model for [nmt](https://pypi.org/project/nmt-recurrent/).",
+        _table([("", ""), *_facts(loaded, events, stored=stored, weights=weights, total=total)]),
+        "## Use",
+        f"```\npip install nmt-recurrent\nnmt-translate {folder} < text.{source} > text.{target}\n```",
+        "or in Python",
+        f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("...").text)\n```',
+        *_plugins(config),
+        "## Data",
+        _table([("text", "name", "sentence pairs"), *_data(config, events)]),
+        "## Scores",
+        _scores(loaded, events, stored=stored),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(
+    loaded: LoadedModel, events: Sequence[Mapping[str, Any]], *, stored: str, weights: int, total: int
+) -> Iterator[Row]:
+    config, section, model = loaded.config, loaded.config.model, loaded.model
+    layers = f"{counted(section.encoder_layers, 'encoder layer')}, {counted(section.decoder_layers, 'decoder layer')}"
+    yield "languages", f"{config.data.source_language} → {config.data.target_language}"
+    yield "architecture", f"{section.architecture}, {layers}"
+    yield "recurrent unit", describe_units(section)
+    yield "widths", f"states {section.hidden_size:,}, embeddings {section.embedding_size:,}"
+    yield "parameters", f"{sum(parameters_by_part(model).values()):,}"
+    yield "weights", f"{stored}: {FORMATS[stored].words}"
+    yield "size on disk", f"{megabytes(total)}, the weights {megabytes(weights)}"
+    sizes = f"{model.source_vocab_size:,} and {model.target_vocab_size:,} entries"
+    yield "tokenizer", f"{config.data.tokenizer}, {sizes}"
+    decoding = config.decoding
+    yield "search", f"{decoding.chosen_search}, beam {decoding.beam_size}, length penalty {decoding.length_penalty:g}"
+    yield (
+        "longest training source",
+        f"{loaded.longest_source.tokens:,} tokens" if loaded.longest_source.is_known else UNKNOWN,
+    )
+    yield "made of", _origin(loaded, events)
+    yield "exported", f"{datetime.datetime.now(datetime.timezone.utc).date().isoformat()} by nmt {__version__}"
+
+
+def _origin(loaded: LoadedModel, events: Sequence[Mapping[str, Any]]) -> str:
+    """Which checkpoints the weights are, or are the mean of."""
+    averaged = read_metadata(loaded.path / run_layout.WEIGHTS).get("averaged")
+    if averaged:
+        return f"the mean of {_cell(averaged)}"
+    step = run_layout.step_of(loaded.path)
+    if step is None:
+        return UNKNOWN
+    epochs = [event["epoch"] for event in events if event.get("step") == step and "epoch" in event]
+    return f"update {step:,}" + (f", epoch {epochs[-1]:.1f}" if epochs else "")
+
+
+def _plugins(config: Config) -> list[str]:
+    if not config.plugins:
+        return []
+    named = " ".join(f"--plugin {shlex.quote(Path(plugin).name)}" for plugin in config.plugins)
+    return [f"It needs the code of a plugin, which is not in this folder: `{_cell(named)}`."]
+
+
+def _data(config: Config, events: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    started = [event for event in events if event.get("event") == "start"]
+    last = started[-1] if started else {}
+    for key, what in (("train", "training"), ("dev", "validation"), ("test", "test")):
+        named = getattr(config.data, key)
+        prefixes = [named] if isinstance(named, str) else named or []
+        if config.data.generator != "none":
+            prefixes = [f"{config.data.generator} corpus of nmt"]
+        count = last.get(f"{key}_pairs")
+        if prefixes or count:
+            names = ", ".join(_cell(_short(prefix)) for prefix in prefixes) or UNKNOWN
+            yield what, names, f"{count:,}" if isinstance(count, int) else UNKNOWN
+
+
+def _scores(loaded: LoadedModel, events: Sequence[Mapping[str, Any]], *, stored: str) -> str:
+    """Those of the very weights that are exported."""
+    step, by = run_layout.step_of(loaded.path), loaded.path.name
+    lines: dict[tuple[str, str], str] = {}  # of a validation that was made again the last
+    for event in events:
+        kind, signatures = str(event.get("event")), event.get("signatures")
+        ours = (kind == "validation" and event.get("step") == step) or (
+            kind == "test" and event.get("checkpoint") == by
+        )
+        for metric, text in signatures.items() if ours and isinstance(signatures, dict) else ():
+            title, _, signature = printable(str(text)).partition(" ")
+            if isinstance(event.get(metric), float):
+                lines[kind, metric] = f"- {kind}: {title} {event[metric]:.2f}, `{signature}`"
+    if not lines:
+        return f"Scores of these weights: {UNKNOWN}."
+    listed = "\n".join(lines.values())
+    note = "" if stored == "fp32" else f", before the weights were rounded to {stored}"
+    return f"{listed}\n\nBy sacreBLEU, measured by training with the search above{note}."
+
+
+def _events(directory: Path) -> list[dict[str, Any]]:
+    """The log of the run that a checkpoint, or an average that the run made, lies in; nothing where there is none."""
+    inside = directory.parent.name == run_layout.CHECKPOINTS
+    run = directory.parent.parent if inside else directory.parent
+    if not is_file(run / EVENTS):
+        return []
+    try:
+        return [event for event in read_events(run) if isinstance(event, dict)]
+    except ValueError:  # a damaged log tells nothing that is certain
+        return []
+
+
+def _short(prefix: str) -> str:
+    """The name of a text, without the way to it on this machine."""
+    return "/".join(Path(prefix).parts[-2:]) if Path(prefix).is_absolute() else prefix
+
+
+def megabytes(size: int) -> str:
+    """`8.31 MB`, of 10**6 bytes."""
+    return f"{size / 1e6:,.2f} MB"
+
+
+def _table(rows: Sequence[Row]) -> str:
+    head, *body = rows
+    lines = ["| " + " | ".join(row) + " |" for row in body]
+    return "\n".join(["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *lines])
+
+
+def _cell(text: str) -> str:
+    """Somebody's text as part of a table: one line that does not end the cell."""
+    return printable(text).replace("|", "\\|")
