@@ -54,6 +54,8 @@ def test_all_commands_are_installed() -> None:
         "nmt-check",
         "nmt-shortlist",
         "nmt-convert",
+        "nmt-data",
+        "nmt-export",
     }
 
 
