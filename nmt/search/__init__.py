@@ -5,6 +5,7 @@ from nmt.search.beam import beam_search
 from nmt.search.diverse import diverse_beam_search
 from nmt.search.greedy import greedy_search
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.mbr import MbrSearch
 from nmt.search.noisy import NoisyBeamSearch
 from nmt.search.request import Request
 from nmt.search.ruled import RuledModel
@@ -14,6 +15,7 @@ from nmt.search.translator import ScoredText, Translation, Translator
 
 __all__ = [
     "Hypothesis",
+    "MbrSearch",
     "NoisyBeamSearch",
     "PairScore",
     "Request",
