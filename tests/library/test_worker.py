@@ -43,7 +43,7 @@ def test_errors_are_those_of_the_process_itself(local: nmt.Translator, remote: n
         nmt.load("missing", worker=True)
 
 
-def test_an_error_of_a_plugin_is_one_line_and_shows_where_and_warnings_are_logged_here(
+def test_errors_and_warnings_of_a_plugin_arrive_and_a_killed_worker_is_named(
     tiny_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = tmp_path / "searches.py"
@@ -68,6 +68,14 @@ def test_an_error_of_a_plugin_is_one_line_and_shows_where_and_warnings_are_logge
         assert str(caught.value) == said
         assert "searches.py" in str(caught.value.__cause__)
         assert translator.translate("a").text == translator.translate(["a"])[0].text
+        process = translator._computing._line.process  # type: ignore[attr-defined]
+        os.kill(process.pid, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(nmt.NmtError, match="the worker process was killed by signal 9"):
+                translator.translate("a")
+    with pytest.raises(nmt.NmtError, match="this translator is closed"):
+        translator.translate("a")
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_ctrl_c_ends_the_call_and_the_work_but_not_the_worker(remote: nmt.Translator) -> None:
@@ -79,19 +87,6 @@ def test_ctrl_c_ends_the_call_and_the_work_but_not_the_worker(remote: nmt.Transl
         time.sleep(10)  # the signal is raised here if the work was done before
     assert remote.translate("a b c").text
     assert time.monotonic() - began < 30
-
-
-def test_a_worker_that_is_killed_is_named_and_a_closed_one_is_gone(tiny_run: Path) -> None:
-    translator = nmt.load(tiny_run, device="cpu", worker=True)
-    process = translator._computing._line.process  # type: ignore[attr-defined]
-    os.kill(process.pid, signal.SIGKILL)
-    for _ in range(2):
-        with pytest.raises(nmt.NmtError, match="the worker process was killed by signal 9"):
-            translator.translate("a")
-    translator.close()
-    with pytest.raises(nmt.NmtError, match="this translator is closed"):
-        translator.translate("a")
-    assert process.returncode == -signal.SIGKILL
 
 
 def test_where_torch_came_first_a_worker_computes_and_dies_with_the_program(tiny_run: Path, tmp_path: Path) -> None:
