@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt import registry
+from nmt.plugin_errors import PREFIX
 from nmt.registry import Registry
 from tests.conftest import REPOSITORY
 
@@ -36,17 +37,21 @@ def write_example(folder: Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def registries_restored() -> Iterator[None]:
-    """What plugins register in the block is forgotten after it, so that another test can import them anew."""
+    """The block begins without plugins, and what they register in it is forgotten after it."""
     members = [found for found in vars(registry).values() if isinstance(found, Registry)]
     for member in members:
         importlib.import_module(member._package)
     before = [dict(member._members) for member in members]
     modules = set(sys.modules)
+    for member, known in zip(members, before, strict=True):
+        for name, component in known.items():
+            if component.__module__.startswith(PREFIX):
+                del member._members[name]
     try:
         yield
     finally:
         for member, known in zip(members, before, strict=True):
             member._members.clear()
             member._members.update(known)
-        for name in [name for name in sys.modules if name.startswith("nmt_plugin_") and name not in modules]:
+        for name in [name for name in sys.modules if name.startswith(PREFIX) and name not in modules]:
             del sys.modules[name]
