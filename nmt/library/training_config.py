@@ -12,7 +12,7 @@ from nmt.config import Config, load_config
 from nmt.config.load import Check
 from nmt.config.problems import Problem
 from nmt.errors import DataError
-from nmt.training.preflight import cannot_begin, is_begun, without_files
+from nmt.training.preflight import cannot_begin, is_begun, without_files, without_shortlist
 
 
 def training_config(
@@ -27,10 +27,10 @@ def training_config(
     dry: bool = False,
     only_shown: bool = False,
 ) -> Config:
-    """As `load_config`, and checked against this machine; files may be missing that a run which goes on needs no more.
+    """As `load_config`, and checked against this machine; text may be missing that a run which goes on needs no more.
 
     `deadline` is a moment on `time.monotonic()`'s clock at which training ends; `overwrite`: nothing goes on; `dry`:
-    nothing is trained, so that files may be missing; `only_shown`: the machine does not matter.
+    nothing is trained, so that text may be missing; `only_shown`: the machine does not matter.
 
     Raises:
         ConfigError: all mistakes, one a line.
@@ -52,7 +52,7 @@ def training_config(
     try:
         return load(possible, without_files)
     except DataError:  # nothing is wrong but missing files
-        config = load(possible)
+        config = load(possible, without_shortlist)
         if dry or goes_on(config):
             return config  # which can say something without them, or needs them no more
         raise

@@ -21,6 +21,7 @@ from nmt.errors import DataError
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
+from nmt.search.shortlist import load_shortlist
 from nmt.training.doubts import about_the_data
 from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.memory import optimizer_moments
@@ -40,7 +41,7 @@ def dry_run(config: Config, *, device: torch.device) -> None:
 
     Raises:
         ConfigError: `kernels` cannot be had.
-        DataError: texts are missing or cannot be used.
+        DataError: texts or the shortlist are missing or cannot be used.
     """
     choose_kernels(config.kernels, device=device)
     # A cache elsewhere would stay behind, so it is not used either.
@@ -54,6 +55,8 @@ def dry_run(config: Config, *, device: torch.device) -> None:
                 with torch.device("meta"):
                     print_parameters(build_model(config.model, *sizes))
             raise
+        if config.decoding.shortlist is not None:
+            load_shortlist(config.decoding.shortlist, data.tokenizer)  # the validations of a training read it
         # No optimizer: making one has torch leave a directory of its own in the temporary folder.
         model = build_network(config, data.tokenizer, device=device)
         use_verified_kernels([model], device=device, purpose="training", check=False)

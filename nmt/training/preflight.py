@@ -50,11 +50,16 @@ def cannot_begin(config: Config, *, device: torch.device, deadline: float | None
 
 def without_files(config: Config) -> list[Problem]:
     """A problem for each file that the configuration names, that training reads and that is not there."""
-    found = missing_files(config.data)
-    if config.decoding.shortlist is not None and not Path(config.decoding.shortlist).is_file():
-        found.append(("decoding.shortlist", f"{config.decoding.shortlist}: no such file"))
-    found += _tokenizer_files(config)
-    return [Problem(key, message, in_files=True) for key, message in found]
+    found = [*missing_files(config.data), *_tokenizer_files(config)]
+    return [*(Problem(key, message, in_files=True) for key, message in found), *without_shortlist(config)]
+
+
+def without_shortlist(config: Config) -> list[Problem]:
+    """A problem where the shortlist is not there, which a run that goes on needs, too."""
+    path = config.decoding.shortlist
+    if path is None or Path(path).is_file():
+        return []
+    return [Problem("decoding.shortlist", f"{path}: no such file", in_files=True)]
 
 
 def _questions(

@@ -86,4 +86,22 @@ def test_the_text_of_the_run_is_the_default_and_training_reads_the_key(
     assert nmt_train(config, "--set", f"decoding.shortlist={path}", "--set", "training.max_steps=2") == 0
     capsys.readouterr()
     assert nmt_train(config, "--set", "decoding.shortlist=missing", "--set", "training.max_steps=3") == 1
-    assert "missing: not a readable shortlist" in capsys.readouterr().err
+    assert "decoding.shortlist: missing: no such file" in capsys.readouterr().err
+
+
+def test_a_dry_run_needs_the_shortlist_and_sees_whether_it_fits(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = written(run)
+    (tmp_path / "new").mkdir()
+    write_corpus(tmp_path / "new", train=30, dev=4)
+    config = write_config(tmp_path / "new", decoding={"shortlist": "gone"})
+    assert nmt_train(config, "--dry-run") == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith("decoding.shortlist: gone: no such file")
+    assert nmt_train(config, "--dry-run", "--set", "data.train=nowhere") == 1
+    said = capsys.readouterr()
+    assert "decoding.shortlist: gone" in said.err and "nowhere" not in said.err and said.out == ""
+    (tmp_path / "damaged").write_bytes(b"?")
+    for path, wrong in (tmp_path / "damaged", "not a readable shortlist"), (foreign, "made with another tokenizer"):
+        assert nmt_train(config, "--dry-run", "--set", f"decoding.shortlist={path}") == 1
+        assert f"{path}: " in (error := capsys.readouterr().err.splitlines()[-1]) and wrong in error
