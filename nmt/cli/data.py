@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, ratio
 from nmt.cli.common import add_debug, execute, make_parser
+from nmt.errors import counted
 
 if TYPE_CHECKING:
     from nmt.corpora.inspection import Report
@@ -169,7 +170,7 @@ def _print(report: Report, arguments: argparse.Namespace, *, kept: int | None = 
         return
     print("\n".join(lines_of(report)))
     if kept is not None:
-        print(f"{kept:,} pairs kept, {report.pairs - kept:,} dropped into {arguments.output}.dropped.jsonl")
+        print(f"{counted(kept, 'pair')} kept, {report.pairs - kept:,} dropped into {arguments.output}.dropped.jsonl")
 
 
 def lines_of(report: Report) -> list[str]:
@@ -177,7 +178,7 @@ def lines_of(report: Report) -> list[str]:
     from nmt.corpora.faults import FAULTS
 
     files = report.files
-    lines = [f"{files.source}, {files.target}: {report.pairs:,} pairs, {report.faulty:,} with a fault"]
+    lines = [f"{files.source}, {files.target}: {counted(report.pairs, 'pair')}, {report.faulty:,} with a fault"]
     lines += [f"{'fault':<13}{'pairs':>10}{'share':>9}  meaning"]
     for name, meaning in FAULTS.items():
         count = report.counts[name]

@@ -15,7 +15,7 @@ from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, ove
 from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.config import import_plugins
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, counted
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import as_json, as_text
 from nmt.evaluation.significance import DEFAULT_SAMPLES, DEFAULT_SEED
@@ -172,7 +172,9 @@ def _read_all(files: Sequence[str], *, policy: Policy) -> list[list[str]]:
     texts = [_read(name, Undecodable(policy)) for name in files]
     for name, lines in zip(files, texts, strict=True):
         if len(lines) != len(texts[0]):
-            raise DataError(f"{files[0]} has {len(texts[0])} lines but {name} has {len(lines)}; they must be equal")
+            raise DataError(
+                f"{files[0]} has {counted(len(texts[0]), 'line')} but {name} has {len(lines)}; they must be equal"
+            )
     if not texts[0]:
         raise DataError(f"{files[0]}: no line to score")
     return texts

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from nmt.corpora.fetch import Sum, blocks, digest, download
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 
 FOLDER = Path("data/wmt14")
 HOME = "https://www.statmt.org"
@@ -75,7 +75,7 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
             continue
         archives = [archive(name, to / "archives", copies=copies, mirror=mirror) for name, _, _ in shards]
         lines = make(to, part, archives, [members for _, *members in shards])
-        print(f"{to / part}.en, .de: {lines:,} lines")
+        print(f"{to / part}.en, .de: {counted(lines, 'line')}")
     print(f"WMT14 is complete in {to}; {to / 'archives'} is no longer needed")
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part, Rows
 from nmt.data.vocabulary import PAD
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 from nmt.files.errors import reason
 from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside
 
@@ -128,7 +128,7 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> Ids:
     with open_inside(path, within=path.parent) as stream:
         found = os.fstat(stream.fileno()).st_size
         if found != count * dtype.itemsize:
-            raise ValueError(f"{path.name} has {found} bytes instead of {count * dtype.itemsize}")
+            raise ValueError(f"{path.name} has {counted(found, 'byte')} instead of {count * dtype.itemsize}")
         if count == 0:
             return np.empty(0, dtype)
         # A plain array over the map: slicing np.memmap itself costs several times as much.

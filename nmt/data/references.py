@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nmt.data.text import ParallelText, as_list, read_lines
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 
 
 def read_references(files: str | Sequence[str] | None, text: ParallelText | None, *, key: str) -> list[list[str]]:
@@ -26,7 +26,7 @@ def read_references(files: str | Sequence[str] | None, text: ParallelText | None
         raise DataError(f"{key}: {error}") from error
     for file, lines in zip(as_list(files), streams, strict=True):
         if len(lines) != len(text.source):
-            counts = f"{file} has {len(lines)} lines, but the text to translate {len(text.source)}"
+            counts = f"{file} has {counted(len(lines), 'line')}, but the text to translate {len(text.source)}"
             raise DataError(f"{key}: {counts}; a file has a reference for each line of all prefixes")
     return streams
 

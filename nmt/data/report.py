@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from nmt.errors import counted
+
 _EXAMPLES = 5
 
 
@@ -53,7 +55,7 @@ class CorpusReport:
     def lines(self, name: str) -> list[str]:
         """The report for people; `name` says which corpus it is."""
         dropped = self.read - self.kept
-        first = f"{name}: {self.read:,} pairs read, {self.kept:,} kept"
+        first = f"{name}: {counted(self.read, 'pair')} read, {self.kept:,} kept"
         if self.empty:
             fate = "skipped" if dropped else "kept"
             first += f", {self.empty:,} with an empty side {fate} ({_examples(self.empty_examples, self.empty)})"

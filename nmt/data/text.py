@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 from nmt.files.undecodable import Policy, Undecodable
 
 _FETCHED_BY = {("data", "multi30k"): "nmt-data multi30k", ("data", "wmt14"): "nmt-data wmt14"}
@@ -175,7 +175,7 @@ def read_pairs(
 def unequal(pair: FilePair, source_lines: int, target_lines: int) -> DataError:
     """What is said of two files that cannot belong together."""
     return DataError(
-        f"{pair.source} has {source_lines} lines but {pair.target} has {target_lines}; "
+        f"{pair.source} has {counted(source_lines, 'line')} but {pair.target} has {target_lines}; "
         "the two sides of a corpus must have equally many"
     )
 

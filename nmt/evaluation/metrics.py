@@ -12,7 +12,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.errors import ConfigError, DataError, near_miss
+from nmt.errors import ConfigError, DataError, counted, near_miss
 from nmt.registry import METRICS
 
 
@@ -92,7 +92,9 @@ def check_streams(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
         raise DataError("there is no reference to score against")
     for number, stream in enumerate(references, 1):
         if len(stream) != len(hypotheses):
-            raise DataError(f"{len(hypotheses)} translations but {len(stream)} lines in reference {number}")
+            raise DataError(
+                f"{counted(len(hypotheses), 'translation')} but {counted(len(stream), 'line')} in reference {number}"
+            )
 
 
 @METRICS.register("bleu")

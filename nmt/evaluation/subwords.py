@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 
 MARK = "@@"
 """What subword-nmt puts at the end of a subword that the next one continues."""
@@ -22,7 +22,7 @@ def check_subwords(texts: Mapping[str, Sequence[str]]) -> str | None:
     if not split:
         return None
     first = split[0]
-    found = f"{first}: {marked[first]} of {len(texts[first])} lines are split into subwords ('{MARK} ')"
+    found = f"{first}: {marked[first]} of {counted(len(texts[first]), 'line')} are split into subwords ('{MARK} ')"
     whole = [name for name in texts if name not in split]
     if whole:
         raise DataError(f"{found}, but {whole[0]} is not; join them first: sed -E 's/{MARK}( |$)//g'")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nmt.config import Config
-from nmt.errors import CheckpointError, printable
+from nmt.errors import CheckpointError, counted, printable
 from nmt.files.errors import reason
 from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, read_inside
@@ -27,7 +27,7 @@ class LongestSource(NamedTuple):
 
     def __str__(self) -> str:
         what = "any in training" if self.is_known else "training allowed"
-        return f"{what} ({self.tokens:,} tokens)"
+        return f"{what} ({counted(self.tokens, 'token')})"
 
 
 def longest_source(directory: Path, config: Config) -> LongestSource:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, counted
 from nmt.library.environment import before_torch
 from nmt.library.loading import load
 from nmt.library.paths import path_of
@@ -190,6 +190,8 @@ def _check_lengths(texts: Mapping[str, Sequence[str]]) -> None:
     first, lines = next(iter(texts.items()))
     for name, others in texts.items():
         if len(others) != len(lines):
-            raise DataError(f"{first}: {len(lines)} sentences, but {name}: {len(others)}; they must be equally many")
+            raise DataError(
+                f"{first}: {counted(len(lines), 'sentence')}, but {name}: {len(others)}; they must be equally many"
+            )
     if not lines:
         raise DataError(f"{first}: no sentence to score")

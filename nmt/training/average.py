@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from nmt.data.checksums import check_checksums, has_checksums, write_checksums
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, counted
 from nmt.files.errors import unreadable
 from nmt.files.new import copy_folder, write_new
 from nmt.files.safe import (
@@ -87,7 +87,7 @@ def last_checkpoints(run: Path, count: int) -> list[Path]:
     steps = _steps(run)
     if len(steps) < count:
         kept = f"training.keep_last says how many are kept; there: {_names(steps)}"
-        raise CheckpointError(f"{run}: --last {count}: only {len(steps)} checkpoints; {kept}")
+        raise CheckpointError(f"{run}: --last {count}: only {counted(len(steps), 'checkpoint')}; {kept}")
     return [run_layout.step_dir(run, step) for step in steps[-count:]]
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.data import Corpus, collate, planned_sizes, prepare
 from nmt.data.sampling import Rows
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import Seq2Seq
@@ -68,7 +68,7 @@ def dry_run(config: Config, *, device: torch.device) -> None:
         stream = build_batches(config, data.train)
         sampler = build_sampler(config, data.train)
         print(
-            f"batches an epoch: {sampler.estimate} for {stream.updates_per_epoch():,} updates, "
+            f"batches an epoch: {sampler.estimate} for {counted(stream.updates_per_epoch(), 'update')}, "
             f"{stream.padding_share():.1%} padding"
         )
         sizes = data.tokenizer.source_size, data.tokenizer.target_size

@@ -15,7 +15,7 @@ from nmt.data import PreparedData, check_files, prepare
 from nmt.data.checksums import has_checksums, write_checksums
 from nmt.data.prepare import read_validation_facts
 from nmt.data.validation_facts import ValidationFacts
-from nmt.errors import ConfigError, DataError, NmtError
+from nmt.errors import ConfigError, DataError, NmtError, counted
 from nmt.files.whole import is_file
 from nmt.interop import run_layout
 from nmt.interop.facts import read_longest_source, write_longest_source
@@ -207,15 +207,15 @@ def _begin(
     for line in [*data.report_lines(), *describe_sampling(config, data.train)]:
         log.say(line)
     per_epoch = trainer.batches.updates_per_epoch()
-    log.say(f"{trainer.limits}; {per_epoch:,} updates an epoch, {trainer.batches.padding_share():.1%} padding")
+    log.say(f"{trainer.limits}; {counted(per_epoch, 'update')} an epoch, {trainer.batches.padding_share():.1%} padding")
     sizes = updater.model.source_vocab_size, updater.model.target_vocab_size
     for doubt in about_the_data(config, data.train, sizes=sizes, updates_per_epoch=per_epoch):
         trainer.warn(doubt)
     for change in changes:
         log.say(f"changed since the last start: {change}")
     if loaded is not None:
-        lost = f"; {undone} log lines of later updates are taken out" if undone else ""
-        lost += f"; {again} files of translations are, too" if again else ""
+        lost = f"; {counted(undone, 'log line')} of later updates taken out" if undone else ""
+        lost += f"; {counted(again, 'file')} of translations, too" if again else ""
         log.say(f"resuming {loaded.path} at epoch {trainer.progress.epochs_done():.2f}{lost}")
     for note in notes:
         log.say(note)
@@ -270,4 +270,4 @@ def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
-    return f"{device.type}, {threads} thread{'s' * (threads > 1)} for {available_cores()} cores"
+    return f"{device.type}, {counted(threads, 'thread')} for {counted(available_cores(), 'core')}"

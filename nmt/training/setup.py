@@ -15,7 +15,7 @@ from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
 from nmt.data.sampling import sampling_shares
 from nmt.data.text import as_list
 from nmt.data.validation_facts import ValidationFacts
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, counted
 from nmt.evaluation import Metric, build_metric
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
@@ -150,7 +150,7 @@ def describe_sampling(config: Config, corpus: Corpus) -> list[str]:
         return []
     rows = zip(as_list(config.data.train), corpus.parts, order.shares, order.uses(), strict=True)
     return [
-        f"train: {share:.1%} of an epoch from {prefix}: {part.pairs:,} pairs, each {uses:.3g} times on average"
+        f"train: {share:.1%} of an epoch from {prefix}: {counted(part.pairs, 'pair')}, each {uses:.3g} times on average"
         for prefix, part, share, uses in rows
     ]
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from nmt.errors import counted
 from nmt.training.state import Progress, Ranking
 
 
@@ -42,7 +43,7 @@ class Limits:
         limits = [
             f"update {self.max_steps}" if self.max_steps is not None else "",
             f"epoch {self.max_epochs}" if self.max_epochs is not None else "",
-            f"{self.patience} validations without a new best" if self.patience is not None else "",
+            f"{counted(self.patience, 'validation')} without a new best" if self.patience is not None else "",
             "" if self.deadline is None else self._time_left(self.deadline),
         ]
         return "training until " + " or ".join(filter(None, limits))
@@ -65,7 +66,7 @@ class Limits:
         if self.max_epochs is not None and progress.epoch > self.max_epochs:
             return Ending(f"training.max_epochs = {self.max_epochs} is reached", finished=True)
         if self.patience is not None and ranking.without_best >= self.patience:
-            reason = f"no better {ranking.metric} in {ranking.without_best} validations"
+            reason = f"no better {ranking.metric} in {counted(ranking.without_best, 'validation')}"
             return Ending(f"{reason} (training.patience = {self.patience})", finished=True)
         if late:
             return Ending("the time limit is reached", finished=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, counted
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.checkpoint import CheckpointStore
@@ -366,7 +366,7 @@ class Trainer:
         line = f"validation of update {self.progress.step}  {'  '.join(listed)}  {best}"
         self.log.say(f"{line}  ({result.seconds:.1f} s)")
         if kept is not None:
-            self.log.say(f"  {len(result.translations):,} translations in {kept}")
+            self.log.say(f"  {counted(len(result.translations), 'translation')} in {kept}")
         for problem in problems(result.not_finite, result.at_limit):
             self.log.say(f"  {problem}")
         if doubt := equal_translations(result.translations):

@@ -96,7 +96,7 @@ def test_lines_that_are_not_utf8_are_a_fault(corpus: Path, capsys: pytest.Captur
         (["clean", "train", "-o", "train"], "train.de: is the text to be read", 2),
         (["clean", "train", "-o", "out", "--keep", "copy"], "'copy' is no fault. Did you mean 'copied'?", 2),
         (["clean", "train", "-o", "train.en/out"], "train.en", 1),
-        (["check", "odd"], "odd.de has 1 lines but odd.en has 2", 1),
+        (["check", "odd"], "odd.de has 1 line but odd.en has 2", 1),
         (["check", "none"], "the corpus is empty", 1),
     ],
 )

@@ -285,7 +285,7 @@ def test_decoding_options_are_checked(files, model, capsys, wrong):
 def test_source_and_references_are_compared_before_anything_is_loaded(files, capsys, tmp_path):
     short = write(tmp_path / "short.txt", ["one"])
     code, line = failure(capsys, "nowhere", "--source", short, "--ref", files["first"])
-    assert code == 1 and f"{short} has 1 lines but {files['first']} has 40" in line
+    assert code == 1 and f"{short} has 1 line but {files['first']} has 40" in line
 
 
 def test_missing_model_and_output_directory(files, model, capsys, tmp_path):

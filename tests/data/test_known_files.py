@@ -88,7 +88,7 @@ def test_unequal_and_empty_files(tmp_path: Path) -> None:
     known = KnownFiles(tmp_path / "files.json")
     one, two, none = (tmp_path / name for name in "120")
     assert known.count_pairs([FilePair(one, one), FilePair(two, two)]) == 3
-    with pytest.raises(DataError, match="1 has 1 lines but .*2 has 2; the two sides"):
+    with pytest.raises(DataError, match="1 has 1 line but .*2 has 2; the two sides"):
         known.count_pairs([FilePair(one, two)])
     with pytest.raises(DataError, match="the corpus is empty: no line in .*0"):
         known.count_pairs([FilePair(none, none)])

@@ -142,7 +142,7 @@ def test_tokenizer_that_needs_a_missing_package_is_one_line(monkeypatch):
     [
         ([], [[]], "no sentence"),
         (["a"], [], "no reference"),
-        (["a", "b"], [["a", "b"], ["a"]], "2 translations but 1 lines in reference 2"),
+        (["a", "b"], [["a", "b"], ["a"]], "2 translations but 1 line in reference 2"),
     ],
 )
 @pytest.mark.parametrize("name", ["bleu", "bleu_tok_lc", "chrf", "ter"])

@@ -40,7 +40,7 @@ def test_each_validation_leaves_its_translations_also_after_a_kill(
     assert f"8 translations in {run}/validation/step-12.txt" in capsys.readouterr().err
     shutil.rmtree(run / "checkpoints/step-12")
     assert nmt_train(config, "--set", "training.validate_every=4") == 0
-    assert "2 files of translations are, too" in capsys.readouterr().err
+    assert "2 files of translations, too" in capsys.readouterr().err
     assert files(run) == {**{name: kept[name] for name in ("step-3.txt", "step-6.txt", "step-12.txt")},
                           "step-8.txt": files(run)["step-8.txt"]}  # fmt: skip
 
