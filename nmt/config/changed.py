@@ -47,12 +47,16 @@ def changed_decoding(
 
 
 def _widened(decoding: DecodingConfig, *, name: str, say: Callable[[str], object] | None) -> DecodingConfig:
-    """`decoding` with a beam of n_best hypotheses, if its search finds so many then."""
+    """`decoding` with a beam of n_best hypotheses, if its search finds so many then; or the next that it can divide."""
     wanted = decoding.n_best
     wider = dataclasses.replace(decoding, beam_size=min(wanted, WIDEST_BEAM))
-    most = SEARCHES.get(wider.chosen_search).largest_n_best(wider)
+    search = SEARCHES.get(wider.chosen_search)
+    most = search.largest_n_best(wider)
     if most < wanted:
         raise ConfigError(f"{name} {wanted}: search '{wider.chosen_search}' finds at most {most} of a sentence")
+    sizes = range(wanted, min(2 * wanted, WIDEST_BEAM) + 1)
+    candidates = (dataclasses.replace(decoding, beam_size=size) for size in sizes)
+    wider = next((candidate for candidate in candidates if not search.problems(candidate)), wider)
     if say is not None:
-        say(f"{name} {wanted} widens the beam from {decoding.beam_size} to {wanted}")
+        say(f"{name} {wanted} widens the beam from {decoding.beam_size} to {wider.beam_size}")
     return wider

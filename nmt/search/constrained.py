@@ -63,11 +63,14 @@ class Sentence:
     active: bool = True
 
     def is_done(self, t: int, *, alpha: float, n_best: int) -> bool:
-        """Whether no further step is needed after t, by the rule of `beam_search`."""
+        """Whether no further step is needed after t: as in `beam_search`, but with phrases not before n_best are there.
+
+        Hypotheses that have their phrases are few at first, and those without go on.
+        """
         if t >= self.limit or not self.alive:
             return True
         best_possible = max(one.total for one in self.alive) / penalty_of(self.limit, alpha)
-        wanted = [self.finished[-1].score] if self.finished else []
+        wanted = [self.finished[-1].score] if self.finished and not self.phrases else []
         if len(self.finished) >= n_best:
             wanted.append(self.finished[n_best - 1].score)
         return any(score > best_possible for score in wanted)
@@ -146,7 +149,8 @@ def constrained_beam_search(
     much the limit of a sentence is longer. Only where a rule of `model` excludes what would lead further can a
     phrase be missing; then the limit cuts what is furthest.
 
-    Without phrases a sentence gets what `beam_search` finds. Scores, limits and stopping are those of `beam_search`.
+    Without phrases a sentence gets what `beam_search` finds. Scores and limits are those of `beam_search`, and so is
+    stopping, but that with phrases n_best hypotheses must have finished, if the limit lets them.
 
     Args:
         model: has `start`, and `step` that gives log-probabilities, as `RuledModel` has.

@@ -51,6 +51,8 @@ def test_more_translations_than_the_beam_holds_widen_it_and_that_is_said() -> No
     assert said == ["--n_best 7 widens the beam from 4 to 7"]
     found = changed_decoding(SAVED, {"n_best": 7, "beam_size": 1})
     assert (found.beam_size, found.chosen_search) == (7, "beam"), "where nobody asks for greedy search by name"
+    found = changed_decoding(SAVED, {"n_best": 7, "search": "diverse_beam", "search_options": {"groups": 3}})
+    assert (found.beam_size, found.n_best) == (9, 7), "three groups share it"
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,17 @@ def test_a_sentence_gets_the_same_whatever_its_companions() -> None:
     assert search(list(range(20))) == [search([row])[0] for row in range(20)]
 
 
+def test_as_many_are_found_as_are_asked_for() -> None:
+    model = Table(9, vocabulary=12, eos=2.0)
+    source = random_sources(3, sentences=12, longest=5, vocabulary=12)
+    wanted = required([[(4,), (7, 5)]] * 12, vocabulary=12)
+    settings: dict[str, Any] = {"beam_size": 4, "length_penalty": 0.6, "max_length_offset": 8}
+    four = constrained_beam_search(model, source, wanted, n_best=4, **settings)
+    assert [len(found) for found in four] == [4] * 12
+    best = constrained_beam_search(model, source, wanted, n_best=1, **settings)
+    assert [found[0] for found in four] == [found[0] for found in best]
+
+
 def test_a_wider_beam_finds_better_ones() -> None:
     model = Table(2, vocabulary=30)
     source = random_sources(2, sentences=16, longest=6, vocabulary=30)
