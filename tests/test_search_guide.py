@@ -16,7 +16,7 @@ from tests.tiny_run import make_run
 GUIDE = (REPOSITORY / "docs/search.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S)
 FILES = re.findall(r"^```json\n(.*?)^```$", GUIDE, flags=re.M | re.S)
-SHOWN = ("news.jsonl", "requests.jsonl")
+SHOWN = ("news.jsonl", "requests.jsonl", "terms.jsonl")
 """The files of these blocks, in order."""
 TEXT = ["The house is small.", "The car is red.", "The sky is blue."]
 
@@ -35,18 +35,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_its_commands_run(folder: Path) -> None:
     commands = [line for block in BLOCKS for line in block.splitlines() if line.startswith("nmt-")]
-    assert len(commands) >= 6
+    assert len(commands) >= 10
     for command in commands:
         assert call(*shlex.split(command), "--max-length-offset", "6") == 0, command
         name = shlex.split(command)[shlex.split(command).index("-o") + 1]
         lines = (folder / name).read_text(encoding="utf-8").split("\n")[:-1]
-        assert len(lines) == (15 if "--n-best 5" in command else 3), command
+        n_best = re.search(r"--n-best (\d+)", command)
+        assert len(lines) == 3 * (int(n_best[1]) if n_best else 1), command
         if "--prefix" in command:
             assert lines[0].startswith("Das Haus") and f"{lines[2]} ".startswith("Der ")
-        if "jsonl" in command:
+        if "terms" in command:
+            assert all(re.search(rf"(?<!\w){phrase}(?!\w)", lines[0]) for phrase in ("Haus", "klein"))
+            assert lines[1].startswith("Das") and re.search(r"(?<!\w)rotes Auto(?!\w)", lines[1])
+        elif "jsonl" in command:
             assert lines[0].startswith("Das Haus") and not re.search(r"\b[Aa]uto\b", lines[1])
 
 
 def test_its_table_names_searches_that_there_are() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| [A-Z]", GUIDE, flags=re.M)
-    assert {"beam", "greedy", "sample", "noisy_beam"} <= set(rows) <= {*SEARCHES.names()}
+    assert {"beam", "diverse_beam", "greedy", "mbr", "noisy_beam", "sample"} <= set(rows) <= {*SEARCHES.names()}

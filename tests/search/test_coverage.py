@@ -11,9 +11,10 @@ import torch
 
 from nmt.cli import translate
 from nmt.config import DecodingConfig
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.interop.model_dir import load_model
-from nmt.search import Hypothesis, Translator, beam_search, build_search, diverse_beam_search
+from nmt.registry import SEARCHES
+from nmt.search import Hypothesis, Request, Search, Translator, beam_search, build_search, diverse_beam_search
 from nmt.search.constrained import constrained_beam_search
 from nmt.search.coverage import CoveringModel
 from tests.search.attending_table import AttendingTable
@@ -162,3 +163,23 @@ def test_a_model_that_does_not_tell_its_attention_is_refused(runs: list[Path], m
 def test_a_search_without_it_is_refused() -> None:
     with pytest.raises(ConfigError, match="decoding.coverage_penalty: 'sample' has none"):
         build_search(DecodingConfig(search="sample", coverage_penalty=0.1))
+
+
+class Plain(Search):
+    """A search of a plugin that knows nothing of what it could take part in."""
+
+    def search(self, model: Any, source: Any, **_: Any) -> list[list[Hypothesis]]:  # type: ignore[override]
+        return [[Hypothesis([3], 0.0)] for _ in source]
+
+
+def test_a_search_of_a_plugin_is_refused_what_it_does_not_name(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SEARCHES._members, "plain", Plain)
+    with pytest.raises(ConfigError, match="decoding.coverage_penalty: 'plain' has none"):
+        build_search(DecodingConfig(search="plain", coverage_penalty=0.1))
+    loaded = load_model(runs[0])
+    translator = Translator(loaded.model, loaded.tokenizer, DecodingConfig(search="plain"))
+    with pytest.raises(DataError, match="'a': required: the search 'plain' cannot see to that; these can: beam, noisy"):
+        list(translator.translations([Request(text="a", required=("x",))]))
+    assert [one.best for one in translator.translations([Request(text="a", forbidden=("y",))])] == ["x"]
