@@ -8,14 +8,19 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from nmt.errors import ConfigError, DataError
 from nmt.search import Request, ScoredText, Translation, Translator
 from nmt.search.request import as_request
+from nmt.search.translation import Details
 from nmt.training.distributed import World, check_same, interleave
 
 BLOCK = 1 << 20
 _FACTS = tuple(field.name for field in dataclasses.fields(Translation) if field.name not in ("source", "hypotheses"))
 """What is known of a translation besides its texts; every process has the source."""
+_OF_TEXTS = ("text", "score", "tokens", "token_scores", "alignment")
+"""What a text is besides its attention."""
 
 
 def check_input(path: str | None, *, world: World) -> None:
@@ -34,16 +39,17 @@ def check_input(path: str | None, *, world: World) -> None:
 
 
 def translate_across_processes(
-    translator: Translator, lines: Sequence[str | Request], *, world: World
+    translator: Translator, lines: Sequence[str | Request], details: Details = (), *, world: World
 ) -> list[Translation]:
     """The translations of `lines`, in order, on rank 0; each process has the same lines and translates its part.
 
+    `details`: see `Translator.translate_window`.
     The other processes get none.
     """
     if world.size == 1:
-        return translator.translate_window(lines)
+        return translator.translate_window(lines, details=details)
     # Every n-th, so that no process has all the long ones where a text is sorted.
-    mine = translator.translate_window(lines[world.rank :: world.size])
+    mine = translator.translate_window(lines[world.rank :: world.size], details=details)
     parts = world.gather([_packed(translation) for translation in mine])
     if not world.is_main:
         return []
@@ -51,14 +57,37 @@ def translate_across_processes(
 
 
 def _packed(translation: Translation) -> list[Any]:
-    texts = [[hypothesis.text, hypothesis.score] for hypothesis in translation.hypotheses]
+    texts = [[getattr(hypothesis, name) for name in _OF_TEXTS] for hypothesis in translation.hypotheses]
+    for text, hypothesis in zip(texts, translation.hypotheses, strict=True):
+        parts = hypothesis.attention_of_parts
+        text.append(None if parts is None else [[list(part.shape), part.flatten().tolist()] for part in parts])
     return [texts, *(getattr(translation, name) for name in _FACTS)]
 
 
 def _unpacked(line: str, packed: list[Any]) -> Translation:
     texts, *facts = packed
-    hypotheses = [ScoredText(text, score) for text, score in texts]
-    return dataclasses.replace(Translation(line, hypotheses), **dict(zip(_FACTS, facts, strict=True)))
+    hypotheses = [_unpacked_text(*text) for text in texts]
+    translation = dataclasses.replace(Translation(line, hypotheses), **dict(zip(_FACTS, facts, strict=True)))
+    pieces = translation.source_pieces
+    return translation if pieces is None else dataclasses.replace(translation, source_pieces=tuple(pieces))
+
+
+def _unpacked_text(
+    text: str,
+    score: float,
+    tokens: list[str] | None,
+    token_scores: list[float] | None,
+    alignment: list[list[int]] | None,
+    parts: list[Any] | None,
+) -> ScoredText:
+    return ScoredText(
+        text,
+        score,
+        None if tokens is None else tuple(tokens),
+        None if token_scores is None else tuple(token_scores),
+        None if parts is None else tuple(torch.tensor(values).view(shape) for shape, values in parts),
+        None if alignment is None else tuple((source, target) for source, target in alignment),
+    )
 
 
 def _digest(path: str) -> str:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from nmt.errors import shown
+from nmt.errors import near_miss, shown
 from nmt.limits import LARGEST, LONGEST_OFFSET, MOST, MOST_MINUTES, STRONGEST_PENALTY, WIDEST_BEAM
 
 N = TypeVar("N", int, float)
@@ -15,8 +15,22 @@ _DIGITS = 30
 
 LARGEST_RATIO = 1e6
 
+DETAILS = ("tokens", "scores", "attention", "alignment")
+"""See `nmt.search.translation`, which does not come without torch."""
+
 NONE = "none"
 """Takes away what the configuration of a model says."""
+
+
+def details(text: str) -> tuple[str, ...]:
+    """Names of details of a translation, with commas between."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in DETAILS:
+            raise argparse.ArgumentTypeError(
+                f"'{name}' is not known.{near_miss(name, DETAILS)} Allowed: {', '.join(DETAILS)}."
+            )
+    return names
 
 
 def positive(text: str) -> int:

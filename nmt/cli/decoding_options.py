@@ -26,6 +26,7 @@ DECODING = (
     *("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long"),
     *("batch_tokens", "shortlist", "precision", "search_options", "min_length", "no_repeat_ngram"),
     *("ensemble_weights", "ensemble_mean", "coverage_penalty"),
+    *("replace_unknown", "placeholders", "glossary"),
 )
 
 
@@ -81,6 +82,19 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "fp32", "bf16", "int8"),
         help="number format; int8: of the decoder's matrices",
     )
+    group.add_argument(
+        "--replace-unknown",
+        action=argparse.BooleanOptionalAction,
+        help="where the translation has an unknown word, write the source word that it comes from",
+    )
+    group.add_argument(
+        "--placeholders",
+        action=argparse.BooleanOptionalAction,
+        help="keep {name}, <tag>, web and e-mail addresses as they are, each as often as in the source",
+    )
+    group.add_argument(
+        "--glossary", metavar="FILE", help="lines 'term TAB translation': write these translations; 'none': no glossary"
+    )
     add_ensemble(group)
 
 
@@ -125,7 +139,7 @@ def overridden(
     from nmt.config.changed import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
-    for name in ("shortlist", "split_long", "ensemble_weights"):
+    for name in ("shortlist", "split_long", "ensemble_weights", "glossary"):
         if changes.get(name) == NONE:
             changes[name] = None
     if "search_options" in changes:

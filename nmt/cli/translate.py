@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import beam_size
+from nmt.cli.argument_types import beam_size, details
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.decoding_options import add_decoding, check_ensemble, overridden
 from nmt.cli.models import MODELS, add_checkpoint
@@ -52,6 +52,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="no bar and no status lines; mistakes and odd lines are still said"
+    )
+    parser.add_argument(
+        "--with",
+        dest="details",
+        metavar="LIST",
+        type=details,
+        default=(),
+        help="more of each translation, with --format jsonl: tokens, scores (of the tokens), attention, alignment; "
+        "several with commas between",
     )
     add_checkpoint(parser)
     add_errors(parser)
@@ -99,6 +108,8 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
     from nmt.search.translator import WINDOW
     from nmt.training.allocator import keep_large_blocks
 
+    if arguments.details and arguments.format != "jsonl":
+        raise ConfigError(f"--with needs --format jsonl; --format {arguments.format} has no place for it")
     keep_large_blocks()
     path = None if arguments.input in (None, STDIN) else arguments.input
     if arguments.constraints is not None and arguments.input_format != "text":
@@ -144,7 +155,7 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             for window in windows:
                 bar.window(len(window))
                 requests = reader.requests(window)
-                for translation in translate_across_processes(translator, requests, world=world):
+                for translation in translate_across_processes(translator, requests, arguments.details, world=world):
                     number, notes = totals.lines, totals.add(translation)
                     output.write(write(number, translation, n_best=decoding.n_best, notes=notes).encode())
                 output.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nmt.config.chosen import choices, complete_choices
@@ -221,6 +221,19 @@ def _need_validation(config: Config) -> list[str]:
 
 def _search_problems(config: Config) -> list[Problem]:
     decoding = config.decoding
-    if decoding.chosen_search not in SEARCHES.names():
-        return []
-    return [Problem(key, message) for key, message in SEARCHES.get(decoding.chosen_search).problems(decoding)]
+    problems = list(_unknown_problems(config))
+    if decoding.chosen_search in SEARCHES.names():
+        found = SEARCHES.get(decoding.chosen_search).problems(decoding)
+        problems += [Problem(key, message) for key, message in found]
+    return problems
+
+
+def _unknown_problems(config: Config) -> Iterator[Problem]:
+    """That unknown words are to be replaced where the tokenizer has none."""
+    name, given = config.data.tokenizer, config.data.tokenizer_options
+    if config.decoding.replace_unknown and name in TOKENIZERS.names():
+        member = TOKENIZERS.get(name)
+        options, wrong = check_options(member, given, key="")
+        if not wrong and not member.may_have_unknown(options=options):
+            message = f"the tokenizer '{name}' has no unknown words with these options, such as byte_fallback: true"
+            yield Problem("decoding.replace_unknown", message)

@@ -282,6 +282,16 @@ class DecodingConfig:
     shortlist: FilePath | None = None
     """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
 
+    replace_unknown: Bool = False
+    """In place of a word that the target vocabulary lacks the translation has the source word that it comes from, by
+    the attention. Only for tokenizers that have unknown words: `whitespace`, `sentencepiece` without byte_fallback."""
+    placeholders: Bool = False
+    """What is no language stays as it is, as often as in the source: `{name}`, `{{ name }}`, `${name}`, tags such as
+    `<b>` and `</b>`, web addresses, e-mail addresses. The attention says where it belongs."""
+    glossary: FilePath | None = None
+    """File of lines `term TAB translation`: where a term is in the source, its translation is in the output. The
+    attention says where it belongs."""
+
     @property
     def chosen_search(self) -> str:
         """Name of the search in the registry."""

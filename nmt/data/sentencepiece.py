@@ -15,6 +15,7 @@ import sentencepiece
 
 from nmt.config.paths import FilePath
 from nmt.data.line_sample import sample_lines
+from nmt.data.spans import Span
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
@@ -103,6 +104,17 @@ class SentencePieceTokenizer(Tokenizer):
     def target_pieces(self) -> list[bytes]:
         return [_piece(self._target, i) for i in range(self.target_size)]
 
+    def source_spans(self, line: str) -> list[Span]:
+        return list(self._source.encode(line, return_type="offset_mapping")["offsets"])
+
+    def target_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
+        found = self._target.decode(printable_ids(ids), return_type="offset_mapping")
+        return on_one_line(found["text"]), list(found["offsets"])
+
+    @property
+    def has_unknown(self) -> bool:
+        return not any(self._target.is_byte(i) for i in range(self.target_size))
+
     def fingerprint(self) -> str:
         digests = (hashlib.sha256(proto).hexdigest() for proto in (self._source_proto, self._target_proto))
         return "sentencepiece:" + ":".join(digests)
@@ -142,6 +154,11 @@ class SentencePieceTokenizer(Tokenizer):
             return [Path(options.source_model)] if options.source_model else [*source, *target]
         sides = ((options.source_model, source), (options.target_model, target))
         return [path for model, files in sides for path in ([Path(model)] if model else files)]
+
+    @classmethod
+    def may_have_unknown(cls, *, options: SentencePieceOptions) -> bool:
+        given = options.source_model if options.joint else options.target_model
+        return given is not None or not options.byte_fallback
 
     @classmethod
     def planned_sizes(cls, *, options: SentencePieceOptions) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from nmt.data.spans import Span, decoded_spans, moved_spans, word_around
 from nmt.data.vocabulary import EOS, PAD
 
 
@@ -19,6 +20,9 @@ class Tokenizer(ABC):
     """
 
     Options: ClassVar[type]
+
+    splits_at_spaces: ClassVar[bool] = False
+    """Whether words are known by the spaces around them alone, so that a comma beside a word hides it."""
 
     source_size: int
     """Entries of the source vocabulary, special symbols included."""
@@ -64,6 +68,31 @@ class Tokenizer(ABC):
         """
         return None
 
+    def source_spans(self, line: str) -> list[Span]:
+        """Where in `line` the ids of `encode_source` stand: begin and end of each, in characters.
+
+        By default found by decoding, in a time that grows with the square of the length.
+        """
+        (ids,) = self.encode_source([line])
+        text, spans = decoded_spans(self.decode_source, ids)
+        return moved_spans(spans, text=text, line=line)
+
+    def target_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
+        """The text of target ids, as `decode_target` has it, and where in it each stands; no padding or end symbol.
+
+        By default found by decoding, in a time that grows with the square of the length.
+        """
+        return decoded_spans(self.decode_target, ids)
+
+    def copied_source(self, line: str, span: Span, *, is_unknown: bool) -> str:
+        """What is written in a translation for an unknown word that comes from the source token at `span`.
+
+        By default the token, if it is itself unknown, else the word that it is in, without punctuation around it.
+        """
+        if is_unknown:
+            return line[slice(*span)].strip()
+        return word_around(line, span)
+
     @abstractmethod
     def fingerprint(self) -> str:
         """A digest of everything that decides ids; equal digests mean equal encodings."""
@@ -93,6 +122,16 @@ class Tokenizer(ABC):
     def inputs(cls, source: Sequence[Path], target: Sequence[Path], *, options: Any) -> list[Path]:
         """The files whose contents decide what `train` makes; by default all the training text."""
         return [*source, *target]
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a target text may have unknown words; else they are written in characters or bytes."""
+        return True
+
+    @classmethod
+    def may_have_unknown(cls, *, options: Any) -> bool:
+        """The same as far as the options alone tell."""
+        return True
 
     @classmethod
     def planned_sizes(cls, *, options: Any) -> tuple[int, int] | None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config.paths import FilePath
+from nmt.data.spans import Span
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, Vocabulary
 from nmt.errors import CheckpointError, DataError
 from nmt.registry import TOKENIZERS
 
+_TOKEN = re.compile(r"[^ \t]+")
 _JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.vocab", "source.vocab", "target.vocab"
 
 
@@ -49,6 +52,7 @@ class WhitespaceTokenizer(Tokenizer):
     """Tokens are what spaces and tabs separate; no other character, no-break spaces included, splits."""
 
     Options = WhitespaceOptions
+    splits_at_spaces = True
 
     def __init__(self, source: Vocabulary, target: Vocabulary, *, options: WhitespaceOptions) -> None:
         self.options = options
@@ -89,6 +93,32 @@ class WhitespaceTokenizer(Tokenizer):
             else b""
             for i, token in enumerate(self._target.tokens)
         ]
+
+    def source_spans(self, line: str) -> list[Span]:
+        return [match.span() for match in _TOKEN.finditer(line)]
+
+    def target_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
+        separator, text, spans = self.options.separator, "", []
+        for place, token in enumerate(self.target_tokens(ids)):
+            is_open = bool(separator) and token.endswith(separator)
+            spans.append((len(text), len(text) + len(token) - (len(separator) if is_open else 0)))
+            text += token[: spans[-1][1] - spans[-1][0]]
+            if not is_open and place + 1 < len(ids):
+                text += " "
+        return on_one_line(text), spans
+
+    def copied_source(self, line: str, span: Span, *, is_unknown: bool) -> str:
+        """The word of which the subword at `span` is a part, known or not."""
+        separator, spans = self.options.separator, self.source_spans(line)
+        place = next((i for i, own in enumerate(spans) if own[1] > span[0]), None)
+        if place is None or not separator:
+            return line[slice(*span)]
+        first = last = place
+        while first and line[slice(*spans[first - 1])].endswith(separator):
+            first -= 1
+        while last + 1 < len(spans) and line[slice(*spans[last])].endswith(separator):
+            last += 1
+        return self._without_marks(" ".join(line[slice(*own)] for own in spans[first : last + 1]))
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256()

@@ -11,7 +11,8 @@ from nmt.search.request import Request
 from nmt.search.ruled import RuledModel
 from nmt.search.sample import SampleSearch, sample_search
 from nmt.search.scorer import PairScore, score_pairs
-from nmt.search.translator import ScoredText, Translation, Translator
+from nmt.search.translation import ScoredText, Translation
+from nmt.search.translator import Translator
 
 __all__ = [
     "Hypothesis",

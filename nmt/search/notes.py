@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmt.search.translator import Translation
+from nmt.search.translation import Translation
 
 SPLIT = "split"
 NOT_FINITE = "no_finite_translation"

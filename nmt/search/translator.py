@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
-from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
+from nmt.data import EOS, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import is_empty
 from nmt.data.tokenizer import on_one_line
 from nmt.data.windows import windows
@@ -23,58 +23,29 @@ from nmt.search.coverage import check_attention
 from nmt.search.ensemble import as_one
 from nmt.search.ensemble_mean import ensemble_mean
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.kept import Keeper
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.protocol import SearchModel
+from nmt.search.reading import Reading, read_hypotheses
 from nmt.search.request import Request, as_request, characters_of
 from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import RuledModel
-from nmt.search.splitting import parts_of
+from nmt.search.source import Source, source_of
+from nmt.search.splitting import Part, parts_of
+from nmt.search.texts import Chosen, Texts
+from nmt.search.translation import Details, ScoredText, Translation, check_details, wants_pieces, with_details
 
 WINDOW = 2000
 """Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
 
 
+FoundParts = Sequence[Sequence[Hypothesis]]
+"""The hypotheses found for each part of a line, best first."""
+
 AUTO_BATCH_TOKENS = 16384
 """Beyond it, search on a CPU gets no faster."""
 AUTO_CELLS = 1 << 24
 """Most probabilities of a step, rows times vocabulary: 64 MiB in fp32, of which a step holds several."""
-
-
-@dataclass(frozen=True)
-class ScoredText:
-    """One translation, a single line, and its length-penalised log-probability."""
-
-    text: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What became of one input line."""
-
-    source: str
-    hypotheses: list[ScoredText]
-    """Best first, one at least. An empty line has one, empty, with score 0; where there is none that `is_finite`, the
-    score is -infinity."""
-    source_tokens: int = 0
-    """Tokens sent through the model, the end symbol not counted."""
-    unknown: int = 0
-    """Of these, tokens that the vocabulary lacks."""
-    parts: int = 1
-    """Parts that a line longer than `decoding.split_long` was translated in."""
-    longest_part: int = 0
-    """Tokens of the longest of them, the end symbol not counted."""
-    has_ended: bool = True
-    """False where the best hypothesis, of one part at least, was cut by the limit of its length."""
-    is_finite: bool = True
-    """False where, for one part at least, no hypothesis has a finite probability; the translation is empty then."""
-    missing: int = 0
-    """Phrases that the request requires and the best translation lacks."""
-
-    @property
-    def best(self) -> str:
-        """The best translation."""
-        return self.hypotheses[0].text
 
 
 def batch_limits(decoding: DecodingConfig, *, vocabulary: int) -> tuple[int, int | None]:
@@ -123,8 +94,8 @@ class Translator:
         translator has them (`Translator.prepared`), in the number format that `decoding` asks for; they are not
         converted again.
 
-        Raises DataError for a shortlist that is missing or not this model's, ConfigError for a search that cannot do
-        what `decoding` asks for, and for weights of another number of models.
+        Raises DataError for a shortlist or a glossary that cannot be used, ConfigError for a search or a model that
+        cannot do what `decoding` asks for, and for weights of another number of models.
         """
         self._tokenizer = tokenizer
         self._decoding = decoding
@@ -145,6 +116,11 @@ class Translator:
         self._before_batch = before_batch
         self._on_batch = on_batch
         self._constraints = ConstraintsMaker(tokenizer, decoding)
+        self._keeper = Keeper(tokenizer, decoding)
+        self._texts = Texts(tokenizer, self._constraints, replace_unknown=decoding.replace_unknown)
+        for key in ("placeholders", "glossary", "replace_unknown"):
+            if getattr(decoding, key):
+                check_attention(prepared.models, key=f"decoding.{key}")
         self._shortlist = None if decoding.shortlist is None else prepared.shortlist(decoding.shortlist, tokenizer)
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[str]:
@@ -152,43 +128,66 @@ class Translator:
         for translation in self.translations(lines):
             yield translation.best
 
-    def translations(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
-        """The n best translations of each line, in order, window by window as `lines` delivers."""
-        for window in windows(lines, size=self._window, length=characters_of):
-            yield from self.translate_window(window)
+    def translations(self, lines: Iterable[str | Request], *, details: Details = ()) -> Iterator[Translation]:
+        """The n best translations of each line, in order, window by window as `lines` delivers.
 
-    def translate_window(self, lines: Sequence[str | Request]) -> list[Translation]:
-        """The n best translations of some lines, all at once."""
+        `details`: see `translate_window`.
+        """
+        for window in windows(lines, size=self._window, length=characters_of):
+            yield from self.translate_window(window, details=details)
+
+    def translate_window(self, lines: Sequence[str | Request], *, details: Details = ()) -> list[Translation]:
+        """The n best translations of some lines, all at once.
+
+        With `details` each has these, too (see `ScoredText`); all but the tokens take another run of the decoder over
+        what was found. Raises ConfigError for the attention or the alignment of a model that does not tell it.
+        """
+        check_details(details)
+        if not {"attention", "alignment"}.isdisjoint(details):
+            check_attention(self.prepared.models, key="the attention of a translation")
         requests = [as_request(line) for line in lines]
         wanted = [self._constraints.of(request) for request in requests]
-        filled = [place for place, request in enumerate(requests) if not is_empty(request.text)]
-        encoded = self._tokenizer.encode_source([requests[place].text for place in filled])
-        sources = {place: self._parts(requests[place], ids) for place, ids in zip(filled, encoded, strict=True) if ids}
+        sources = self._sources(requests)
         constraints = [
-            wanted[place].of_part(number) for place, parts in sources.items() for number, _ in enumerate(parts)
+            wanted[place].of_part(number) for place, source in sources.items() for number, _ in enumerate(source.parts)
         ]
-        found = iter(self.search([[*ids, EOS] for parts in sources.values() for ids in parts], constraints))
+        parts = [part for source in sources.values() for part in source.parts]
+        found = iter(self.search([[*part.ids, EOS] for part in parts], constraints))
+        usable = {
+            place: [[one for one in next(found) if self._is_usable(one)] for _ in source.parts]
+            for place, source in sources.items()
+        }
+        readings = self._readings(sources, usable, details)
         return [
-            self._translation(request, sources[place], [next(found) for _ in sources[place]])
+            self._translation(request, sources[place], usable[place], readings.get(place), details)
             if place in sources
-            else self._untranslated(request)
+            else self._untranslated(request, details)
             for place, request in enumerate(requests)
         ]
 
-    def _untranslated(self, request: Request) -> Translation:
-        """What becomes of a line that is empty for the model."""
-        text = self._constraints.with_prefix(request, "")
-        return Translation(request.text, [ScoredText(text, 0.0)], missing=self._constraints.missing(request, text))
+    def _sources(self, requests: Sequence[Request]) -> dict[int, Source]:
+        """What of the lines is sent through the model, by their places."""
+        filled = {place: request for place, request in enumerate(requests) if not is_empty(request.text)}
+        kept = {place: self._keeper.kept_of(request) for place, request in filled.items()}
+        texts = [request.text if (own := kept[place]) is None else own.text for place, request in filled.items()]
+        encoded = self._tokenizer.encode_source(texts)
+        return {
+            place: source_of(
+                requests[place].text, self._parts(requests[place], text, ids), kept[place], self._tokenizer
+            )
+            for (place, request), text, ids in zip(filled.items(), texts, encoded, strict=True)
+            if ids and ((own := kept[place]) is None or own.has_words)
+        }
 
-    def _parts(self, request: Request, ids: list[int]) -> list[list[int]]:
-        """What of a line is translated at once: `ids`, all of it, unless it is too long.
+    def _parts(self, request: Request, text: str, ids: list[int]) -> list[Part]:
+        """What of the text of a line is translated at once: `ids`, all of it, unless it is too long.
 
         A line with required phrases is never cut, for none of its parts is the one that must contain them.
         """
         longest = self._decoding.split_long
         if longest is None or len(ids) <= longest or request.required:
-            return [ids]
-        return parts_of(request.text, self._tokenizer, longest=longest)
+            return [Part(ids, text)]
+        return parts_of(text, self._tokenizer, longest=longest)
 
     def search(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None
@@ -237,12 +236,17 @@ class Translator:
             self._before_batch()
         if self._on_batch is not None:
             self._on_batch(len(source))
+        model = self._model_for(source, constraints)
+        if not isinstance(model, RestrictedModel):
+            return self._run(model, source, constraints)
+        return model.with_ids(self._run(model, source, constraints, words=model.ids))
+
+    def _model_for(self, source: Tensor, constraints: Sequence[Constraints]) -> Any:
+        """What a batch is searched with."""
         model: Any = self._graphed if use_verified("decoding_step", source) else self._model
         if self._shortlist is None:
-            return self._run(model, source, constraints)
-        words = self._shortlist.words(source, also=[one.words for one in constraints])
-        restricted: RestrictedModel[Any, Any] = RestrictedModel(model, words)
-        return restricted.with_ids(self._run(restricted, source, constraints, words=restricted.ids))
+            return model
+        return RestrictedModel(model, self._shortlist.words(source, also=[one.words for one in constraints]))
 
     def _run(
         self, model: SearchModel[Any], source: Tensor, constraints: Sequence[Constraints], words: Tensor | None = None
@@ -272,47 +276,107 @@ class Translator:
             further["required"] = required
         if "decode" in self._search.accepts:
             ids = None if words is None else words.tolist()
-            further["decode"] = lambda found: self._text(found if ids is None else [ids[place] for place in found])
+            further["decode"] = lambda found: self._decoded(found if ids is None else [ids[place] for place in found])
         return further
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def _decoded(self, ids: Sequence[int]) -> str:
         # A plugin's tokenizer may not know that a translation is one line.
         return on_one_line(self._tokenizer.decode_target(ids))
 
+    def _readings(
+        self, sources: Mapping[int, Source], found: Mapping[int, FoundParts], details: Details
+    ) -> dict[int, list[list[Reading]]]:
+        """How the model reads the hypotheses of the lines for which that must be known, part by part."""
+        places = [
+            place for place, source in sources.items() if self._texts.needs_reading(source, found[place], details)
+        ]
+        parts = [[*part.ids, EOS] for place in places for part in sources[place].parts]
+        hypotheses = [own for place in places for own in found[place]]
+        read = iter(self._read(parts, hypotheses))
+        return {place: [next(read) for _ in sources[place].parts] for place in places}
+
+    def _read(
+        self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[Reading]]:
+        """How the model reads the hypotheses of each source, end symbol included, in order."""
+        tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
+        lengths = [
+            max(len(source), *(len(one.ids) + 1 for one in own))
+            for source, own in zip(sources, hypotheses, strict=True)
+        ]
+        batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.n_best, batch_rows=rows)
+        with self.precision.autocast():
+            results = [
+                self._read_batch(pad([sources[i] for i in batch]).to(self._device), [hypotheses[i] for i in batch])
+                for batch in batches
+            ]
+        return restore_order(batches, results)
+
+    @torch.inference_mode()
+    def _read_batch(self, source: Tensor, hypotheses: Sequence[Sequence[Hypothesis]]) -> list[list[Reading]]:
+        if self._before_batch is not None:
+            self._before_batch()
+        # What was found is in the list of a shortlist, also where it was not for its source words.
+        found = [Constraints(prefix=tuple(token for one in own for token in one.ids)) for own in hypotheses]
+        model = self._model_for(source, found)
+        words = model.ids if isinstance(model, RestrictedModel) else None
+        attends = all(member.tells_attention for member in self.prepared.models)
+        return read_hypotheses(model, source, hypotheses, words=words, attends=attends)
+
+    def _untranslated(self, request: Request, details: Details) -> Translation:
+        """A line that is not sent through the model: empty, or of nothing but placeholders, which stay."""
+        stays = not is_empty(request.text) and self._keeper.kept_of(request) is not None
+        text = on_one_line(request.text) if stays else self._constraints.with_prefix(request, "")
+        alignment = tuple((place, place) for place, _ in enumerate(text.split())) if stays else ()
+        pieces = () if wants_pieces(details) else None
+        missing = self._constraints.missing(request, text)
+        return Translation(
+            request.text, [with_details(text, details, alignment)], missing=missing, source_pieces=pieces
+        )
+
     def _translation(
-        self, request: Request, parts: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]]
+        self,
+        request: Request,
+        source: Source,
+        found: FoundParts,
+        readings: Sequence[Sequence[Reading]] | None,
+        details: Details,
     ) -> Translation:
-        """What became of a line, from the hypotheses found for each of its parts."""
-        usable = [[hypothesis for hypothesis in part if self._is_usable(hypothesis)] for part in found]
-        is_finite = all(usable)
-        hypotheses = self._joined(request, usable) if is_finite else [ScoredText("", -math.inf)]
+        """What became of a line, from what was found for its parts, and read again where that was wanted."""
+        is_finite = all(found)
+        failed = [replace(with_details("", details), score=-math.inf)]
+        texts = self._joined(request, source, found, readings, details) if is_finite else failed
         return Translation(
             request.text,
-            hypotheses,
-            source_tokens=sum(len(ids) for ids in parts),
-            unknown=sum(token == UNK for ids in parts for token in ids),
-            parts=len(parts),
-            longest_part=max(len(ids) for ids in parts),
-            has_ended=all(part[0].has_ended for part in usable if part),
+            texts,
+            source_tokens=sum(len(part.ids) for part in source.parts),
+            unknown=source.unknown,
+            parts=len(source.parts),
+            longest_part=max(len(part.ids) for part in source.parts),
+            has_ended=all(part[0].has_ended for part in found if part),
             is_finite=is_finite,
-            missing=self._constraints.missing(request, hypotheses[0].text),
+            missing=self._constraints.missing(request, texts[0].text),
+            source_pieces=source.pieces if wants_pieces(details) else None,
         )
 
     def _is_usable(self, hypothesis: Hypothesis) -> bool:
         # A plugin's search may say it by the score alone.
         return hypothesis.is_finite and (not self._scores or math.isfinite(hypothesis.score))
 
-    def _joined(self, request: Request, found: Sequence[Sequence[Hypothesis]]) -> list[ScoredText]:
+    def _joined(
+        self,
+        request: Request,
+        source: Source,
+        found: FoundParts,
+        readings: Sequence[Sequence[Reading]] | None,
+        details: Details,
+    ) -> list[ScoredText]:
         """The translations of a line, best first, from those of its parts."""
-        texts = [[self._text(hypothesis.ids) for hypothesis in part] for part in found]
-        texts[0] = [self._constraints.with_prefix(request, text) for text in texts[0]]
-        if len(found) == 1:
-            return [ScoredText(text, hypothesis.score) for text, hypothesis in zip(texts[0], found[0], strict=True)]
-        chosen = [[min(rank, len(part) - 1) for part in found] for rank in range(max(map(len, found)))]
-        return [
-            ScoredText(
-                " ".join(text for part, i in zip(texts, places, strict=True) if (text := part[i])),
-                sum(part[i].score for part, i in zip(found, places, strict=True)),
-            )
-            for places in chosen
-        ]
+        texts = []
+        for rank in range(max(map(len, found))):
+            chosen = []
+            for place, (part, own) in enumerate(zip(source.parts, found, strict=True)):
+                i = min(rank, len(own) - 1)
+                chosen.append(Chosen(part, own[i], None if readings is None else readings[place][i]))
+            texts.append(self._texts.scored(source, chosen, request=request, details=details))
+        return texts

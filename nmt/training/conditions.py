@@ -48,8 +48,9 @@ def _search(decoding: DecodingConfig) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(decoding) if field.name not in _SAME_TRANSLATIONS]
     found = {f"decoding.{name}": getattr(decoding, name) for name in names}
     found["decoding.search"] = decoding.chosen_search
-    if decoding.shortlist is not None:
-        found["decoding.shortlist"] = _content(Path(decoding.shortlist))
+    for key in ("shortlist", "glossary"):
+        if getattr(decoding, key) is not None:
+            found[f"decoding.{key}"] = _content(Path(getattr(decoding, key)))
     return found
 
 

@@ -55,11 +55,13 @@ def without_files(config: Config) -> list[Problem]:
 
 
 def without_shortlist(config: Config) -> list[Problem]:
-    """A problem where the shortlist is not there, which a run that goes on needs, too."""
-    path = config.decoding.shortlist
-    if path is None or Path(path).is_file():
-        return []
-    return [Problem("decoding.shortlist", f"{path}: no such file", in_files=True)]
+    """A problem where shortlist or glossary are not there, which a run that goes on needs, too."""
+    files = {f"decoding.{key}": getattr(config.decoding, key) for key in ("shortlist", "glossary")}
+    return [
+        Problem(key, f"{path}: no such file", in_files=True)
+        for key, path in files.items()
+        if path is not None and not Path(path).is_file()
+    ]
 
 
 def _questions(

@@ -20,8 +20,10 @@ from nmt.evaluation import Metric, build_metric
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
+from nmt.search.glossary import load_glossary
 from nmt.search.shortlist import load_shortlist
-from nmt.search.translator import Translation, Translator
+from nmt.search.translation import Translation
+from nmt.search.translator import Translator
 from nmt.training.batches import BatchStream
 from nmt.training.callbacks import build_callbacks
 from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
@@ -217,6 +219,8 @@ def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: t
     decoding = dataclasses.replace(decoding, ensemble_weights=None)  # which are for several models
     if decoding.shortlist is not None:
         load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
+    if decoding.glossary is not None:
+        load_glossary(decoding.glossary)
 
     def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translation]:
         yield from Translator(model, tokenizer, decoding, device=device, window=WINDOW).translations(lines)

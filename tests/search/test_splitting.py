@@ -28,7 +28,7 @@ def translator(loaded: LoadedModel, **changes: object) -> Translator:
 
 
 def texts(loaded: LoadedModel, line: str, longest: int) -> list[str]:
-    return [loaded.tokenizer.decode_source(ids) for ids in parts_of(line, loaded.tokenizer, longest=longest)]
+    return [loaded.tokenizer.decode_source(part.ids) for part in parts_of(line, loaded.tokenizer, longest=longest)]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ class Letters:
 )
 def test_text_without_words(line: str, longest: int, parts: list[str]) -> None:
     found = parts_of(line, Letters(), longest=longest)  # type: ignore[arg-type]
-    assert ["".join(map(chr, ids)) for ids in found] == parts
+    assert ["".join(map(chr, part.ids)) for part in found] == parts
 
 
 @pytest.mark.parametrize("unit", [".", ". ", "a", "ab c. ", " ", "。", '"', '."'])
@@ -71,8 +71,8 @@ def test_nothing_is_lost_and_time_is_linear(unit: str) -> None:
     started = time.process_time()
     found = parts_of(line, Letters(), longest=100)  # type: ignore[arg-type]
     assert time.process_time() - started < 10
-    assert "".join(chr(i) for ids in found for i in ids) == "".join(line.split())
-    assert all(0 < len(ids) <= 100 for ids in found)
+    assert "".join(chr(i) for part in found for i in part.ids) == "".join(line.split())
+    assert all(0 < len(part.ids) <= 100 for part in found)
 
 
 def test_a_line_in_parts_has_the_translations_of_its_parts(loaded: LoadedModel) -> None:

@@ -1,0 +1,218 @@
+"""Source lines of which something is kept: what the model reads in its place, and where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from nmt.config.schema import DecodingConfig
+from nmt.data import UNK, Tokenizer
+from nmt.data.spans import Span
+from nmt.errors import DataError
+from nmt.search.glossary import Glossary, load_glossary
+from nmt.search.placeholders import Found, Kind, find_placeholders
+from nmt.search.request import Request
+from nmt.search.splitting import Part
+
+_PRIVATE = range(0xE000, 0xF8FF)
+"""Characters without a meaning, one of which stands for what is kept until the text is ids."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A stretch of a source line, and what must be in its translation for it."""
+
+    text: str
+    """What must be there."""
+    kind: Kind
+    origin: Span
+    """The stretch of the line."""
+    span: Span
+    """What of the text that the model reads stands for it; empty for a mark."""
+    spaces: tuple[str, str]
+    """The white space before and after it in the line."""
+    stands_alone: bool = False
+    """Whether it is a mark between words, such as a line break."""
+    partner: int | None = None
+    """For a mark that others end or begin: the place of that in `KeptLine.kept`."""
+
+
+@dataclass(frozen=True)
+class KeptLine:
+    """A line, and the text that the model reads for it."""
+
+    line: str
+    text: str
+    kept: list[Kept]
+    """In order."""
+    origins: list[int]
+    """Where in the line each character of the text was, and its end."""
+    stand_in: str
+    """The character of the text that stands for a placeholder."""
+
+    @cached_property
+    def stand_ins(self) -> frozenset[int]:
+        """Where in the text something stands for a placeholder."""
+        return frozenset(item.span[0] for item in self.kept if item.kind is Kind.WORD)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to translate."""
+        ends = [0, *(place for kept in self.kept if kept.kind is Kind.WORD for place in kept.span), len(self.text)]
+        rest = (self.text[begin:end] for begin, end in zip(ends[::2], ends[1::2], strict=True))
+        return any(letter.isalnum() for part in rest for letter in part)
+
+    def original(self, span: Span) -> Span:
+        """The stretch of the line that a stretch of the text comes from."""
+        begin, end = span
+        return self.origins[begin], self.origins[end - 1] + 1 if end > begin else self.origins[begin]
+
+
+class Keeper:
+    """Finds what is kept of lines, by the section `decoding` and what is asked for a line."""
+
+    def __init__(self, tokenizer: Tokenizer, decoding: DecodingConfig) -> None:
+        """Raises DataError for a glossary that cannot be read."""
+        self._spaced = tokenizer.splits_at_spaces
+        self._placeholders = decoding.placeholders
+        self._glossary = None if decoding.glossary is None else load_glossary(decoding.glossary)
+
+    def kept_of(self, request: Request) -> KeptLine | None:
+        """What is kept of a line; None if nothing is.
+
+        Raises DataError, which names the request, where the translation also has a prefix.
+        """
+        if not self._placeholders and self._glossary is None:
+            return None
+        kept = keep(request.text, placeholders=self._placeholders, glossary=self._glossary, spaced=self._spaced)
+        if kept is not None and request.prefix.strip():
+            what = f"{kept.kept[0].text!r}, which is put into the translation afterwards"
+            raise request.error(f"prefix: not together with {what}")
+        return kept
+
+
+class _Item(NamedTuple):
+    """A stretch of the line to keep, before the text is made."""
+
+    span: Span
+    kind: Kind
+    text: str
+    found: Found | None
+
+
+def keep(line: str, *, placeholders: bool, glossary: Glossary | None, spaced: bool = False) -> KeptLine | None:
+    """What of `line` is kept, and the text that the model reads; None if nothing is.
+
+    With `spaced` the tokenizer knows words by the spaces around them alone.
+    """
+    items = list(_items(line, placeholders=placeholders, glossary=glossary))
+    if not items:
+        return None
+    stand_in = next((chr(code) for code in _PRIVATE if chr(code) not in line), None)
+    if stand_in is None:
+        raise DataError("a line has every character of Unicode's private use area: none is left for its placeholders")
+    partners = _partners(items)
+    text: list[str] = []
+    origins: list[int] = []
+    kept = []
+    end = 0
+    for place, item in enumerate(items):
+        begin, text_begin = item.span[0], len(text) + item.span[0] - end
+        text += line[end:begin]
+        origins += range(end, begin)
+        end = item.span[1]
+        before, after = line[begin - 1 : begin], line[end : end + 1]
+        replacement = {Kind.WORD: stand_in, Kind.TERM: line[begin:end]}.get(item.kind, "")
+        if item.kind is not Kind.TERM and _needs_space(item, before, after, spaced=spaced):
+            text.append(" ")
+            origins.append(begin)
+            text_begin += 1
+        text += replacement
+        origins += range(begin, end) if item.kind is Kind.TERM else [begin] * len(replacement)
+        span = (text_begin, len(text))
+        if spaced and item.kind is Kind.WORD and after and not after.isspace():
+            text.append(" ")
+            origins.append(end)
+        alone = item.found is not None and item.found.stands_alone
+        kept.append(Kept(item.text, item.kind, item.span, span, _spaces(line, item.span), alone, partners.get(place)))
+    text += line[end:]
+    origins += range(end, len(line) + 1)
+    return KeptLine(line, "".join(text), kept, origins, stand_in)
+
+
+def _items(line: str, *, placeholders: bool, glossary: Glossary | None) -> Iterator[_Item]:
+    """Placeholders, and between them terms of the glossary."""
+    end = 0
+    found = find_placeholders(line) if placeholders else []
+    for placeholder in [*found, None]:
+        begin = len(line) if placeholder is None else placeholder.span[0]
+        for (first, last), target in [] if glossary is None else glossary.find(line[end:begin]):
+            yield _Item((end + first, end + last), Kind.TERM, target, None)
+        if placeholder is not None:
+            yield _Item(placeholder.span, placeholder.kind, line[slice(*placeholder.span)], placeholder)
+            end = placeholder.span[1]
+
+
+def _needs_space(item: _Item, before: str, after: str, *, spaced: bool) -> bool:
+    """Whether what stands before the item must be kept from what stands for it, or from what stands after a mark."""
+    if item.kind is Kind.WORD:
+        return spaced and bool(before) and not before.isspace()
+    if spaced:
+        return bool(before) and bool(after) and not before.isspace() and not after.isspace()
+    assert item.found is not None
+    return item.found.stands_alone and before.isalnum() and after.isalnum()
+
+
+def _spaces(line: str, span: Span) -> tuple[str, str]:
+    """The white space before and after a stretch of the line."""
+    begin, end = span
+    while begin and line[begin - 1].isspace():
+        begin -= 1
+    while end < len(line) and line[end].isspace():
+        end += 1
+    return line[begin : span[0]], line[span[1] : end]
+
+
+def _partners(items: Sequence[_Item]) -> dict[int, int]:
+    """The end of each mark that has one, and the beginning of each end: places of items."""
+    partners: dict[int, int] = {}
+    open_tags: list[tuple[str, int]] = []
+    for place, item in enumerate(items):
+        tags = () if item.found is None else item.found.tags
+        if item.kind is Kind.OPENING:
+            open_tags += [(tag, place) for tag in tags]
+        elif item.kind is Kind.CLOSING:
+            for tag in tags:
+                known = next((i for i in reversed(range(len(open_tags))) if open_tags[i][0] == tag), None)
+                if known is not None:
+                    opening = open_tags[known][1]
+                    del open_tags[known:]
+                    if opening not in partners and place not in partners:
+                        partners.update({opening: place, place: opening})
+    return partners
+
+
+def seen(kept: KeptLine, part: Part, tokenizer: Tokenizer) -> tuple[list[int], list[Span]]:
+    """The ids of a part of `kept.text` with the unknown symbol for each placeholder, and where in the text they stand.
+
+    The unknown symbol is what the model knows least about: what it writes for it is found by its attention.
+    """
+    stand_ins = kept.stand_ins
+    ids: list[int] = []
+    spans: list[Span] = []
+    last = -1
+    for token, (begin, end) in zip(part.ids, part.spans(tokenizer), strict=True):
+        inside = next((place for place in range(begin, max(end, begin + 1)) if place in stand_ins), None)
+        if inside is None:
+            ids.append(token)
+            spans.append((begin, end))
+        elif inside != last:
+            # A token of nothing but the space before it is a part of it.
+            if spans and kept.text[slice(*spans[-1])].isspace():
+                del ids[-1], spans[-1]
+            ids.append(UNK)
+            spans.append((inside, inside + 1))
+            last = inside
+    return ids, spans

@@ -1,0 +1,89 @@
+"""A line as it is translated: what the model reads of it, in one part or in several."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from nmt.data import EOS, UNK, Tokenizer
+from nmt.data.spans import Span, word_spans
+from nmt.search.kept import Kept, KeptLine, seen
+from nmt.search.placing import SourceUnits, source_units
+from nmt.search.splitting import Part
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """What of a line is translated at once."""
+
+    ids: list[int]
+    """As the model reads them, without the end symbol."""
+    part: Part
+    text: str
+    """The line, or the text that the model reads for it."""
+    tokenizer: Tokenizer
+    known: list[Span] | None = None
+    """Where in the text its tokens are, if that has been found out."""
+    kept: tuple[tuple[int, Kept], ...] = ()
+    """What is kept of it, with its place among all that is kept of the line."""
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Where in the text its tokens are."""
+        return self.part.spans(self.tokenizer) if self.known is None else self.known
+
+    @cached_property
+    def units(self) -> SourceUnits:
+        """Its words and marks."""
+        return source_units(self.text, self.spans, self.kept)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A line as it is translated."""
+
+    line: str
+    parts: list[SourcePart]
+    kept: KeptLine | None = None
+
+    @cached_property
+    def words(self) -> list[Span]:
+        """The words of the line, which white space separates."""
+        return word_spans(self.line)
+
+    def original(self, spans: Sequence[Span]) -> list[Span]:
+        """Stretches of the line from those of the text that the model reads for it."""
+        return list(spans) if self.kept is None else [self.kept.original(span) for span in spans]
+
+    @property
+    def unknown(self) -> int:
+        """Tokens that the vocabulary lacks; what stands for a placeholder is none of them."""
+        stand_ins = frozenset[int]() if self.kept is None else self.kept.stand_ins
+        return sum(
+            token == UNK and (part.known is None or part.known[place][0] not in stand_ins)
+            for part in self.parts
+            for place, token in enumerate(part.ids)
+        )
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """Its tokens as the model reads them."""
+        return tuple(name for part in self.parts for name in part.tokenizer.source_tokens([*part.ids, EOS]))
+
+
+def source_of(line: str, parts: Sequence[Part], kept: KeptLine | None, tokenizer: Tokenizer) -> Source:
+    """A line as it is translated, in its parts."""
+    if kept is None:
+        return Source(line, [SourcePart(part.ids, part, line, tokenizer) for part in parts])
+    read = [(ids, spans, part) for part in parts for ids, spans in [seen(kept, part, tokenizer)] if ids]
+    begins = [spans[0][0] for _, spans, _ in read]
+    own: list[list[tuple[int, Kept]]] = [[] for _ in read]
+    for place, item in enumerate(kept.kept):
+        own[max(0, bisect_right(begins, item.span[0]) - 1)].append((place, item))
+    found = [
+        SourcePart(ids, part, kept.text, tokenizer, spans, tuple(items))
+        for (ids, spans, part), items in zip(read, own, strict=True)
+    ]
+    return Source(line, found, kept)

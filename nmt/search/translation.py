@@ -1,0 +1,98 @@
+"""What becomes of a line: its translations, and on request the tokens, scores, attention and alignment of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import torch
+from torch import Tensor
+
+from nmt.errors import ConfigError
+from nmt.search.alignment import Alignment
+
+Detail = Literal["tokens", "scores", "attention", "alignment"]
+"""What a translation can have besides its text and score."""
+Details = Collection[Detail]
+DETAILS: Final[tuple[Detail, ...]] = ("tokens", "scores", "attention", "alignment")
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """One translation, a single line, and its length-penalised log-probability; the rest where it was asked for."""
+
+    text: str
+    score: float
+    tokens: tuple[str, ...] | None = None
+    """As the model wrote them, the end symbol counted where it has ended; of a line in parts those of all parts."""
+    token_scores: tuple[float, ...] | None = None
+    """The log-probability of each token, those before it given."""
+    attention_of_parts: tuple[Tensor, ...] | None = None
+    """Over the source tokens when each token was written [T, S], of each part of the line."""
+    alignment: Alignment | None = None
+    """Pairs of words, what white space separates: of the line, and of `text`."""
+
+    @property
+    def attention(self) -> Tensor | None:
+        """Over all source tokens [T, S]; of a line in parts block by block, 0 elsewhere."""
+        parts = self.attention_of_parts
+        if parts is None:
+            return None
+        return torch.block_diag(*parts) if parts else torch.zeros(0, 0)
+
+
+def with_details(text: str, details: Details, alignment: Alignment = ()) -> ScoredText:
+    """A translation that no model has made, with the details that were asked for."""
+    return ScoredText(
+        text,
+        0.0,
+        () if "tokens" in details else None,
+        () if "scores" in details else None,
+        () if "attention" in details else None,
+        alignment if "alignment" in details else None,
+    )
+
+
+def check_details(details: Details) -> None:
+    """Raise ConfigError for a detail that there is not."""
+    for detail in details:
+        if detail not in DETAILS:
+            raise ConfigError(f"details: '{detail}' is not known. Allowed: {', '.join(DETAILS)}.")
+
+
+def wants_pieces(details: Details) -> bool:
+    """Whether the tokens of the source are wanted, too."""
+    return not {"tokens", "attention"}.isdisjoint(details)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one input line."""
+
+    source: str
+    hypotheses: list[ScoredText]
+    """Best first, one at least. An empty line has one, empty, with score 0; where there is none that `is_finite`, the
+    score is -infinity."""
+    source_tokens: int = 0
+    """Tokens sent through the model, the end symbol not counted."""
+    unknown: int = 0
+    """Of these, tokens that the vocabulary lacks."""
+    parts: int = 1
+    """Parts that a line longer than `decoding.split_long` was translated in."""
+    longest_part: int = 0
+    """Tokens of the longest of them, the end symbol not counted."""
+    has_ended: bool = True
+    """False where the best hypothesis, of one part at least, was cut by the limit of its length."""
+    is_finite: bool = True
+    """False where, for one part at least, no hypothesis has a finite probability; the translation is empty then."""
+    missing: int = 0
+    """Phrases that the request requires and the best translation lacks."""
+    source_pieces: tuple[str, ...] | None = None
+    """Where tokens or attention are asked for, the source tokens as the model reads them, the end symbol of each part
+    counted."""
+
+    @property
+    def best(self) -> str:
+        """The best translation."""
+        return self.hypotheses[0].text

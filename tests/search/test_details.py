@@ -1,0 +1,167 @@
+"""What a translation carries on request: tokens, their scores, attention and alignment; nothing unless asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.data import EOS
+from nmt.errors import ConfigError
+from nmt.interop.model_dir import LoadedModel, load_model
+from nmt.models.decoder import Decoder
+from nmt.models.graphed import GraphedModel
+from nmt.search import Translator
+from nmt.search.alignment import alignment_of
+from nmt.search.ensemble import Ensemble
+from nmt.search.hypothesis import penalty_of
+from nmt.search.translation import DETAILS
+from tests.tiny_run import make_run
+
+LINES = ["a b c", "", "d", "a b unknown c", "long@@ er a", "  "]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    return load_model(make_run(tmp_path_factory.mktemp("runs") / "run"))
+
+
+@pytest.fixture(scope="module")
+def subwords(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    return load_model(make_run(tmp_path_factory.mktemp("runs") / "run", sentencepiece=True))
+
+
+def translator(loaded: LoadedModel, *, others: Any = (), **changes: Any) -> Translator:
+    decoding = dataclasses.replace(loaded.config.decoding, **{"precision": "fp32", **changes})
+    return Translator(loaded.model, loaded.tokenizer, decoding, others=others)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"n_best": 3}, {"beam_size": 1}, {"precision": "bf16"}, {"precision": "int8", "n_best": 2}]
+)
+def test_scores_of_tokens_make_the_score(subwords: LoadedModel, changes: dict[str, Any]) -> None:
+    """Also of lines of unequal lengths read in one batch; in bf16 and int8 by the same weights."""
+    lines = ["a longer sentence", "b", "of a c d", "longer longer longer a"]
+    found = translator(subwords, **changes).translate_window(lines, details=("scores", "tokens"))
+    tolerance = 1e-5 if changes.get("precision", "fp32") == "fp32" else 2e-2
+    for translation in found:
+        assert len(translation.hypotheses) == changes.get("n_best", 1)
+        for hypothesis in translation.hypotheses:
+            assert hypothesis.tokens is not None
+            assert hypothesis.token_scores is not None
+            assert len(hypothesis.tokens) == len(hypothesis.token_scores)
+            total = sum(hypothesis.token_scores) / penalty_of(len(hypothesis.tokens), 0.6)
+            assert total == pytest.approx(hypothesis.score, abs=tolerance)
+
+
+def test_tokens_make_the_text(loaded: LoadedModel) -> None:
+    for translation in translator(loaded, n_best=3).translate_window(LINES, details=("tokens",)):
+        for hypothesis in translation.hypotheses:
+            assert hypothesis.tokens is not None
+            text = " ".join(token for token in hypothesis.tokens if token != "<eos>").replace("@@ ", "")
+            assert text.removesuffix("@@") == hypothesis.text
+    assert translation.source_pieces == ()
+
+
+def test_attention_is_that_of_the_model(loaded: LoadedModel) -> None:
+    found = translator(loaded).translate_window(LINES, details=("attention", "tokens"))
+    names = loaded.tokenizer.target_tokens(range(loaded.tokenizer.target_size))
+    for line, translation in zip(LINES, found, strict=True):
+        (hypothesis,) = translation.hypotheses
+        assert hypothesis.attention is not None
+        assert translation.source_pieces is not None
+        assert hypothesis.tokens is not None
+        assert hypothesis.attention.shape == (len(hypothesis.tokens), len(translation.source_pieces))
+        if hypothesis.tokens:
+            source = [*loaded.tokenizer.encode_source([line])[0], EOS]
+            target = [names.index(token) for token in hypothesis.tokens]
+            wanted = loaded.model.attention(torch.tensor([source]), torch.tensor([target])).mean[0]
+            torch.testing.assert_close(hypothesis.attention, wanted, atol=1e-5, rtol=0)
+            assert translation.source_pieces[-1] == "<eos>"
+
+
+def test_an_ensemble_has_the_mean(loaded: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = load_model(make_run(tmp_path_factory.mktemp("runs") / "run", steps=(30,), best=(30,))).model
+    together = translator(loaded, others=[other]).translate_window(["a b c"], details=DETAILS)[0].hypotheses[0]
+    assert together.tokens is not None
+    assert together.attention is not None
+    assert together.token_scores is not None
+    target = [*loaded.tokenizer.encode_target([" ".join(together.tokens[:-1])])[0], EOS]
+    source = torch.tensor([[*loaded.tokenizer.encode_source(["a b c"])[0], EOS]])
+    means = [model.attention(source, torch.tensor([target])).mean[0] for model in (loaded.model, other)]
+    torch.testing.assert_close(together.attention, torch.stack(means).mean(0), atol=1e-5, rtol=0)
+    total = sum(together.token_scores) / penalty_of(len(target), 0.6)
+    assert total == pytest.approx(together.score, abs=1e-5)
+
+
+def test_a_line_in_parts(loaded: LoadedModel) -> None:
+    """Each part as by itself: attention on the diagonal, words of the alignment counted on."""
+    parts = ["a b c .", "d c a .", "b"]
+    whole = translator(loaded, split_long=4, n_best=2).translate_window([" ".join(parts)], details=DETAILS)[0]
+    alone = translator(loaded, n_best=2).translate_window(parts, details=DETAILS)
+    assert whole.source_pieces == tuple(piece for part in alone for piece in part.source_pieces or ())
+    for rank, hypothesis in enumerate(whole.hypotheses):
+        own = [part.hypotheses[rank] for part in alone]
+        assert hypothesis.tokens == tuple(token for part in own for token in part.tokens or ())
+        scores = [score for part in own for score in part.token_scores or ()]
+        assert hypothesis.token_scores == pytest.approx(scores, abs=1e-5)
+        assert hypothesis.attention is not None
+        blocks = torch.block_diag(*(part.attention for part in own if part.attention is not None))
+        torch.testing.assert_close(hypothesis.attention, blocks, atol=1e-5, rtol=0)
+        shifted, sources, targets = [], 0, 0
+        for line, part in zip(parts, own, strict=True):
+            shifted += [(source + sources, target + targets) for source, target in part.alignment or ()]
+            sources, targets = sources + len(line.split()), targets + len(part.text.split())
+        assert hypothesis.alignment == tuple(shifted)
+
+
+def test_alignment_takes_the_heaviest_word() -> None:
+    weights = torch.tensor([[0.6, 0.4, 0.0], [0.1, 0.5, 0.4], [0.2, 0.1, 0.7], [0.1, 0.2, 0.7]])
+    # "ab cd e": the first word has two pieces, whose sum decides; "e" has one.
+    assert alignment_of("ab cd e", [(0, 1), (1, 2), (2, 5), (5, 7)], weights) == ((1, 0), (2, 1), (2, 2))
+    assert alignment_of("ab cd", [(0, 2)], weights[:1]) == ((0, 0),)
+    assert alignment_of("a b c", [(0, 3), (3, 5)], weights[[0, 2]]) == ((0, 0), (0, 1), (2, 2))
+    assert alignment_of("", [], weights[:0]) == ()
+
+
+def test_subwords_of_both_sides_are_words(subwords: LoadedModel) -> None:
+    line = "  a longer\tsentence  of c"
+    for hypothesis in translator(subwords, n_best=3).translate_window([line], details=("alignment",))[0].hypotheses:
+        assert hypothesis.alignment is not None
+        assert [target for _, target in hypothesis.alignment] == list(range(len(hypothesis.text.split())))
+        assert {source for source, _ in hypothesis.alignment} <= set(range(5))
+
+
+def test_nothing_is_computed_unless_asked_for(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("not asked for")
+
+    for owner in (type(loaded.model), GraphedModel, Ensemble):
+        monkeypatch.setattr(owner, "attending_step", never)
+    settings = {"placeholders": True, "replace_unknown": True}
+    found = translator(loaded, **settings).translate_window(["a b c"], details=("tokens",))[0].hypotheses[0]
+    assert (found.token_scores, found.attention, found.alignment) == (None, None, None)
+    assert found.tokens is not None
+    with pytest.raises(AssertionError, match="not asked for"):
+        translator(loaded).translate_window(["a"], details=("scores",))
+
+
+def test_a_model_that_does_not_tell_its_attention(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Decoder, "tells_attention", False)
+    silent = translator(loaded)
+    for detail in ("attention", "alignment"):
+        with pytest.raises(ConfigError, match="^the attention of a translation: the decoder DeepDecoder"):
+            silent.translate_window(["a"], details=(detail,))  # type: ignore[arg-type]
+    for key in ("placeholders", "replace_unknown"):
+        with pytest.raises(ConfigError, match=f"^decoding.{key}: the decoder DeepDecoder does not tell"):
+            translator(loaded, **{key: True})
+    wanted = silent.translate_window(["a b"], details=("scores",))[0].hypotheses[0].token_scores
+    monkeypatch.undo()
+    assert wanted == translator(loaded).translate_window(["a b"], details=("scores",))[0].hypotheses[0].token_scores
+
+
+def test_an_unknown_detail(loaded: LoadedModel) -> None:
+    with pytest.raises(ConfigError, match="details: 'words' is not known. Allowed: tokens, scores, attention, align"):
+        translator(loaded).translate_window(["a"], details=("words",))  # type: ignore[arg-type]

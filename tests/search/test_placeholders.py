@@ -1,0 +1,173 @@
+"""Placeholders survive, whatever the model: each as often as in its line, in 1,000 lines of all sorts."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.errors import DataError
+from nmt.interop.model_dir import LoadedModel, load_model
+from nmt.search import Request, Translation, Translator
+from nmt.search.placeholders import broken_placeholders, count_placeholders, find_placeholders
+from nmt.search.shortlist import Shortlist
+from nmt.search.translation import DETAILS
+from tests.tiny_run import make_run
+
+PLACEHOLDERS = [
+    "{name}", "{}", "{0:>10}", "{{ user.name }}", "${total}", "%{count}", "<b>", "</b>", "<br/>", "<a href='http://x.org'>",
+    "</a>", "<img src=\"a.png\" />", "http://example.com/a_(b)?x=1&y=2#z", "https://x.org/{id}/edit", "www.example.org",
+    "first.last+tag@mail.example.org", "ftp://files.example.org/x.gz", "<ns:tag attr>",
+]  # fmt: skip
+WORDS = [
+    "a",
+    "b",
+    "c",
+    "longer",
+    "sentence",
+    "of",
+    "ax",
+    "longyer",
+    "unknown",
+    "\u00df",
+    "don't",
+    "x-y",
+    "3",
+    "\u4eca\u65e5",
+]
+GLUE = ["", " ", " ", "  ", ", ", ". ", " (", ") ", '"', "-", "! ", ": ", "/", "\u3002"]
+
+
+def constructed(count: int, *, seed: int) -> list[str]:
+    """Lines of words, marks and placeholders in any order; some of placeholders alone, some long."""
+    chance = random.Random(seed)
+    lines = []
+    for number in range(count):
+        size = chance.choice([1, 2, 3, 5, 8]) if number % 100 else 50
+        share = chance.choice([0.1, 0.3, 0.6, 1.0])
+        own = chance.sample(PLACEHOLDERS, 3) if number % 3 else PLACEHOLDERS  # equal ones, too
+        parts = [chance.choice(own if chance.random() < share else WORDS) + chance.choice(GLUE) for _ in range(size)]
+        parts.insert(chance.randrange(size), chance.choice(PLACEHOLDERS))
+        lines.append("".join(parts))
+    return lines
+
+
+@pytest.fixture(scope="module", params=["words", "subwords"])
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """An untrained model, whose attention is random."""
+    run = tmp_path_factory.mktemp("runs") / "run"
+    return load_model(make_run(run, steps=(10,), best=(10,), sentencepiece=request.param == "subwords"))
+
+
+def translator(loaded: LoadedModel, **changes: Any) -> Translator:
+    settings = {"precision": "fp32", "placeholders": True, "batch_tokens": 4000, **changes}
+    return Translator(loaded.model, loaded.tokenizer, dataclasses.replace(loaded.config.decoding, **settings))
+
+
+def check(lines: Sequence[str], found: Sequence[Translation]) -> None:
+    for line, translation in zip(lines, found, strict=True):
+        wanted = count_placeholders(line)
+        for hypothesis in translation.hypotheses:
+            assert count_placeholders(hypothesis.text) == wanted, (line, hypothesis.text)
+            assert "\n" not in hypothesis.text
+            assert not any("\ue000" <= letter <= "\uf8ff" for letter in hypothesis.text)
+            alignment = hypothesis.alignment
+            assert alignment is not None
+            assert all(s < len(line.split()) and t < len(hypothesis.text.split()) for s, t in alignment)
+            assert [t for _, t in alignment] == list(range(len(hypothesis.text.split())))
+
+
+def test_all_survive_in_a_thousand_lines(loaded: LoadedModel) -> None:
+    lines = constructed(1000, seed=1)
+    assert sum(map(bool, map(count_placeholders, lines))) > 950  # in others it is a part of a word
+    lines += ["{name}", "{a}{a} {a}", "<b></b>", " {x}. ", "{x}{x}{x}\r{x}", "say '{x}'s'", "{{{x}}} {", "<<b>a>"]
+    check(lines, translator(loaded, beam_size=1).translate_window(lines, details=("alignment",)))
+
+
+@pytest.mark.parametrize("longest", [None, 3, 1])
+def test_all_survive_in_n_best_lists_and_lines_in_parts(loaded: LoadedModel, longest: int | None) -> None:
+    lines = constructed(40, seed=2)
+    found = translator(loaded, n_best=3, split_long=longest).translate_window(lines, details=("alignment",))
+    assert any(len(translation.hypotheses) == 3 for translation in found)
+    check(lines, found)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("Hello {name}, {0:>3} {{ x }} ${y} #{z} %{n}.", ["{name}", "{0:>3}", "{{ x }}", "${y}", "#{z}", "%{n}"]),
+        ("<b>bold</b> a < b and c > d <3 <br/>", ["<b>", "</b>", "<br/>"]),
+        ("http://x.org/a_(b)?q=1. (www.x.org) HTTPS://X.ORG/, xhttp://y", ["http://x.org/a_(b)?q=1", "www.x.org", "HTTPS://X.ORG/"]),
+        ("mail a.b+c@x-y.org. Or @me, a@b", ["a.b+c@x-y.org"]),
+        ("{ not one } {} <unk> 5 % {a b}", ["{}"]),
+    ],
+)  # fmt: skip
+def test_what_a_placeholder_is(line: str, wanted: list[str]) -> None:
+    assert list(count_placeholders(line).elements()) == wanted
+
+
+def test_placeholders_that_touch_are_kept_together() -> None:
+    line = "<b>{name}</b> and <i><u>x</u></i>"
+    assert [line[slice(*found.span)] for found in find_placeholders(line)] == ["<b>{name}</b>", "<i><u>", "</u></i>"]
+
+
+@pytest.mark.parametrize("unit", ["{", "{{", "<a ", "http://", "a@", "www.", "a.b-", "(", "<a href='", "http://x.y/("])
+def test_time_to_find_them_is_linear(unit: str) -> None:
+    line = unit * (200_000 // len(unit))
+    started = time.process_time()
+    find_placeholders(line)
+    assert time.process_time() - started < 5
+    text = broken_placeholders(line)
+    assert not count_placeholders(text + " {x}") - Counter(["{x}"])
+
+
+def test_what_the_model_makes_up_is_broken() -> None:
+    text = "{x} <b> http://x.org www.x.org WWW.x.org a@x.org wwww.wwww.x.org"
+    assert count_placeholders(text)
+    assert not count_placeholders(broken_placeholders(text))
+
+
+def test_lines_without_words_stay_and_others_change_nothing(loaded: LoadedModel) -> None:
+    lines = ["{a} <b>, {a}!", "a b c", "", "  ", "www.x.org"]
+    found = translator(loaded).translate_window(lines, details=("alignment", "tokens"))
+    assert [found[0].best, found[4].best] == [lines[0], lines[4]]
+    assert found[0].hypotheses[0].alignment == ((0, 0), (1, 1), (2, 2))
+    assert found[0].hypotheses[0].tokens == ()
+    assert found[0].source_tokens == 0
+    usual = translator(loaded, placeholders=False).translate_window(lines[1:4])
+    assert [line.best for line in found[1:4]] == [line.best for line in usual]
+    assert translator(loaded, placeholders=False).translate_window(["{a}"])[0].source_tokens > 0
+
+
+def test_what_stands_for_a_placeholder_is_no_unknown_word(loaded: LoadedModel) -> None:
+    (found,) = translator(loaded).translate_window(["a {name} b"], details=("tokens",))
+    assert found.unknown == 0
+    assert found.source_pieces is not None
+    assert found.source_pieces.count("<unk>") == 1
+
+
+def test_not_together_with_a_prefix(loaded: LoadedModel) -> None:
+    with pytest.raises(DataError, match=r"^FILE, line 3: prefix: not together with '\{n\}'"):
+        translator(loaded).translate_window([Request(text="a {n}", prefix="x", where="FILE, line 3")])
+    assert translator(loaded).translate_window([Request(text="a b", prefix="x")])[0].best.startswith("x")
+
+
+def test_with_a_shortlist_an_ensemble_and_all_details(loaded: LoadedModel, tmp_path: Path) -> None:
+    model, tokenizer = loaded.model, loaded.tokenizer
+    size = tokenizer.target_size
+    starts = torch.zeros(tokenizer.source_size + 1, dtype=torch.int64)
+    frequent = torch.arange(3, size, 2, dtype=torch.int32)
+    shortlist = Shortlist(frequent=frequent, partners=frequent[:0], starts=starts, target_size=size)
+    (tmp_path / "list").write_bytes(shortlist.save_bytes(tokenizer))
+    changes = {"placeholders": True, "shortlist": str(tmp_path / "list"), "precision": "fp32", "n_best": 2}
+    decoding = dataclasses.replace(loaded.config.decoding, **changes)
+    lines = constructed(7, seed=3)[1:]
+    found = Translator(model, tokenizer, decoding, others=[model]).translate_window(lines, details=DETAILS)
+    check(lines, found)

@@ -1,0 +1,89 @@
+"""Where what was kept stands in a translation, for attention that says so by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from nmt.data.spans import word_spans
+from nmt.search.glossary import Glossary
+from nmt.search.kept import KeptLine, keep
+from nmt.search.placing import Placer, pieces_of, source_units, written
+
+
+def placed(line: str, translation: str, sources: str, glossary: dict[str, str] | None = None) -> str:
+    """The translation with what is kept of the line in it.
+
+    Words of both are tokens. `sources` has the word of the model's text that each word of the translation comes from.
+    """
+    kept = keep(line, placeholders=True, glossary=None if glossary is None else Glossary(glossary))
+    assert isinstance(kept, KeptLine)
+    tokens, words = word_spans(kept.text), word_spans(translation)
+    attention = torch.full((len(words), len(tokens) + 1), 0.01)
+    for row, source in zip(attention, sources.split(), strict=True):
+        row[int(source)] = 1.0
+    items = list(enumerate(kept.kept))
+    units = source_units(kept.text, tokens, items)
+    pieces = pieces_of(translation, [5] * len(words), words, attention, units)
+    return written(Placer(pieces, units, items).placed()).text
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "sources", "wanted"),
+    [
+        ("a {x} runs .", "ein Foo rennt .", "0 1 2 3", "ein {x} rennt ."),
+        # Words next to each other become one, of several runs the heaviest; others stay.
+        ("{x} runs .", "Ein Foo rennt Bar .", "0 0 1 0 2", "{x} rennt Bar ."),
+        # A mark is never replaced, also where it gets the attention of the word beside it.
+        ("see {x} now", "siehe Foo, jetzt", "0 1 2", "siehe {x}, jetzt"),
+        ("{x} runs", "Foo-Bar. rennt", "0 1", "{x}. rennt"),
+        # Equal ones, and an order that changes.
+        ("{x} sees {x} and {y}", "Ypsilon und Foo sieht Bar", "4 3 0 1 2", "{y} und {x} sieht {x}"),
+        # Nothing comes from it: beside its neighbour, as far from it as in the source.
+        ("the dog {x} runs", "der Hund rennt", "0 1 3", "der Hund {x} rennt"),
+        ("{x} runs", "rennt", "1", "{x} rennt"),
+        ("run {x}", "renne !", "0 0", "renne {x} !"),
+        ("a {x} {y} b", "eins zwei", "0 3", "eins {x} {y} zwei"),
+        # A full stop that attends to a word is no neighbour.
+        ("go to {x}", "gehe .", "0 1", "gehe {x} ."),
+    ],
+)
+def test_words(line: str, translation: str, sources: str, wanted: str) -> None:
+    assert placed(line, translation, sources) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "sources", "wanted"),
+    [
+        ("a <b>big dog</b> runs", "ein großer Hund rennt", "0 1 2 3", "ein <b>großer Hund</b> rennt"),
+        ("a <b> big dog </b> runs", "ein großer Hund rennt", "0 1 2 3", "ein <b> großer Hund </b> rennt"),
+        # The pair encloses all that comes from what it enclosed.
+        ("he <i>has seen</i> it", "er hat es gesehen", "0 1 3 2", "er <i>hat es gesehen</i>"),
+        ("<p>he <i>runs</i></p>", "er rennt", "0 1", "<p>er <i>rennt</i></p>"),
+        ("one<br/>two", "eins zwei", "0 1", "eins<br/>zwei"),
+        ("a <b>{x}</b> runs", "ein Foo rennt", "0 1 2", "ein <b>{x}</b> rennt"),
+        ("a <b>{x} dog</b> runs", "ein Foo Hund rennt", "0 1 2 3", "ein <b>{x} Hund</b> rennt"),
+        # Without its other half, and without words inside.
+        ("a dog</b> runs", "ein Hund rennt", "0 1 2", "ein Hund</b> rennt"),
+        ("a <b>dog", "ein Hund", "0 1", "ein <b>Hund"),
+        ("a <b>dog</b> runs", "ein rennt", "0 2", "ein <b></b> rennt"),
+    ],
+)
+def test_tags(line: str, translation: str, sources: str, wanted: str) -> None:
+    assert placed(line, translation, sources) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "sources", "wanted"),
+    [
+        ("a hot dog .", "ein heißer Hund .", "0 1 2 3", "ein Wiener Würstchen ."),
+        # What the model has written as the glossary has it stays.
+        ("a hot dog", "Wiener Würstchen Hund", "0 1 2", "Wiener Würstchen Hund"),
+        ("Cat and cat", "Kater und Katze", "0 1 2", "Mieze und Mieze"),
+        ("a hotdog and a big cat", "ein Hund und Katze", "0 1 2 5", "ein Hund und Mieze"),
+        ("the US army and us", "die Armee und uns", "0 2 3 4", "die USA Armee und uns"),
+    ],
+)
+def test_terms(line: str, translation: str, sources: str, wanted: str) -> None:
+    terms = {"hot dog": "Wiener Würstchen", "cat": "Mieze", "US": "USA", "hot": "warm"}
+    assert placed(line, translation, sources, terms) == wanted
