@@ -7,7 +7,7 @@ import sys
 import torch
 
 from nmt.config import find_config, load_config
-from nmt.interop.stored_weights import FORMATS, packed
+from nmt.interop.stored_weights import FORMATS, layout
 from nmt.models import build_model
 
 CONFIGS = {"demo.yaml": 2000, "multi30k_lrn.yaml": 5000, "wmt14_lrn.yaml": 27700}
@@ -25,7 +25,7 @@ def main() -> int:
         count = sum(weight.numel() for weight in model.parameters())
         sizes = []
         for form in FORMATS.values():
-            tensors = packed(model, form).values()
+            tensors = layout(model, form).values()
             sizes.append(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
         print(f"| `{name}` | {count / 1e6:.1f}M | {' | '.join(f'{size / 1e6:,.1f} MB' for size in sizes)} |")
     return 0

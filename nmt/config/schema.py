@@ -278,7 +278,7 @@ class DecodingConfig:
     that the probabilities of a step would fill the memory."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Number format: `fp32`, `bf16`, or `int8` for the matrices of the decoder (the rest as `auto`). `auto` takes
-    bf16 where the hardware computes in it, else fp32."""
+    bf16 where the hardware computes in it, else fp32; of an exported folder that of the folder."""
     shortlist: FilePath | None = None
     """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
 

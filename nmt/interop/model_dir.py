@@ -17,7 +17,7 @@ from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
 from nmt.interop.facts import LongestSource, longest_source
 from nmt.interop.finite import check_finite
-from nmt.interop.stored_weights import Format, on_device, packed, type_problems, unpacked, value_problems
+from nmt.interop.stored_weights import Format, layout, on_device, type_problems, unpacked, value_problems
 from nmt.interop.weights_file import read_shapes, read_weights
 from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.models import build_model
@@ -188,7 +188,7 @@ def check_stored(model: Seq2Seq, tensors: Mapping[str, Tensor], form: Format, *,
 
     Of tensors on the meta device, which have none, values are not looked at.
     """
-    expected = packed(model, form)
+    expected = layout(model, form)
     differing = weight_differences(expected, tensors) or type_problems(expected, tensors)
     if not differing and not any(tensor.is_meta for tensor in tensors.values()):
         differing = value_problems(tensors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import torch
@@ -43,7 +43,7 @@ FORMATS: Final[Mapping[str, Format]] = {
 
 
 def packed(model: Seq2Seq, form: Format) -> dict[str, Tensor]:
-    """The tensors of a file with the weights of `model`, by name; of a model on the meta device what they must be."""
+    """The tensors of a file with the weights of `model`, by name."""
     matrices = _step_matrices(model) if form.precision == "int8" else {}
     others, found = dict(known_matrices(model)), {}
     for name, weight in model.state_dict().items():
@@ -53,6 +53,26 @@ def packed(model: Seq2Seq, form: Format) -> dict[str, Tensor]:
         found[name + VALUES], scales = quantize_rows(weight)
         found[name + SCALES] = scales.squeeze(1)
     return found
+
+
+def layout(model: Seq2Seq, form: Format) -> dict[str, Tensor]:
+    """What `packed` of such a model yields, on the meta device: names, shapes and types.
+
+    Computed on that device, `packed` itself would have PyTorch import what takes seconds.
+    """
+    matrices = _step_matrices(model) if form.precision == "int8" else {}
+    others, found = dict(known_matrices(model)), {}
+    for name, weight in model.state_dict().items():
+        if name not in matrices:
+            found[name] = _planned(weight.shape, form.others if name in others else weight.dtype)
+    for name, weight in matrices.items():
+        found[name + VALUES] = _planned(weight.shape, torch.int8)
+        found[name + SCALES] = _planned(weight.shape[:1], torch.float32)
+    return found
+
+
+def _planned(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
 
 
 def unpacked(tensors: Mapping[str, Tensor], model: Seq2Seq, form: Format) -> tuple[dict[str, Tensor], Stored]:

@@ -20,7 +20,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import model_dir, run_layout
 from nmt.interop.export import export_model
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.interop.stored_weights import FORMATS, packed
+from nmt.interop.stored_weights import FORMATS, layout, packed
 from nmt.interop.weights_file import read_metadata, write_weights
 from nmt.models import build_model, inference
 from nmt.models.base import Seq2Seq
@@ -37,7 +37,7 @@ def make_model_dir(folder: Path, *, tie: str = "target_softmax", cell: str = "gr
     (folder / "in.yaml").write_text(
         f"run_dir: {folder}\n"
         f"model: {{cell: {cell}, hidden_size: 8, embedding_size: 6, encoder_layers: 2, decoder_layers: 2,"
-        f" init_range: 0.8, layer_norm: true, tie_embeddings: {tie}}}\n"
+        f" init_range: 0.8, tie_embeddings: {tie}}}\n"
         "data: {train: corpus/train, tokenizer: whitespace}\n"
         f"decoding: {{beam_size: 3, max_length_offset: 4{decoding}}}\n"
     )
@@ -169,6 +169,10 @@ def test_what_a_plugin_uses_in_its_own_way_is_not_rounded(run: Path) -> None:
         tensors = packed(model, form)
         assert tensors["decoder.extra.weight"].dtype == torch.float32
         assert ("decoder.known.weight.int8" in tensors) == (form.precision == "int8"), stored
+        planned = layout(model, form)
+        assert planned.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert (planned[name].shape, planned[name].dtype) == (tensor.shape, tensor.dtype)
 
 
 def test_scoring_uses_the_values_that_are_stored(run: Path, tmp_path: Path) -> None:
