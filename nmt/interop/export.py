@@ -27,7 +27,7 @@ from nmt.interop.exported import (
     format_name,
 )
 from nmt.interop.facts import write_longest_source
-from nmt.interop.model_card import model_card
+from nmt.interop.model_card import MAKER, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
 from nmt.interop.new_model import check_no_part, check_output, whole_directory
 from nmt.interop.stored_weights import FORMATS, packed
@@ -38,8 +38,6 @@ from nmt.models.inference import known_matrices
 
 _LARGEST: Final = 1 << 30
 """Bytes of a file that decoding settings name, such as a shortlist."""
-_MAKER: Final = "made_by"
-"""Under which an average says that its run may replace it."""
 _CPU: Final = torch.device("cpu")
 
 
@@ -97,11 +95,10 @@ def export_model(
             write_longest_source(folder, loaded.longest_source.tokens)
         metadata = {**_metadata(loaded.path), "format": "pt", VERSION_KEY: VERSION, FORMAT_KEY: stored}
         size = len(write_weights(folder / run_layout.WEIGHTS, weights, metadata=metadata))
-        sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in _files(folder)}
-        card = model_card(loaded, name=output.name, stored=stored, weights=size, total=sum(sizes.values()))
+        card = model_card(loaded, name=output.name, stored=stored, weights=size, total=_size(folder))
         write_new(folder / run_layout.CARD, card.encode("utf-8"))
         write_new(folder / run_layout.SUMS, sums_text(_sums(folder)))
-        total = sum(path.stat().st_size for path in _files(folder))
+        total = _size(folder)
     return Exported(loaded, stored, size, total)
 
 
@@ -140,11 +137,15 @@ def _own_config(config: Config, folder: Path, *, precision: str) -> Config:
 
 def _metadata(directory: Path) -> dict[str, str]:
     """What is known of the weights that are exported, as of which checkpoints they are the mean."""
-    return {key: value for key, value in read_metadata(directory / run_layout.WEIGHTS).items() if key != _MAKER}
+    return {key: value for key, value in read_metadata(directory / run_layout.WEIGHTS).items() if key != MAKER}
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in _files(folder))
 
 
 def _sums(folder: Path) -> dict[str, str]:

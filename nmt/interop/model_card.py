@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
 
 UNKNOWN = "not recorded"
+MAKER = "made_by"
+"""Under which the weights of an average say that the run around it has made it, and may replace it."""
 
 Row = tuple[str, ...]
 
@@ -41,7 +43,7 @@ def model_card(loaded: LoadedModel, *, name: str, stored: str, weights: int, tot
     folder = shlex.quote(printable(name))
     parts = [
         f"# {_cell(name)}: {source} to {target}",
-        "A recurrent translation model for [nmt](https://pypi.org/project/nmt-recurrent/).",
+        "A recurrent translation model for nmt (the Python package `nmt-recurrent`).",
         _table([("", ""), *_facts(loaded, events, stored=stored, weights=weights, total=total)]),
         "## Use",
         f"```\npip install nmt-recurrent\nnmt-translate {folder} < text.{source} > text.{target}\n```",
@@ -134,9 +136,13 @@ def _scores(loaded: LoadedModel, events: Sequence[Mapping[str, Any]], *, stored:
 
 
 def _events(directory: Path) -> list[dict[str, Any]]:
-    """The log of the run that a checkpoint, or an average that the run made, lies in; nothing where there is none."""
-    inside = directory.parent.name == run_layout.CHECKPOINTS
-    run = directory.parent.parent if inside else directory.parent
+    """The log of the run that a checkpoint, or the average that the run made, lies in; nothing of anything else."""
+    if directory.parent.name == run_layout.CHECKPOINTS:
+        run = directory.parent.parent
+    elif MAKER in read_metadata(directory / run_layout.WEIGHTS):
+        run = directory.parent
+    else:
+        return []
     if not is_file(run / EVENTS):
         return []
     try:

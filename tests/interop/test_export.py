@@ -226,14 +226,17 @@ def test_weights_that_bf16_has_not_are_refused(run: Path, tmp_path: Path) -> Non
 
 def test_files_that_decoding_names_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "list.safetensors").write_bytes(b"a shortlist")
-    run = make_model_dir(tmp_path / "run", decoding=f", shortlist: {tmp_path / 'list.safetensors'}")
+    (tmp_path / "terms.tsv").write_bytes(b"a\tx\n")
+    named = f", shortlist: {tmp_path / 'list.safetensors'}, glossary: {tmp_path / 'terms.tsv'}"
+    run = make_model_dir(tmp_path / "run", decoding=named)
     export_model(run, tmp_path / "out")
     (tmp_path / "list.safetensors").unlink()
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     monkeypatch.chdir(tmp_path)
-    named = load_model("elsewhere").config.decoding.shortlist
-    assert named == "elsewhere/shortlist.safetensors"
-    assert Path(named).read_bytes() == b"a shortlist"
+    decoding = load_model("elsewhere").config.decoding
+    assert decoding.shortlist == "elsewhere/shortlist.safetensors"
+    assert Path(decoding.shortlist).read_bytes() == b"a shortlist"
+    assert decoding.glossary == "elsewhere/glossary.tsv" and Path(decoding.glossary).read_bytes() == b"a\tx\n"
     with pytest.raises(
         ConfigError, match=r"^decoding.shortlist: .*list.safetensors: No such file.*; the folder would lack"
     ):
@@ -467,12 +470,35 @@ def test_the_card_of_a_model_without_records_invents_nothing(run: Path, tmp_path
         assert "Scores of these weights: not recorded." in card and "BLEU" not in card
         assert "| training | corpus/train | not recorded |" in card and "| made of | update 7 |" in card
     weights = load_file(run_layout.step_dir(run, 7) / run_layout.WEIGHTS)
-    mean = tmp_path / "mean"
+    log_of(run, {"event": "start", "step": 0, "train_pairs": 3}, {"event": "test", "checkpoint": "mean", "bleu": 9.0})
+    mean = run / "mean"
     shutil.copytree(run / "tokenizer", mean / "tokenizer")
     shutil.copy(run / "config.yaml", mean)
     write_weights(mean / run_layout.WEIGHTS, weights, metadata={"averaged": "step-5 step|7"})
     export_model(mean, tmp_path / "out2")
-    assert "| made of | the mean of step-5 step\\|7 |" in (tmp_path / "out2" / "README.md").read_text(encoding="utf-8")
+    card = (tmp_path / "out2" / "README.md").read_text(encoding="utf-8")
+    assert "| made of | the mean of step-5 step\\|7 |" in card
+    assert "| training | corpus/train | not recorded |" in card, "whose run it lies in is not known to be its own"
+
+
+def test_the_average_that_a_run_made_has_its_scores(run: Path, tmp_path: Path) -> None:
+    weights = load_file(run_layout.step_dir(run, 7) / run_layout.WEIGHTS)
+    shutil.copytree(run / "tokenizer", run / "average" / "tokenizer")
+    shutil.copy(run / "config.yaml", run / "average")
+    write_weights(
+        run / "average" / run_layout.WEIGHTS, weights, metadata={"averaged": "step-7", "made_by": "nmt-train"}
+    )
+    log_of(
+        run,
+        {"event": "start", "step": 0, "train_pairs": 3},
+        {"event": "test", "step": 7, "checkpoint": "average", "bleu": 12.5, "signatures": {"bleu": SIGNATURE}},
+    )
+    export_model(run / "average", tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "- test: BLEU 12.50, " in card and "| training | corpus/train | 3 |" in card
+    assert "| made of | the mean of step-7 |" in card and "made_by" not in read_metadata(
+        tmp_path / "out" / run_layout.WEIGHTS
+    )
 
 
 def test_what_loading_reads_is_what_was_exported(run: Path, tmp_path: Path) -> None:
