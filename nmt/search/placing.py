@@ -20,6 +20,8 @@ from nmt.search.alignment import by_words, places_of
 from nmt.search.kept import Kept
 from nmt.search.placeholders import Kind, broken_placeholders
 
+_SHARED = 0.4
+"""A word comes as well from another word if it has this share of the weight."""
 _UNIT = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 
 
@@ -134,9 +136,28 @@ class Placer:
         runs = self._runs(unit)
         if not runs:
             return False
-        first, last = max(runs, key=lambda run: self._weight(unit, *run))
+        first, last = self._without_neighbours(unit, *max(runs, key=lambda run: self._weight(unit, *run)))
+        if first == last:
+            return False
         self._pieces[first:last] = [self._new(item, unit, gap=self._pieces[first].gap)]
         return True
+
+    def _without_neighbours(self, unit: int, first: int, last: int) -> tuple[int, int]:
+        """A run of words without those at its ends that come as well from a word beside the unit, which has no other.
+
+        So an article, or the noun of an adjective that is kept, is not lost.
+        """
+        known = {piece.source for piece in self._pieces}
+        for neighbour in (unit - 1, unit + 1):
+            is_there = 0 <= neighbour < len(self._source.spans) and neighbour not in self._source.kept.values()
+            if is_there and neighbour not in known and self._source.words[neighbour]:
+                for place in dict.fromkeys((first, last - 1)) if first < last else ():
+                    weights = self._pieces[place].weights
+                    if float(weights[neighbour]) >= _SHARED * float(weights[unit]):
+                        self._pieces[place] = replace(self._pieces[place], source=neighbour)
+                        first, last = (place + 1, last) if place == first else (first, place)
+                        break
+        return first, last
 
     def _runs(self, unit: int) -> list[tuple[int, int]]:
         """Words next to each other that come from a unit, as ranges of pieces."""

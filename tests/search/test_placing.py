@@ -14,14 +14,16 @@ from nmt.search.placing import Placer, pieces_of, source_units, written
 def placed(line: str, translation: str, sources: str, glossary: dict[str, str] | None = None) -> str:
     """The translation with what is kept of the line in it.
 
-    Words of both are tokens. `sources` has the word of the model's text that each word of the translation comes from.
+    Words of both are tokens. `sources` has the word of the model's text that each word of the translation comes from,
+    with a smaller weight also that after the stroke.
     """
     kept = keep(line, placeholders=True, glossary=None if glossary is None else Glossary(glossary))
     assert isinstance(kept, KeptLine)
     tokens, words = word_spans(kept.text), word_spans(translation)
     attention = torch.full((len(words), len(tokens) + 1), 0.01)
     for row, source in zip(attention, sources.split(), strict=True):
-        row[int(source)] = 1.0
+        for place, weight in zip(source.split("/"), (1.0, 0.6), strict=False):
+            row[int(place)] = weight
     items = list(enumerate(kept.kept))
     units = source_units(kept.text, tokens, items)
     pieces = pieces_of(translation, [5] * len(words), words, attention, units)
@@ -44,6 +46,10 @@ def placed(line: str, translation: str, sources: str, glossary: dict[str, str] |
         ("{x} runs", "rennt", "1", "{x} rennt"),
         ("run {x}", "renne !", "0 0", "renne {x} !"),
         ("a {x} {y} b", "eins zwei", "0 3", "eins {x} {y} zwei"),
+        # What comes as well from a word beside it, which has no other, stays: an article, a noun.
+        ("a {x} runs", "ein Foo rennt", "1/0 1 2", "ein {x} rennt"),
+        ("in a {x} shirt", "in einem T-Shirt", "0 2/1 2/3", "in einem {x} T-Shirt"),
+        ("a {x} shirt", "ein Foo Hemd", "0 1/2 2", "ein {x} Hemd"),
         # A full stop that attends to a word is no neighbour.
         ("go to {x}", "gehe .", "0 1", "gehe {x} ."),
     ],
