@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +15,7 @@ from pydantic.dataclasses import dataclass as validated
 from nmt.config.problems import Problem, type_problems
 from nmt.errors import ConfigError, shown
 from nmt.limits import LARGEST, MOST
+from nmt.plugin_errors import shown_path
 
 
 @cache
@@ -34,9 +36,10 @@ def component_options(member: Any, options: Mapping[str, Any], *, key: str = "op
 
 def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple[Any, list[Problem]]:
     """Return the options (None where they are wrong) and the problems found."""
-    names = [field.name for field in dataclasses.fields(member.Options)]
+    kind = _options_of(member)
+    names = [field.name for field in dataclasses.fields(kind)]
     try:
-        checked = _checked(member.Options)(**options)
+        checked = _checked(kind)(**options)
     except ValidationError as error:
         return None, type_problems(error, prefix=tuple(key.split(".")), known=names)
     values = {name: getattr(checked, name) for name in names}
@@ -45,7 +48,20 @@ def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple
         for name, value in values.items()
         if (wrong := _beyond(value))
     ]
-    return (None, problems) if problems else (member.Options(**values), [])
+    return (None, problems) if problems else (kind(**values), [])
+
+
+def _options_of(member: Any) -> Any:
+    """The dataclass of a component's options; ConfigError, which names it, where a plugin has none or no dataclass."""
+    options = getattr(member, "Options", None)
+    if isinstance(options, type) and dataclasses.is_dataclass(options):
+        return options
+    name = getattr(member, "__name__", repr(member))
+    file = shown_path(inspect.getfile(member)) if inspect.isclass(member) or inspect.isroutine(member) else "a plugin"
+    wrong = "has no Options" if options is None else "has Options that are no dataclass"
+    raise ConfigError(
+        f"{file}: {name} {wrong}; it needs the base class of its kind, or a frozen dataclass of that name"
+    )
 
 
 def _beyond(value: object) -> str | None:

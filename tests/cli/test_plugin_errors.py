@@ -173,6 +173,21 @@ WITHOUT = (
 )
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("pass", "Mine has no Options; it needs"),
+        ("class Options:\n        x = 1", "Mine has Options that are no dataclass"),
+    ],
+)
+def test_a_component_without_options_is_named(body: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"from nmt.registry import LOSSES\n@LOSSES.register('mine')\nclass Mine:\n    {body}\n"
+    with registries_restored():
+        Path("mine.py").write_text(text, encoding="utf-8")
+        assert call(*TRAIN, "--plugin", "mine.py", "--set", "training.loss=mine") == 2
+    assert f"nmt-train: mine.py: {said}" in capsys.readouterr().err
+
+
 def wanted(config: str) -> str:
     """What is said of a saved configuration."""
     (plugin,) = yaml.safe_load(Path(config).read_text(encoding="utf-8"))["plugins"]
@@ -181,10 +196,6 @@ def wanted(config: str) -> str:
 
 def test_commands_without_the_plugin_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     with registries_restored():
-        from nmt.registry import CALLBACKS, CELLS, SEARCHES
-
-        for registry, name in ((CELLS, "frail"), (SEARCHES, "frail_search"), (CALLBACKS, "frail_callback")):
-            del registry._members[name]
         assert call("nmt-check", "run") == 1
         assert capsys.readouterr().out.splitlines() == [
             f"problem: {wanted('run/config.yaml')}",
