@@ -218,7 +218,7 @@ def _write_config(arguments: argparse.Namespace) -> tuple[Path, Path]:
     work.mkdir(parents=True, exist_ok=True)
     config: dict[str, Any] = {
         "run_dir": str(work / "run"),
-        "model": {"cell": "lrn", "hidden_size": 64, "embedding_size": 64},
+        "model": {"cell": "lrn", "hidden_size": 64, "embedding_size": 64, "layer_norm": False, "dropout": 0.0},
         "data": {
             "train": arguments.prefix,
             "workers": arguments.workers,

@@ -40,7 +40,14 @@ def measure(tokens: int, split: int | None) -> dict[str, float]:
     words = [f"w{i}" for i in range(5000)]
     tokenizer = WhitespaceTokenizer(Vocabulary(words), Vocabulary(words), options=WhitespaceOptions())
     config = ModelConfig(
-        cell="lrn", hidden_size=256, embedding_size=256, encoder_layers=1, decoder_layers=1, tie_embeddings="all"
+        cell="lrn",
+        hidden_size=256,
+        embedding_size=256,
+        encoder_layers=1,
+        decoder_layers=1,
+        tie_embeddings="all",
+        layer_norm=False,
+        dropout=0.0,
     )
     model = build_model(config, tokenizer.source_size, tokenizer.target_size).eval()
     with torch.no_grad():

@@ -77,6 +77,7 @@ def test_checkpoints_can_be_averaged(name: str, folder: Path, capsys: pytest.Cap
 def config(name: str, **training: Any) -> str:
     """The configuration of the run `name` with other keys of training, as a file for a run called `new`."""
     sections = yaml.safe_load(Path(f"{name}.yaml").read_text())
+    sections["model"].setdefault("layer_norm", False)  # the default of that version
     options = sections["model"].get("cell_options", {})
     if options.get("gates") == "coupled":
         options["gates"] = "coupled_input"  # as that is called since

@@ -32,7 +32,7 @@ def write_corpus(folder: Path, *, train: int = 120, dev: int = 8) -> None:
 def write_config(folder: Path, **changes: dict[str, Any]) -> Path:
     """tiny.yaml in `folder`, with sections updated; its run directory is folder/run."""
     sections: dict[str, dict[str, Any]] = {
-        "model": {"cell": "gru", "hidden_size": 8, "embedding_size": 8, "dropout": 0.2},
+        "model": {"cell": "gru", "hidden_size": 8, "embedding_size": 8, "layer_norm": False, "dropout": 0.2},
         "data": {
             "train": str(folder / "train"),
             "dev": str(folder / "dev"),
@@ -44,6 +44,8 @@ def write_config(folder: Path, **changes: dict[str, Any]) -> Path:
             "max_steps": 12,
             "batch_sentences": 8,
             "lr": 0.01,
+            "schedule": "constant",
+            "clip_norm": 5.0,
             "precision": "fp32",
             "log_every": 3,
             "validate_every": 6,

@@ -25,7 +25,9 @@ from nmt.registry import (
 )
 from nmt.units import SIDES, unit_of
 
-DEFAULT_BATCH_TOKENS = 4096
+DEFAULT_BATCH_TOKENS = 2048
+NO_SCALE = 1.0
+"""`model.layer_norm_scale` in a complete configuration without layer norm."""
 
 _COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
     ("model", "architecture", MODELS),
@@ -50,6 +52,8 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
     problems += wrong
     model, wrong = _complete_sides(config.model, shared=not any(key.startswith("model.cell") for key, *_ in problems))
     problems += wrong
+    if not model.layer_norm and model.layer_norm_scale == ModelConfig().layer_norm_scale:
+        model = dataclasses.replace(model, layer_norm_scale=NO_SCALE)
     metrics, wrong = complete_choices(
         config.evaluation.metrics, METRICS, key="evaluation.metrics", told_apart="scores are told apart"
     )
@@ -122,7 +126,7 @@ def _model_problems(config: Config) -> list[Problem]:
         problems += [Problem(f"model.{key}", message) for key, message in member.check(model)]
     if model.tie_embeddings == "all" and not config.data.tokenizer_options.get("joint", True):
         problems.append(Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true"))
-    if model.layer_norm_scale != ModelConfig().layer_norm_scale and not model.layer_norm:
+    if model.layer_norm_scale != NO_SCALE and not model.layer_norm:
         problems.append(Problem("model.layer_norm_scale", "says nothing without model.layer_norm: true"))
     ranged = {name: INITIALIZERS.get(name).reads_range for name in INITIALIZERS.names()}
     if model.init_range != ModelConfig().init_range and not ranged.get(model.initializer, True):

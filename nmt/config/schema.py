@@ -95,11 +95,11 @@ class ModelConfig:
     """A tanh layer over state and context before the softmax; only `deepnmt` may do without."""
     attention_heads: Width = fixed(1)
     """Heads of the additive attention; must divide the width of the encoder output. `rnnsearch` has exactly 1."""
-    layer_norm: Bool = fixed(False)
-    """Layer normalisation of every recurrent projection, the attention and the layers' outputs."""
+    layer_norm: Bool = fixed(True)
+    """Layer normalisation of every recurrent projection, the attention and the layers' outputs; Zero has `false`."""
     tie_embeddings: Literal["none", "target_softmax", "all"] = fixed("target_softmax")
     """Shared tables: `none`, target with softmax, or `all` three (needs a joint vocabulary)."""
-    dropout: Fraction = 0.0
+    dropout: Fraction = 0.2
     """Dropout of embeddings, residual branches and the deep output. What it hides follows from `seed` and the place in
     the data, not from the number of processes."""
     recurrent_dropout: Fraction = 0.0
@@ -112,7 +112,7 @@ class ModelConfig:
     """Options of the initializer; see the table of initializers."""
     init_range: PositiveFloat = fixed(0.08)
     """Range of the initializer `uniform`: [-init_range, init_range]."""
-    layer_norm_scale: PositiveFloat = fixed(1.0)
+    layer_norm_scale: PositiveFloat = fixed(0.5)
     """What the scales of all layer norms start from. Below 1 a sum of normalised products does not saturate the tanh
     it goes through (Cooijmans et al., ICLR 2017), and gradients of long sentences do not grow; Zero has 1."""
 
@@ -171,7 +171,8 @@ class TrainingConfig:
     init_from: FilePath | None = fixed(None)
     """Run or model whose weights to start from, with the same tokenizer and sizes; all else starts anew."""
     batch_tokens: Positive | None = fixed(None)
-    """Tokens in a batch, padding counted: sentences times the longest of source and target."""
+    """Tokens in a batch, padding counted: sentences times the longest of source and target. 2048 where neither this nor
+    batch_sentences is given."""
     batch_sentences: Positive | None = fixed(None)
     """Sentence pairs in a batch; give either this or batch_tokens."""
     accumulate: Positive = fixed(1)
@@ -181,13 +182,13 @@ class TrainingConfig:
     `adagrad`, `rmsprop`, `sgd`, or one that a plugin registers."""
     optimizer_options: Options = field(default_factory=dict)
     """Options of the optimizer; see the table of optimizers."""
-    lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 1e-3
+    lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 2e-3
     """Learning rate; what it means to a schedule is said in the table of schedules."""
-    schedule: Text = "constant"
+    schedule: Text = "inverse_sqrt"
     """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine` or `inverse_sqrt`."""
     schedule_options: Options = field(default_factory=dict)
     """Options of the schedule; see the table of schedules."""
-    clip_norm: NotNegativeFloat = 5.0
+    clip_norm: NotNegativeFloat = 1.0
     """Largest global norm of the gradient; 0 switches clipping off."""
     skip_norm: PositiveFloat | None = None
     """An update whose gradient has a larger global norm, before clipping, is skipped and counted like one with a NaN.

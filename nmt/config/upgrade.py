@@ -78,5 +78,12 @@ def _repeated_metrics(raw: dict[str, Any]) -> str | None:
     return "evaluation.metrics: a metric that is there twice in an older saved configuration is read as once"
 
 
-RULES: Final[Mapping[int, Sequence[Rule]]] = MappingProxyType({2: (_coupled_input, _repeated_metrics)})
+def _scales_of_one(raw: dict[str, Any]) -> None:
+    """The scales of layer norms began at 1 where nothing was said of them, and nothing could be."""
+    model = raw.get("model")
+    if isinstance(model, dict):
+        model.setdefault("layer_norm_scale", 1.0)
+
+
+RULES: Final[Mapping[int, Sequence[Rule]]] = MappingProxyType({2: (_coupled_input, _repeated_metrics, _scales_of_one)})
 """The rules that make a configuration of the format before into one of each format, in the order they apply."""

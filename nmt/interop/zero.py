@@ -164,6 +164,7 @@ def model_config(config: Mapping[str, Any], variables: Arrays) -> ModelConfig:
         embedding_size=config["embed_size"],
         layer_norm=_chosen(config, variables, "layer_norm", r"/ln_0_0/"),
         tie_embeddings="all" if tie_all else "none" if tie_none else "target_softmax",
+        layer_norm_scale=1.0,
         dropout=float(config.get("dropout", 0.0)),
         **_ARCHITECTURES[name](config, variables),
     )

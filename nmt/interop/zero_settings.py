@@ -110,6 +110,7 @@ def sections(hyper: Mapping[str, Any]) -> dict[str, Any]:
     if hyper["safe_nan"]:
         training["skip_norm"] = hyper["gnorm_upper_bound"]
     found["model"] |= _initializer(hyper["initializer"], gain=hyper["initializer_gain"])
+    training["schedule"] = "constant"
     if not _follows_scores(hyper):
         schedule, options = _schedule(hyper)
         training["schedule"] = schedule

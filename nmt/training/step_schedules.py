@@ -22,7 +22,7 @@ class InverseSqrt(Schedule):
     class Options(ScheduleOptions):
         """Options of `inverse_sqrt`."""
 
-        warmup_steps: int = 4000
+        warmup_steps: int = 200
         """Updates up to the peak."""
 
         def __post_init__(self) -> None:

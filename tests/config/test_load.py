@@ -40,8 +40,15 @@ def mistakes(path: Path, *overrides: str) -> list[str]:
 def test_defaults_are_filled_in(write):
     config = load_config(write(MINIMAL))
     assert config.model.cell == "lrn"
-    assert config.training.batch_tokens == 4096
+    assert config.training.batch_tokens == 2048
+    assert (config.model.layer_norm, config.model.layer_norm_scale) == (True, 0.5)
+    assert config.training.schedule_options["warmup_steps"] == 200
     assert config.model.cell_options == dataclasses.asdict(CELLS.get("lrn").Options())
+
+
+def test_without_layer_norm_its_scale_is_what_it_was_before_it_had_a_default(write):
+    config = load_config(write({**MINIMAL, "model": {"layer_norm": False}}))
+    assert config.model.layer_norm_scale == 1.0
 
 
 def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
@@ -113,7 +120,7 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
             "model.init_range: says nothing to the initializer 'glorot', only to: uniform",
         ),
         (
-            {"model": {"layer_norm_scale": 0.5}},
+            {"model": {"layer_norm": False, "layer_norm_scale": 0.7}},
             "model.layer_norm_scale: says nothing without model.layer_norm: true",
         ),
         ({"model": {"cell": "lrn", "cell_options": {"gates": "twin"}}}, "model.cell_options.gates: unknown key."),

@@ -202,11 +202,11 @@ def test_a_plugin_that_fails_brings_no_other_mistakes_with_it(write: Any, tmp_pa
 
 CONTRADICTIONS = [
     (
-        {"training": {"lr": 1e-3, "schedule_options": {"min_lr": 0.01}}},
+        {"training": {"lr": 1e-3, "schedule": "constant", "schedule_options": {"min_lr": 0.01}}},
         "training.schedule_options.min_lr: 0.01 is above 0.001, the highest rate of 'constant' with training.lr: 0.001",
     ),
     (
-        {"training": {"lr": 2.0}},
+        {"training": {"lr": 2.0, "schedule": "constant"}},
         "training.schedule_options.max_lr: its default, 1, cuts off 2, the highest rate of 'constant' with "
         "training.lr: 2; give one",
     ),
@@ -262,11 +262,21 @@ def test_rates_that_are_meant_are_no_contradiction(write: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"training": {"max_steps": 5, "save_every": 6}}, "training.save_every: 6 is beyond training.max_steps (5)"),
-        ({"training": {"max_steps": 5, "sample_every": 6}}, "training.sample_every: 6 is beyond training.max_steps"),
+        (
+            {"training": {"max_steps": 5, "schedule": "constant", "save_every": 6}},
+            "training.save_every: 6 is beyond training.max_steps (5)",
+        ),
+        (
+            {"training": {"max_steps": 5, "schedule": "constant", "sample_every": 6}},
+            "training.sample_every: 6 is beyond training.max_steps",
+        ),
+        ({"training": {"max_steps": 5}}, "training.schedule_options.warmup_steps: the rate grows until update 200"),
         ({"training": {"max_steps": 5, "schedule": "noam"}}, "training.schedule_options.warmup_steps: the rate grows"),
         ({"training": {"lr": 2.0, "schedule_options": {"max_lr": 1.0}}}, "training.schedule_options.max_lr: 1 cuts"),
-        ({"training": {"skip_norm": 1.0}}, "training.skip_norm: skips all that training.clip_norm (5) would clip"),
+        (
+            {"training": {"skip_norm": 1.0, "clip_norm": 5.0}},
+            "training.skip_norm: skips all that training.clip_norm (5) would clip",
+        ),
         ({"training": {"sample_sentences": 2}}, "training.sample_sentences: says nothing without training.sample"),
         ({"training": {"average_last": 1}}, "training.average_last: the mean of 1 checkpoint is that checkpoint"),
         ({"training": {"batch_tokens": 50}}, "training.batch_tokens: 50 is not above data.max_length (100)"),

@@ -134,3 +134,9 @@ def test_a_run_from_before_goes_on_as_coupled_input(
     assert same(training_state(run, 6), whole)
     assert gates(load_saved(run / "config.yaml")) == "coupled_input"
     assert check_resumable(load_saved(run / "config.yaml"), load_config(config), run=run) == []
+
+
+def test_scales_of_layer_norms_that_an_older_version_did_not_name_began_at_one(tmp_path: Path) -> None:
+    saved = write(tmp_path, {"model": {"cell": "lrn", "layer_norm": True}})
+    assert load_saved(saved).model.layer_norm_scale == 1.0
+    assert load_config(saved).model.layer_norm_scale == 0.5

@@ -50,6 +50,7 @@ def text(ids: Iterable[Iterable[int]], size: int) -> str:
 def tiny_model(**changes: Any) -> tuple[ModelConfig, dict[str, NDArray[Any]]]:
     """A configuration and random variables of its model, every one of them, in Zero's names."""
     settings: dict[str, Any] = {"cell": "lrn", "hidden_size": 6, "embedding_size": 4, "tie_embeddings": "none"}
+    settings |= {"layer_norm": False, "dropout": 0.0}
     config = ModelConfig(**{**settings, **changes})
     sizes = (SIZES[0], SIZES[0]) if config.tie_embeddings == "all" else SIZES
     generator = np.random.default_rng(5)

@@ -30,7 +30,8 @@ TARGET = torch.tensor([[8, 3, 2, 0], [4, 2, 0, 0], [5, 6, 7, 2], [4, 4, 2, 0], [
 def build(settings: dict[str, Any], *, recurrent: float = 0.3) -> Seq2Seq:
     torch.manual_seed(2)
     sizes: dict[str, Any] = {"hidden_size": 8, "embedding_size": 8, "init_range": 0.5}
-    model = build_model(ModelConfig(dropout=0.4, recurrent_dropout=recurrent, **sizes, **settings), 9, 9).train()
+    sizes |= {"layer_norm": False, "dropout": 0.4, "recurrent_dropout": recurrent}
+    model = build_model(ModelConfig(**{**sizes, **settings}), 9, 9).train()
     number_layers(model)
     return model
 

@@ -22,6 +22,7 @@ H, E, V = 40, 24, 150
 
 def config(cell: str = "gru", **settings: Any) -> ModelConfig:
     sizes = {"hidden_size": H, "embedding_size": E, "encoder_layers": 2, "decoder_layers": 2, "attention_heads": 2}
+    settings = {"layer_norm": False, "layer_norm_scale": 1.0, **settings}
     return ModelConfig(cell=cell, **{**sizes, **settings})
 
 

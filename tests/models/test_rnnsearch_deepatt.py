@@ -31,6 +31,7 @@ TARGET = torch.tensor([[3, 4, 2, 0], [5, 6, 7, 2], [2, 0, 0, 0]])
 
 def config(cell: str = "gru", **settings: Any) -> ModelConfig:
     sizes: dict[str, Any] = {"hidden_size": 8, "embedding_size": 6, "encoder_layers": 2, "decoder_layers": 3}
+    sizes |= {"layer_norm": False, "dropout": 0.0}
     return ModelConfig(architecture="rnnsearch_deepatt", cell=cell, **{**sizes, "init_range": 0.5, **settings})
 
 

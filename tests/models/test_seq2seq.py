@@ -26,7 +26,8 @@ TARGET = torch.tensor([[3, 4, 2, 0], [5, 6, 7, 2], [2, 0, 0, 0]])
 
 def make(architecture: str = "deepnmt", cell: str = "lrn", **settings: Any) -> Seq2Seq:
     deep = {} if architecture == "rnnsearch" else {"encoder_layers": 2, "decoder_layers": 3, "attention_heads": 2}
-    settings = {"hidden_size": 8, "embedding_size": 6, "init_range": 0.5, **deep, **settings}
+    sizes = {"hidden_size": 8, "embedding_size": 6, "init_range": 0.5, **deep}
+    settings = {"layer_norm": False, "dropout": 0.0, **sizes, **settings}
     torch.manual_seed(5)
     return build_model(ModelConfig(architecture=architecture, cell=cell, **settings), V, V).double().eval()
 

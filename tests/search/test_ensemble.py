@@ -86,6 +86,7 @@ def make_model(cell: str, seed: int, **options: Any) -> Seq2Seq:
     """A small one in fp64 whose translations depend on the source and do not end at once."""
     torch.manual_seed(seed)
     sizes = {"hidden_size": 6 + seed % 3, "embedding_size": 8, "attention_heads": 1, "tie_embeddings": "none"}
+    options = {"layer_norm": False, **options}
     config = ModelConfig(cell=cell, init_range=0.4, **{**sizes, **options})
     model = build_model(config, V, V).double().eval()
     with torch.no_grad():
