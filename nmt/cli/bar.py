@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from types import TracebackType
 from typing import BinaryIO
@@ -13,6 +14,8 @@ from nmt.training.terminal import USUAL_COLUMNS, columns
 
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 _UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"
+_ECHO = "^C"
+"""What a terminal shows of Ctrl-C, at the end of the bar."""
 
 
 class LinesBar:
@@ -32,7 +35,7 @@ class LinesBar:
             unit=" lines",
             disable=not self._shown,
             leave=False,
-            ncols=(columns(sys.stderr) or USUAL_COLUMNS) - 3,  # room for the ^C that a terminal echoes
+            ncols=(columns(sys.stderr) or USUAL_COLUMNS) - len(_ECHO) - 1,
             smoothing=0,  # batches of short and long sentences take turns
             bar_format=_UNKNOWN if self._total is None else _KNOWN,
         )
@@ -41,7 +44,11 @@ class LinesBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.close()
+        with contextlib.suppress(OSError):  # of a terminal that has been closed
+            self._bar.close()
+            if self._shown:  # what the terminal has echoed behind the bar goes, too
+                sys.stderr.write(" " * ((self._bar.ncols or 0) + len(_ECHO)) + "\r")
+                sys.stderr.flush()
 
     def window(self, lines: int) -> None:
         """So many lines are translated next; all before them are done."""

@@ -23,7 +23,12 @@ FAST = ("--beam-size", "1", "--max-length-offset", "40", "--device", "cpu")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(make_run(tmp_path_factory.mktemp("runs") / "run"))
+    folder = tmp_path_factory.mktemp("runs")
+    name = str(make_run(folder / "run"))
+    (folder / "text").write_text("a b\n")
+    # Kernels that are compiled at their first use show that on a terminal, too.
+    assert translate.main([name, "-i", str(folder / "text"), "-o", str(folder / "out"), *FAST]) == 0
+    return name
 
 
 @pytest.fixture
@@ -58,9 +63,9 @@ def test_a_bar_is_shown_and_leaves_nothing_behind(run: str, text: str, tmp_path:
         assert "translating:   0%|" in shown and "| 0/60 [00:00<?, ? lines/s]" in shown
         assert all(len(part) <= COLUMNS for part in re.split("[\r\n]", shown) if part.startswith("translating"))
     lines = left(shown)
-    said = [line.split(" in ")[0] for line in lines if line.startswith("nmt-translate: ")]
+    said = [line.split(" in ")[0] for line in lines if line.startswith("nmt-translate:")]
     assert len(said) == 2 and said[1] == "nmt-translate: 60 lines"
-    assert all(line.startswith(("nmt-translate: ", "  ")) for line in lines[:-1]) and lines[-1] == ""
+    assert all(line.startswith(("nmt-translate:", "  ")) for line in lines[:-1]) and lines[-1] == ""
     assert all(len(line) <= COLUMNS for line in lines if "/" not in line), "lines are wrapped, but for paths"
 
 
@@ -80,7 +85,7 @@ def test_no_bar_among_translations_nor_in_a_file(run: str, text: str, capfd: pyt
         shown = screen.rest()
     assert "translating" not in shown
     lines = left(shown)
-    begin, end = (place for place, line in enumerate(lines) if line.startswith("nmt-translate: "))
+    begin, end = (place for place, line in enumerate(lines) if line.startswith("nmt-translate:"))
     assert len([line for line in lines[begin + 1 : end] if not line.startswith("  ")]) == 60
     assert translate.main([run, "-i", text, *FAST]) == 0
     said = capfd.readouterr()
@@ -199,3 +204,10 @@ def test_evaluation_shows_a_bar_while_it_translates(run: str, text: str, capfd: 
         shown = screen.rest()
     assert "| 0/60 [" in shown and left(shown)[0].startswith("nmt-eval: 60 lines in ")
     assert capfd.readouterr().out.splitlines()[1].startswith("chrF2 ")
+
+
+def test_the_echo_of_an_interrupt_goes_with_the_bar() -> None:
+    with standard_error() as screen:
+        with LinesBar(None, shown=True):
+            os.write(screen.descriptor, b"^C")
+        assert left(screen.rest()) == [""]
