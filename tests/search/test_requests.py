@@ -15,10 +15,12 @@ from nmt.data import EOS, SentencePieceTokenizer, Tokenizer, Vocabulary, Whitesp
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.search import Request, Translation, Translator
+from nmt.search import Request, RuledModel, Translation, Translator, beam_search
 from nmt.search.forbidden import ForbiddenPhrases, Phrases, is_boundary
 from nmt.search.ruled import Step
 from nmt.search.shortlist import Shortlist
+from tests.search.table_model import TableModel
+from tests.search.test_rules import all_of
 from tests.tiny_run import make_run, subwords, words
 
 LINES = ["a b c", "d", "a a b c d", "c b", "b b b", "unknown"]
@@ -50,7 +52,7 @@ def test_a_request_without_wishes_is_a_line(loaded: LoadedModel) -> None:
     assert [one.source for one in plain] == LINES
 
 
-@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"precision": "int8"}, {"precision": "bf16"}])
+@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"precision": "int8"}, {"precision": "bf16", "beam_size": 1}])
 def test_translations_begin_with_their_prefix(loaded: LoadedModel, options: dict[str, Any]) -> None:
     requests = [
         Request(text=line, prefix=prefix)
@@ -243,3 +245,25 @@ def test_a_list_of_words_gets_those_of_the_prefix(loaded: LoadedModel, tmp_path:
     assert "w" not in " ".join(found[1:]) and "x" not in " ".join(found[1:]), "the words are that sentence's alone"
     assert "y" not in found[2].split()
     assert [lines[0] for lines in texts(loaded, requests, batch_tokens=1, **options)] == found
+
+
+def test_forbidden_phrases_beside_an_exhaustive_search() -> None:
+    """The widest beam against all sequences none of whose beginnings has the phrase; tokens begin and go on words."""
+    tokens = ["a", "b@@", "c", "a@@"]
+    tokenizer = WhitespaceTokenizer(Vocabulary(tokens), Vocabulary(tokens), options=WhitespaceOptions())
+    model = TableModel(2, vocabulary=tokenizer.target_size, eos=-1.0)
+    for phrase in ("a", "bc", "a c", "c c", "ba"):
+
+        def allowed(ids: list[int], phrase: str = phrase) -> bool:
+            return not any(occurs(form, tokenizer.decode_target(ids)) for form in (phrase, phrase.capitalize()))
+
+        rule = ForbiddenPhrases(Phrases(tokenizer.target_pieces(), tokenizer), [[phrase]], words=None)
+        source = torch.tensor([[3, 4, EOS]])
+        expected = all_of(model, [3, 4, EOS], allowed, limit=5)
+        found = beam_search(
+            RuledModel(model, rules=[rule]), source, beam_size=400, length_penalty=0.7, max_length_offset=2, n_best=20
+        )[0]
+        finished = [one for one in found if one.has_ended]
+        assert len(finished) > 3
+        assert [one.ids for one in finished] == [ids[:-1] for _, ids in expected[: len(finished)]], phrase
+        assert [one.score for one in finished] == pytest.approx([score for score, _ in expected[: len(finished)]])
