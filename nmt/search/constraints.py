@@ -18,6 +18,7 @@ from nmt.search.request import Request
 from nmt.search.required import Required, RequiredDespiteRepeats, is_in_text, joining
 from nmt.search.ruled import Rule
 from nmt.search.rules import ForcedPrefix, MinimumLength, NewWordAfterPrefix, NoRepeatedNgrams
+from nmt.search.started_word import SpelledWords, Spellings, StartedWord
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Constraints:
     """Its first tokens."""
     ends_word: bool = False
     """Whether the last word of the prefix is complete."""
+    started: StartedWord | None = None
+    """What tokens of its own choice spell, in place of those of the prefix from there on."""
     forbidden: tuple[str, ...] = ()
     """Phrases that must not occur."""
     required: tuple[tuple[int, ...], ...] = ()
@@ -35,7 +38,7 @@ class Constraints:
 
     def of_part(self, number: int) -> Constraints:
         """What a part of a long line keeps to, counted from 0: the prefix is the first one's."""
-        return replace(self, prefix=(), ends_word=False) if number else self
+        return replace(self, prefix=(), ends_word=False, started=None) if number else self
 
     @property
     def words(self) -> tuple[int, ...]:
@@ -45,10 +48,19 @@ class Constraints:
     @property
     def tokens(self) -> int:
         """Length of what it begins with, the end symbol counted; a search adds the phrases that must occur."""
+        if self.started is not None:  # at worst each byte is a token
+            return self.started.after + len(self.started.text) + 1
         return len(self.prefix) + 1
+
+    @property
+    def forced(self) -> tuple[int, ...]:
+        """The tokens of the prefix that must come as they are."""
+        return self.prefix if self.started is None else self.prefix[: self.started.after]
 
 
 FREE = Constraints()
+_MOST_TOKENS = 8
+"""Of a prefix that may be spelled by others; in scripts without spaces all of it is a word."""
 
 
 class ConstraintsMaker:
@@ -59,6 +71,7 @@ class ConstraintsMaker:
         self._decoding = decoding
         self._pieces: list[bytes] | None = None
         self._phrases: Phrases | None = None
+        self._spellings: Spellings | None = None
         self._joining: tuple[Tensor, Tensor] | None = None
 
     def of(self, request: Request) -> Constraints:
@@ -75,7 +88,8 @@ class ConstraintsMaker:
             if found is not None:
                 raise request.error(f"forbidden: {found!r} is in the prefix, {request.prefix!r}")
         ends_word = bool(prefix) and request.prefix[-1].isspace() and self._begins_words(request, prefix[-1])
-        return Constraints(prefix, ends_word, tuple(request.forbidden), self._required(request))
+        started = self._started(request, prefix)
+        return Constraints(prefix, ends_word, started, tuple(request.forbidden), self._required(request))
 
     def required(
         self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device
@@ -110,8 +124,10 @@ class ConstraintsMaker:
         if any(one.ends_word for one in constraints):
             lengths = [len(one.prefix) if one.ends_word else None for one in constraints]
             rules.append(NewWordAfterPrefix(lengths, self._new_words(ids).to(device)))
-        if any(one.prefix for one in constraints):
-            prefixes = [one.prefix if places is None else [places[i] for i in one.prefix] for one in constraints]
+        if any(one.started for one in constraints):
+            rules.append(SpelledWords(self._known_spellings(), [one.started for one in constraints], places=places))
+        if any(one.forced for one in constraints):
+            prefixes = [one.forced if places is None else [places[i] for i in one.forced] for one in constraints]
             rules.append(ForcedPrefix(prefixes, device=device))
         return rules
 
@@ -129,6 +145,28 @@ class ConstraintsMaker:
             return ()
         (ids,) = self._tokenizer.encode_target([request.prefix])
         return tuple(ids)
+
+    def _started(self, request: Request, prefix: tuple[int, ...]) -> StartedWord | None:
+        """The last word of a prefix, which may go on: other tokens than those of its beginning may spell it then."""
+        if not prefix or request.prefix[-1].isspace() or request.required:
+            return None
+        if self._pieces is None:
+            self._pieces = self._tokenizer.target_pieces()
+        if self._pieces is None:
+            return None
+        starts = [place for place, token in enumerate(prefix) if self._pieces[token].startswith(b" ")]
+        if not starts:
+            return None
+        after = max(starts[-1], len(prefix) - _MOST_TOKENS)
+        if UNK in prefix[after:]:
+            return None
+        return StartedWord(after, b"".join(self._pieces[token] for token in prefix[after:]))
+
+    def _known_spellings(self) -> Spellings:
+        assert self._pieces is not None
+        if self._spellings is None:
+            self._spellings = Spellings(self._pieces)
+        return self._spellings
 
     def _required(self, request: Request) -> tuple[tuple[int, ...], ...]:
         """The tokens of the required phrases, which a translation can contain; DataError otherwise."""

@@ -135,6 +135,15 @@ def test_noise_is_a_lines_own_whatever_its_companions() -> None:
     assert [[one.ids for one in row] for row in nearly] == [[one.ids for one in row] for row in others[0]]
 
 
+def test_the_search_has_zeros_order_too() -> None:
+    model = TableModel(3, vocabulary=20, eos=1.0)
+    source = random_sources(3, sentences=6, longest=8, vocabulary=20)
+    noise = GumbelNoise(keys_of(source, seed=4), scale=0.5)
+    ruled = RuledModel(model).adjusted(noise).adjusted(Temperature(3.0))
+    found = search(model, source, name="noisy_beam", seed=4, temperature=3.0, noise_scale=0.5)
+    assert found == beam_search(ruled, source, beam_size=3, n_best=3, **LIMITS)
+
+
 def test_hypotheses_have_noise_of_their_own() -> None:
     """Else the beams of a sentence would be pushed to the same words."""
     keys = keys_of(torch.tensor([[3, EOS]]), seed=1)

@@ -52,7 +52,9 @@ def test_a_request_without_wishes_is_a_line(loaded: LoadedModel) -> None:
     assert [one.source for one in plain] == LINES
 
 
-@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"precision": "int8"}, {"precision": "bf16", "beam_size": 1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"beam_size": 1}, {"precision": "int8"}, {"precision": "bf16", "beam_size": 1}]
+)
 def test_translations_begin_with_their_prefix(loaded: LoadedModel, options: dict[str, Any]) -> None:
     requests = [
         Request(text=line, prefix=prefix)
@@ -77,8 +79,9 @@ def test_a_space_at_the_end_of_a_prefix_ends_its_word(pieces: LoadedModel) -> No
     lines = [f"{a} long{b}er" for a in "abcd" for b in "xyz"]
     asked = [Request(text=line, prefix="long") for line in lines]
     spaced = [dataclasses.replace(request, prefix="long ") for request in asked]
-    assert all(text == "long" or text.startswith("long ") for (text,) in texts(pieces, spaced))
-    assert not all(text == "long" or text.startswith("long ") for (text,) in texts(pieces, asked))
+    sampled = {"search": "sample", "n_best": 2}
+    assert all(f"{text} ".startswith("long ") for found in texts(pieces, spaced, **sampled) for text in found)
+    assert not all(f"{text} ".startswith("long ") for found in texts(pieces, asked, **sampled) for text in found)
 
 
 def test_a_prefix_is_written_as_it_was_given(loaded: LoadedModel, pieces: LoadedModel) -> None:
@@ -197,6 +200,9 @@ def test_only_what_completes_the_phrase_is_excluded() -> None:
     assert left_out("das Ha", "das Haus") == {"us"}
     assert left_out("", "das Haus") == set()
     assert left_out("das ", "das Haus", "aus") == {"Haus", "Haus@@", "aus"}, "case is for the first letter alone"
+    spaced = Phrases([b"", b" ", b" Haus", b"Haus", b" Hausboot"], tokenizer)
+    assert spaced.excluded(b"das ", ["das Haus"]) == {2, 3}, "a second space adds nothing"
+    assert spaced.excluded(b"das", ["das Haus"]) == {2}
     assert phrases.first_in("ein Haus.", ["das", "Haus"]) == "Haus"
     assert phrases.first_in("ein Haust\u00fcr", ["Haus"]) is None
 

@@ -127,7 +127,7 @@ def test_companions_do_not_matter(search: Any) -> None:
     model = TableModel(7, vocabulary=14, eos=1.5)
     source = random_sources(7, sentences=30, longest=7, vocabulary=14)
     generator = torch.Generator().manual_seed(8)
-    lengths = torch.randint(0, 4, (30,), generator=generator).tolist()
+    lengths = torch.randint(0, 9, (30,), generator=generator).tolist()
     prefixes = [torch.randint(3, 14, (length,), generator=generator).tolist() for length in lengths]
     options = {"beam_size": size, "length_penalty": 0.6, "max_length_offset": 8}
 
