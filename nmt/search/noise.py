@@ -16,6 +16,9 @@ _EPSILON = 1e-8
 _GOLDEN = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
+_GOLDEN_32 = 0x9E3779B9
+_MULTIPLIERS_32 = (0x7FEB352D, 0x846CA68B - (1 << 32))
+
 
 class Temperature:
     """Logits divided by T: below 1 the distribution is sharper, above 1 flatter."""
@@ -63,9 +66,16 @@ def mixed(keys: Tensor, *numbers: int | Tensor) -> Tensor:
     return keys
 
 
-def uniform(keys: Tensor, numbers: int | Tensor) -> Tensor:
-    """Random numbers from 0 to below 1 with 24 bits, in fp32, one for each key and number."""
-    return _shifted(mixed(keys, numbers), 40).to(torch.float32).mul_(2.0**-24)
+def uniform(keys: Tensor, numbers: Tensor) -> Tensor:
+    """Random numbers from 0 to below 1 with 24 bits, in fp32, one for each key and number that are broadcast together.
+
+    In 32 bits, of which a CPU multiplies many at a time, by the hash `lowbias32` (C. Wellons, 2018).
+    """
+    x = _low(mixed(keys, 0)) + _low(numbers * _GOLDEN_32)
+    for shift, multiplier in zip((16, 15), _MULTIPLIERS_32, strict=True):
+        x.bitwise_xor_((x >> shift).bitwise_and_((1 << (32 - shift)) - 1)).mul_(multiplier)
+    x.bitwise_xor_((x >> 16).bitwise_and_((1 << 16) - 1))
+    return (x >> 8).bitwise_and_((1 << 24) - 1).to(torch.float32).mul_(2.0**-24)
 
 
 def uniform64(keys: Tensor) -> Tensor:
@@ -84,6 +94,11 @@ def _scrambled(x: Tensor) -> Tensor:
     for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
         x = (x ^ _shifted(x, shift)) * _signed(multiplier)
     return x ^ _shifted(x, 31)
+
+
+def _low(x: Tensor) -> Tensor:
+    """The lower 32 bits of x as a signed number."""
+    return (((x & 0xFFFFFFFF) ^ (1 << 31)) - (1 << 31)).to(torch.int32)
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
 
 
+_FEW = 64
+"""Words that are put in order first: all of them seldom need to be."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
     """Options of `sample`."""
@@ -143,11 +147,21 @@ def chosen(values: Tensor, *, top_k: int, top_p: float) -> Tensor:
         best, places = top(values, top_k)
         values = torch.full_like(values, -math.inf).scatter_(1, places, best)
     if top_p < 1:
-        ordered, places = values.sort(dim=1, descending=True, stable=True)
-        probabilities = ordered.softmax(1)
-        before = probabilities.cumsum(1) - probabilities
-        values = values.scatter(1, places, ordered.masked_fill(before >= top_p, -math.inf))
+        probabilities = values.softmax(1)
+        best, places = top(probabilities, min(_FEW, probabilities.shape[1]))
+        found = _together(values, best, places, mass=top_p)
+        more = (best.sum(1) < top_p).nonzero().squeeze(1)
+        if len(more):
+            best, places = probabilities[more].sort(dim=1, descending=True, stable=True)
+            found[more] = _together(values[more], best, places, mass=top_p)
+        values = found
     return values
+
+
+def _together(values: Tensor, best: Tensor, places: Tensor, *, mass: float) -> Tensor:
+    """Logits [N, V] of the first of the `best` probabilities [N, k], at `places`, that have `mass`; else -infinity."""
+    kept = values.gather(1, places).masked_fill(best.cumsum(1) - best >= mass, -math.inf)
+    return torch.full_like(values, -math.inf).scatter_(1, places, kept)
 
 
 @SEARCHES.register("sample")

@@ -89,6 +89,7 @@ def test_random_numbers_are_uniform_and_hang_on_all_that_they_should() -> None:
     assert not torch.equal(keys_of(torch.tensor([[3, 4, EOS]]), seed=2), keys[:1])
     # Known values: another version, device or number of threads draws the same.
     assert keys.tolist() == [4981974394451259891, 7411656809238473213]
+    assert uniform(keys, torch.tensor([5, 1000])).tolist() == [0.9857862591743469, 0.8506041765213013]
     assert uniform64(keys).tolist() == [0.8762417612173363, 0.2538596129922843]
 
 

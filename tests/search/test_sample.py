@@ -151,6 +151,15 @@ def test_what_is_left_out_of_a_distribution() -> None:
         assert [(row > -math.inf).nonzero().squeeze(1).tolist() for row in found] == kept
 
 
+def test_few_words_are_put_in_order_where_these_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.randn(40, 700, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 4
+    values[20:] *= 0.1  # flat, so that most words are needed
+    found = chosen(values, top_k=0, top_p=0.9)
+    monkeypatch.setattr("nmt.search.sample._FEW", 700)
+    assert torch.equal(found, chosen(values, top_k=0, top_p=0.9))
+    assert 1 <= int((found[:20] > -math.inf).sum(1).max()) < 64 < int((found[20:] > -math.inf).sum(1).min())
+
+
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_model(make_run(tmp_path_factory.mktemp("runs") / "run"))
