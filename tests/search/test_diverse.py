@@ -79,6 +79,17 @@ def test_equals_lists_and_loops(groups: int, size: int, diversity: float, eos: f
         assert all(one.has_ended == (eos == 0.0) for one in hypotheses)
 
 
+@pytest.mark.parametrize(("seed", "size", "eos"), [(2, 3, 2.5), (6, 2, 1.0)])
+def test_a_group_goes_on_as_long_as_its_most_probable_hypothesis_could_win(seed: int, size: int, eos: float) -> None:
+    """Which is not always the one that it has chosen first."""
+    model = TableModel(seed, vocabulary=9, eos=eos)
+    source = random_sources(seed, sentences=12, longest=5, vocabulary=9)
+    found = diverse_beam_search(model, source, groups=2, diversity=2.0, beam_size=2 * size, **SETTINGS)
+    for row, hypotheses in zip(strip(source), found, strict=True):
+        expected = slow_diverse_beam_search(model, row, groups=2, size=size, diversity=2.0, alpha=0.6, offset=4)
+        assert_same(hypotheses, expected)
+
+
 def test_one_group_is_beam_search() -> None:
     model = TableModel(3, vocabulary=11, dtype=torch.float32)
     source = random_sources(1, sentences=20, longest=6, vocabulary=11)
