@@ -1,0 +1,44 @@
+"""One case of bench_latency in a process of its own: sentences translated one by one by the library.
+
+python scripts/bench_latency_case.py RUN OPTIONS reads sentences from standard input; OPTIONS is a JSON object with
+beam, warm (sentences that do not count), torch_first and worker (for nmt.load). Prints a JSON object: `latencies`, the
+seconds of each sentence, `lines_per_second` of all of them in one call, and what the translator says it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+def measure(run: str, options: dict[str, Any], lines: list[str]) -> dict[str, Any]:
+    """Load, warm up, and translate each line alone, then all of them twice, of which the second time counts."""
+    if options["torch_first"]:
+        import torch  # noqa: F401  (how a program finds it that imports nmt later)
+    import nmt
+
+    latencies = []
+    with nmt.load(run, device="cpu", worker=options["worker"]) as translator:
+        for line in [*lines[: options["warm"]], *lines]:
+            began = time.perf_counter()
+            translator.translate(line, beam_size=options["beam"], n_best=1)
+            latencies.append(time.perf_counter() - began)
+        for _ in range(2):
+            began = time.perf_counter()
+            translator.translate(lines, beam_size=options["beam"], n_best=1)
+            seconds = time.perf_counter() - began
+        described = repr(translator).rpartition(", ")[2].rstrip(">").rstrip(" 0123456789")
+    return {
+        "latencies": latencies[options["warm"] :],
+        "lines_per_second": len(lines) / seconds,
+        "place": described,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], json.loads(sys.argv[2]), sys.stdin.read().split("\n")[:-1])))
