@@ -194,10 +194,12 @@ def _fewer_threads() -> int | None:
 
 def _here(options: dict[str, Any]) -> dict[str, Any]:
     """Options with paths that mean the same in a process that may be in another directory by now."""
-    shortlist = options.get("shortlist", NONE)
-    if not isinstance(shortlist, str) or shortlist == NONE:
-        return options
-    return {**options, "shortlist": os.path.abspath(expanded(shortlist))}
+    paths = {
+        name: os.path.abspath(expanded(value))
+        for name in ("shortlist", "glossary")
+        if isinstance(value := options.get(name), str) and value != NONE
+    }
+    return {**options, **paths}
 
 
 def _end(ours: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from nmt.config.changed import changed_decoding
 from nmt.config.schema import DecodingConfig
-from nmt.errors import ConfigError, NmtError
+from nmt.errors import ConfigError, NmtError, shown
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
@@ -28,6 +28,7 @@ from nmt.search.ensemble_mean import ensemble_mean
 from nmt.search.notes import notes_of
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.request import Request as Asked
+from nmt.search.translation import DETAILS, Details, ScoredText, check_details
 
 Cancelled = Callable[[], object]
 """Called before each batch; what it raises ends the work."""
@@ -72,6 +73,7 @@ class Engine:
     def check(self, options: dict[str, Any]) -> None:
         """Raise ConfigError or DataError for options that cannot be had."""
         self._check_usable()
+        check_details(_details(options))
         with own_selection(self._kernels["search"]):
             self._translator(options)
 
@@ -81,7 +83,8 @@ class Engine:
         """The results of some sentences, each on one line, all at once."""
         with self._turn("search"):
             translator = self._translator(options, cancelled=cancelled)
-            return [self._result(found) for found in translator.translate_window([*map(_asked, sentences)])]
+            found = translator.translate_window([*map(_asked, sentences)], details=_details(options))
+            return [self._result(translation) for translation in found]
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None, cancelled: Cancelled | None = None
@@ -167,11 +170,34 @@ class Engine:
     def _result(self, found: Translation) -> Result:
         return Result(
             found.source,
-            [Hypothesis(hypothesis.text, hypothesis.score) for hypothesis in found.hypotheses],
+            [*map(_hypothesis, found.hypotheses)],
             source_tokens=found.source_tokens,
             unknown=found.unknown,
+            source_pieces=found.source_pieces,
             notes=tuple(notes_of(found, longest=self.facts.longest_source)),
         )
+
+
+def _details(options: dict[str, Any]) -> Details:
+    """What is to be known of each translation; one may be named alone."""
+    found = options.get("details", OWN["details"])
+    if isinstance(found, str):
+        return (found,)  # type: ignore[return-value]  # `check_details` refuses other words
+    if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in found):
+        raise ConfigError(f"details: {shown(found)} is not a list of words. Allowed: {', '.join(DETAILS)}.")
+    return tuple(found)
+
+
+def _hypothesis(found: ScoredText) -> Hypothesis:
+    attention = found.attention
+    return Hypothesis(
+        found.text,
+        found.score,
+        found.tokens,
+        found.token_scores,
+        None if attention is None else attention.float().cpu().numpy(),
+        None if found.alignment is None else tuple((source, target) for source, target in found.alignment),
+    )
 
 
 def _asked(sentence: str | Request) -> str | Asked:

@@ -28,7 +28,7 @@ class Options(TypedDict, total=False):
     """Tokens a translation has at least."""
     no_repeat_ngram: int
     """No sequence of so many tokens comes twice in a translation; 0 allows it."""
-    ensemble_weights: list[float]
+    ensemble_weights: list[float] | Literal["none"]
     """How much each of several models counts, in any unit."""
     ensemble_mean: Literal["probabilities", "log_probabilities"]
     """What of several models is averaged."""
@@ -44,13 +44,21 @@ class Options(TypedDict, total=False):
     """Source tokens in a batch, times the beam."""
     shortlist: str | os.PathLike[str]
     """File made by nmt-shortlist: words to choose from; "none" allows all words."""
+    replace_unknown: bool
+    """Where the translation has an unknown word, write the source word that it comes from."""
+    placeholders: bool
+    """Keep {name}, <tag>, web and e-mail addresses as they are, each as often as in the source."""
+    glossary: str | os.PathLike[str]
+    """File of lines `term TAB translation`: write these translations; "none": no glossary."""
+    details: Sequence[Literal["tokens", "scores", "attention", "alignment"]]
+    """What each translation has besides its text and score; all but the tokens take another run of the decoder."""
     scores: bool
     """False leaves the scores out (NaN), which makes greedy search faster."""
 
 
 NONE = "none"
 """Takes away what the configuration of a model says."""
-WITHOUT = ("split_long", "shortlist")
+WITHOUT = ("split_long", "shortlist", "ensemble_weights", "glossary")
 """Keys that can be taken away so."""
-OWN = {"scores": True}
+OWN = {"scores": True, "details": ()}
 """Options that are not in the section `decoding`, with their defaults."""

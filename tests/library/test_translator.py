@@ -120,6 +120,20 @@ def test_scores_can_be_left_out(local: nmt.Translator) -> None:
     assert result.text == local.translate("a b c", beam_size=1).text
 
 
+def test_details_are_there_where_they_are_asked_for(local: nmt.Translator) -> None:
+    plain = local.translate("a b c", beam_size=1)
+    assert (plain.tokens, plain.token_scores, plain.attention, plain.alignment, plain.source_pieces) == (None,) * 5
+    result = local.translate("a b c", beam_size=1, details=["tokens", "scores", "attention", "alignment"])
+    assert result.text == plain.text
+    assert result.tokens is not None and result.token_scores is not None and result.attention is not None
+    assert result.attention.shape == (len(result.tokens), 4) and result.attention.dtype.name == "float32"
+    assert result.attention.sum(1) == pytest.approx(1, abs=1e-5)
+    assert len(result.token_scores) == len(result.tokens)
+    assert result.source_pieces is not None and result.source_pieces[:3] == ("a", "b", "c")
+    assert result.alignment is not None and all(0 <= source < 3 for source, _ in result.alignment)
+    assert local.translate("a", details="tokens").tokens is not None  # type: ignore[typeddict-item]
+
+
 def test_wishes_of_a_call_and_of_a_sentence(local: nmt.Translator) -> None:
     free = local.translate("a b c", beam_size=4).text.split()[0]
     wanted = "u" if free != "u" else "v"
@@ -141,6 +155,8 @@ def test_wishes_of_a_call_and_of_a_sentence(local: nmt.Translator) -> None:
         ({"beam_size": 0}, "beam_size: 0 must be greater than 0"),
         ({"beamsize": 2}, "beamsize: unknown key. Did you mean 'beam_size'?"),
         ({"search": "beem"}, "search: 'beem' is not a known search. Did you mean 'beam'?"),
+        ({"details": ["gradients"]}, "details: 'gradients' is not known"),
+        ({"details": 3}, "details: 3 is not a list of words"),
         ({"precision": "int8"}, "precision: is chosen once, as in nmt.load"),
         ({"shortlist": "none.safetensors"}, "none.safetensors: no such file"),
     ],

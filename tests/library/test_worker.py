@@ -25,6 +25,9 @@ def test_it_gives_what_the_process_itself_would(local: nmt.Translator, remote: n
     options: dict[str, Any] = {"beam_size": 4, "n_best": 2}
     assert outcome(remote.translate(SENTENCES, **options)) == outcome(local.translate(SENTENCES, **options))
     assert outcome([*remote.stream(SENTENCES, window=3)]) == outcome([*local.stream(SENTENCES, window=3)])
+    result, wanted = (t.translate("a b c", details=["tokens", "scores", "attention"]) for t in (remote, local))
+    assert result == wanted and result.attention is not None and wanted.attention is not None
+    assert (result.attention == wanted.attention).all()
     assert remote.score("a b", "x") == local.score("a b", "x")
     assert (remote.config, remote.models, remote.precision) == (local.config, local.models, local.precision)
     assert "in worker process " in repr(remote)
