@@ -81,9 +81,9 @@ def test_translators_with_other_kernels_and_precisions_do_not_disturb_each_other
         seen: dict[str, set[str]] = {"auto": set(), "reference": set()}
         original = engine.Translator.translate_window
 
-        def looked_at(self: Any, lines: Any) -> Any:
+        def looked_at(self: Any, lines: Any, **options: Any) -> Any:
             chosen = selection().choice
-            results = original(self, lines)
+            results = original(self, lines, **options)
             seen[chosen].add(self.precision.name)
             assert selection().choice == chosen
             return results
