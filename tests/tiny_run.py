@@ -44,6 +44,7 @@ def make_run(
         "model: {cell: gru, hidden_size: 8, embedding_size: 8, encoder_layers: 2, decoder_layers: 2, init_range: 0.8, "
         "layer_norm: false, dropout: 0.0}\n"
         f"data: {{train: corpus, tokenizer: {'sentencepiece' if sentencepiece else 'whitespace'}}}\n"
+        "training: {schedule: constant, clip_norm: 5.0}\n"
         "decoding: {beam_size: 3, max_length_offset: 4, batch_tokens: 60}\n"
     )
     config = load_config(run / "in.yaml")
