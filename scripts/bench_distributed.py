@@ -133,7 +133,7 @@ def measure(arguments: argparse.Namespace) -> None:
         for _ in range(EXCHANGES):
             world.largest(0.0)  # all are here
             started = time.perf_counter()
-            world.add_up(weights, torch.zeros(()))
+            world.add_up(weights, torch.zeros(1))
             exchanges.append(time.perf_counter() - started)
         peaks = world.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         result = {

@@ -15,10 +15,13 @@ from typing import Any, NoReturn
 from nmt import __version__
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.errors import NmtError, printable
-from nmt.files.errors import is_out_of_memory, reason
+from nmt.files.errors import is_out_of_memory, naming, reason
 from nmt.files.undecodable import POLICIES
 from nmt.home import expanded_arguments
 from nmt.plugin_errors import plugin_error
+
+STANDARD_OUTPUT = "standard output"
+"""What errors call it."""
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -39,7 +42,8 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Write help, version or error; that it cannot be written is not hidden, as argparse does."""
-        (sys.stderr if file is None else file).write(message)
+        with naming(STANDARD_OUTPUT if file is sys.stdout else "standard error"):
+            (sys.stderr if file is None else file).write(message)
 
 
 class Terminated(BaseException):
@@ -125,7 +129,8 @@ def execute(
             code = command(arguments)
         except SystemExit as stop:  # --help, --version, or a mistake that has been reported
             code = stop.code if isinstance(stop.code, int) else EXIT_USAGE
-        sys.stdout.flush()  # a full disk must show here, not in a complaint of the interpreter at exit
+        with naming(STANDARD_OUTPUT):
+            sys.stdout.flush()  # a full disk must show here, not in a complaint of the interpreter at exit
         return code
     except KeyboardInterrupt:
         return _fail(parser, "interrupted", EXIT_INTERRUPTED, debug=False)
@@ -143,7 +148,7 @@ def execute(
             return EXIT_NO_READER
         if (text := plugin_error(error)) is not None:
             return _fail(parser, f"{text} (--debug shows the traceback)", EXIT_FAILURE, debug=arguments.debug)
-        place = "standard output" if _drop_output() else error.filename
+        place = STANDARD_OUTPUT if _drop_output() else error.filename
         named = f"{place}: {reason(error)}" if place else reason(error)
         return _fail(parser, named, EXIT_FAILURE, debug=arguments.debug)
     except Exception as error:

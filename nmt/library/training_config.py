@@ -52,7 +52,8 @@ def training_config(
     try:
         return load(possible, without_files)
     except DataError:  # nothing is wrong but missing files
-        config = load(possible, without_shortlist)
-        if dry or goes_on(config):
-            return config  # which can say something without them, or needs them no more
-        raise
+        config = load(possible)
+        if not (dry or goes_on(config)):
+            raise
+        # Something can be said without texts, or they are needed no more; validation reads the others all the same.
+        return load(possible, without_shortlist) if without_shortlist(config) else config

@@ -189,10 +189,10 @@ def test_sources_longer_than_any_in_training_are_counted(
     assert "longer" not in said(capfd)
     write_longest_source(run, 1)
     assert translate.main(arguments) == 0
-    assert "2 lines longer than any in training (1 tokens): 1, 2" in said(capfd)
+    assert "2 lines longer than any in training (1 token): 1, 2" in said(capfd)
     scored = [str(run), "--source", str(tmp_path / "in"), "--target", str(tmp_path / "in")]
     assert score.main(scored) == 0
-    assert "2 lines longer than any in training (1 tokens): 1, 2" in said(capfd)
+    assert "2 lines longer than any in training (1 token): 1, 2" in said(capfd)
     assert call("nmt-average", str(run), "--last", "2", "-o", str(tmp_path / "average")) == 0
     assert read_longest_source(tmp_path / "average") == 1
     (run / FACTS).unlink()  # a run of an older version: what its configuration allowed is known

@@ -11,7 +11,7 @@ import pytest
 
 from nmt.data import find_file, read_lines, read_parallel
 from nmt.data.text import FilePair, count_pairs, is_empty, read_pairs
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 
 ODD = "a\u0085b\u2028c\u2029d\x0be\x0cf\x00g\x1ch\ri"
 
@@ -126,7 +126,7 @@ def test_shards_are_read_in_order_with_empty_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("source", "target", "counts"), [("a\nb\n", "A\n", (2, 1)), ("a\n", "A\nB\nC", (1, 3))])
 def test_unequal_line_counts_name_both_files(tmp_path: Path, source: str, target: str, counts: tuple[int, int]) -> None:
     pair = write(tmp_path, "t", source, target)
-    expected = f"{pair.source} has {counts[0]} lines but {pair.target} has {counts[1]}"
+    expected = f"{pair.source} has {counted(counts[0], 'line')} but {pair.target} has {counts[1]}"
     with pytest.raises(DataError, match=re.escape(expected)):
         list(read_pairs(pair))
     with pytest.raises(DataError, match=re.escape(expected)):

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from nmt.training.logs import read_events
 from tests.distributed.launch import Ranks
 from tests.distributed.work import SIGINT, SIGKILL, SIGSTOP, SIGTERM, train_run
 from tests.tiny_training import events, nmt_train, same, training_state, write_config, write_corpus
@@ -133,7 +132,7 @@ def test_a_killed_rank_ends_the_others_with_a_line_and_the_run_resumes(folder: P
     assert len(run.said(2)) == 1
     assert start(config).wait() == [0, 0]
     assert "resuming" in (folder / "run/train.log").read_text(encoding="utf-8")
-    assert read_events(folder / "run")[-1]["finished"]
+    assert events(folder / "run", kinds=("end",))[-1]["finished"]
 
 
 def test_a_hanging_rank_ends_the_others_after_the_timeout(folder: Path) -> None:

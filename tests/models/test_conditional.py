@@ -43,7 +43,7 @@ def test_attention_sequence_is_its_steps(unit: str) -> None:
     x, state = random(B, T, D), network.lower.unpack_state(random(B, network.lower.state_size))
     result = network.sequence(x, memory, state)
     for t in range(T):
-        output, context, state = network.step(x[:, t], memory, state)
+        output, context, state, _ = network.step(x[:, t], memory, state)
         torch.testing.assert_close(result.outputs[:, t], output, rtol=0, atol=1e-13)
         torch.testing.assert_close(result.contexts[:, t], context, rtol=0, atol=1e-13)
     torch.testing.assert_close(tuple(result.last), tuple(state), rtol=0, atol=1e-13)

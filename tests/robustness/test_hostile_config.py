@@ -157,7 +157,7 @@ def test_every_number_has_limits_that_are_named(tmp_path: Path) -> None:
         (translate, ("run", "--length-penalty", "500"), "--length-penalty: '500' is not a number from 0 to 10"),
         (translate, ("run", "--length-penalty", "nan"), "--length-penalty: 'nan' is not a number from 0 to 10"),
         (translate, ("run", "--beam-size", "1" + "0" * 30), "is not a whole number from 1 to 10,000"),
-        (translate, ("run", "--n-best", "9" * 5000), "is not a whole number of 1 or more"),
+        (translate, ("run", "--n-best", "9" * 5000), "is not a whole number from 1 to 10,000"),
         (translate, ("run", "--max-length-offset", "9" * 10), "is not a whole number from 0 to 1,000,000"),
         (translate, ("run", "--batch-tokens", "1" + "0" * 30), "is not a whole number of 1 or more, or auto"),
         (evaluate, ("--hyp", "x", "--ref", "x", "--seed", "9" * 20), "is not a whole number from 1 to 4,294,967,295"),
