@@ -79,6 +79,10 @@ class MbrSearch(Search):
     def hypotheses(cls, decoding: DecodingConfig) -> int:
         return _number(decoding)
 
+    @classmethod
+    def size(cls, decoding: DecodingConfig) -> str:
+        return f"{_number(decoding)} candidates a line"
+
     def search(
         self,
         model: RuledModel[Any],

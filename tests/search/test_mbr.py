@@ -153,3 +153,8 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
 def test_a_coverage_penalty_is_refused() -> None:
     with pytest.raises(ConfigError, match="decoding.coverage_penalty: 'mbr' has none; beam, diverse_beam, noisy_beam"):
         build_search(DecodingConfig(search="mbr", coverage_penalty=0.2))
+
+
+def test_the_status_line_counts_candidates_not_the_beam() -> None:
+    decoding = DecodingConfig(search="mbr", beam_size=5, search_options={"number": 7})
+    assert type(build_search(decoding)).size(decoding) == "7 candidates a line"
