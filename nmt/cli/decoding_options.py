@@ -35,8 +35,8 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--search",
         metavar="NAME",
-        help="beam, greedy, sample, noisy_beam, diverse_beam, one of a plugin, or auto: greedy for a beam size of 1, "
-        "else beam",
+        help="beam, greedy, sample, noisy_beam, diverse_beam, mbr, one of a plugin, or auto: greedy for a beam size "
+        "of 1, else beam",
     )
     group.add_argument(
         "--search-option",

@@ -9,7 +9,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -157,7 +157,7 @@ def positive(name: str, value: float) -> None:
 class BeamSearch(Search):
     """The beam search of Zero: its candidates, its scores, its rule when to stop. A beam of 1 is not greedy search."""
 
-    Options = BeamOptions
+    Options: ClassVar[type] = BeamOptions
     accepts = frozenset({"coverage_penalty", "required"})
 
     def search(
@@ -173,10 +173,9 @@ class BeamSearch(Search):
         coverage_penalty: float = 0.0,
         required: Required | None = None,
     ) -> list[list[Hypothesis]]:
-        temperature = self.options.temperature
         run = beam_search if required is None else partial(constrained_beam_search, required=required)
         return run(
-            model if temperature == 1 else model.adjusted(Temperature(temperature)),
+            self.adjusted(model, source),
             source,
             beam_size=beam_size,
             length_penalty=length_penalty,
@@ -184,6 +183,11 @@ class BeamSearch(Search):
             n_best=n_best,
             coverage_penalty=coverage_penalty,
         )
+
+    def adjusted(self, model: RuledModel[Any], source: Tensor) -> RuledModel[Any]:
+        """The distribution to search in, for the batch `source` [B, S]."""
+        temperature = self.options.temperature
+        return model if temperature == 1 else model.adjusted(Temperature(temperature))
 
 
 def empty_beam(source: Tensor, *, beam_size: int, max_length_offset: int) -> Beam:

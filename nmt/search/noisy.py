@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from nmt.registry import SEARCHES
-from nmt.search.base import Search
-from nmt.search.beam import beam_search, positive
-from nmt.search.constrained import constrained_beam_search
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.noise import GumbelNoise, Temperature, keys_of
-from nmt.search.required import Required
+from nmt.search.beam import BeamSearch, positive
+from nmt.search.noise import GumbelNoise, keys_of
 from nmt.search.ruled import RuledModel
 
 
@@ -35,36 +30,14 @@ class NoisyBeamOptions:
 
 
 @SEARCHES.register("noisy_beam")
-class NoisyBeamSearch(Search):
+class NoisyBeamSearch(BeamSearch):
     """Beam search with Gumbel noise added to the logits of each step, for varied translations (back-translation).
 
     Scores are those of the noisy distribution, as in Zero.
     """
 
     Options = NoisyBeamOptions
-    accepts = frozenset({"coverage_penalty", "required"})
 
-    def search(
-        self,
-        model: RuledModel[Any],
-        source: Tensor,
-        *,
-        beam_size: int,
-        length_penalty: float,
-        max_length_offset: int,
-        n_best: int,
-        scores: bool,
-        coverage_penalty: float = 0.0,
-        required: Required | None = None,
-    ) -> list[list[Hypothesis]]:
+    def adjusted(self, model: RuledModel[Any], source: Tensor) -> RuledModel[Any]:
         noise = GumbelNoise(keys_of(source, seed=self.options.seed), scale=self.options.noise_scale)
-        run = beam_search if required is None else partial(constrained_beam_search, required=required)
-        return run(
-            model.adjusted(noise).adjusted(Temperature(self.options.temperature)),
-            source,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_length_offset=max_length_offset,
-            n_best=n_best,
-            coverage_penalty=coverage_penalty,
-        )
+        return super().adjusted(model.adjusted(noise), source)
