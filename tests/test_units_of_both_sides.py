@@ -19,7 +19,7 @@ UNITS = [encoder for encoder, _ in PAIRS]
 
 
 def cases() -> list[Any]:
-    """By default six pairs of different units, in which each unit is once the encoder's and once the decoder's."""
+    """By default pairs of different units, in which each unit is once the encoder's and once the decoder's."""
     every = [(encoder, decoder) for encoder in UNITS for decoder in UNITS]
     return [
         pytest.param(architecture, *pair, marks=() if pair in PAIRS else pytest.mark.slow)

@@ -8,9 +8,12 @@ from nmt.cells.gru import GRU
 from nmt.cells.initializers import INIT_RANGE, Initializer, as_initializer
 from nmt.cells.lrn import LRN
 from nmt.cells.lstm import LSTM
+from nmt.cells.min_gru import MinGRU
+from nmt.cells.min_lstm import MinLSTM
 from nmt.cells.olrn import OLRN
 from nmt.cells.rnn import RNN
 from nmt.cells.sru import SRU
+from nmt.cells.ssru import SSRU
 from nmt.cells.state import CellState, HiddenState, MemoryState, reorder_state, select_state
 
 __all__ = [
@@ -22,12 +25,15 @@ __all__ = [
     "OLRN",
     "RNN",
     "SRU",
+    "SSRU",
     "Cell",
     "CellState",
     "DroppedCell",
     "HiddenState",
     "Initializer",
     "MemoryState",
+    "MinGRU",
+    "MinLSTM",
     "as_initializer",
     "reorder_state",
     "select_state",

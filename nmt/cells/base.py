@@ -38,6 +38,8 @@ class Cell(nn.Module, Generic[S]):
     """NamedTuple of tensors [N, H] that is carried; `h` first."""
     recurrent_dropout: float = 0.0
     """Share of the state that products and gates do not see in training; see `DroppedCell`. Set by who makes it."""
+    without_dropout: ClassVar[str] = "it does not define dropped_step"
+    """Why a unit whose `dropped_step` is that of this class has no recurrent dropout, as a message says it."""
     layer_number: int = 0
     """By which its masks differ from those of other layers of the model; set by `nmt.models.dropout.number_layers`."""
 

@@ -25,9 +25,9 @@ RecurrentInit = Literal["uniform", "orthogonal"]
 class UnitCell(Cell[S]):
     """A cell whose steps are those of a `Unit`, and whose input products are one matrix: `input_weight` [kH, D].
 
-    There is no bias. With layer norm there are `input_scale` and `input_offset` [kH]; `input_parts` says which products
-    are normalised together, as widths in H. The order of the products is that of Zero's variables, so
-    that each of its variables is a block of rows.
+    It has no bias; a unit that wants one adds it. With layer norm there are `input_scale` and `input_offset` [kH];
+    `input_parts` says which products are normalised together, as widths in H. The order of the products is that of
+    Zero's variables, so that each of its variables is a block of rows.
     """
 
     input_parts: ClassVar[tuple[int, ...]]
@@ -91,6 +91,19 @@ class UnitCell(Cell[S]):
     def projection(self) -> Projection:
         widths = tuple(self._heights(self.input_parts))
         return Projection(self.input_weight, None, self.input_scale, self.input_offset, widths)
+
+
+class InputGatedCell(UnitCell[S]):
+    """A cell whose gates look at the input alone, with biases [H] for some of its products, after the layer norm.
+
+    It has no recurrent dropout, which hides a part of the state from gates and products.
+    """
+
+    without_dropout: ClassVar[str] = "its gates do not look at the state"
+    dropped_step = Cell.dropped_step
+
+    def _bias(self) -> nn.Parameter:
+        return nn.Parameter(torch.empty(self.hidden_size))
 
 
 class RecurrentCell(UnitCell[S]):

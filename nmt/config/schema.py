@@ -61,8 +61,8 @@ class ModelConfig:
     architecture_options: Options = fixed(default_factory=dict)
     """Options of the architecture itself; see the table of architectures."""
     cell: Text = fixed("lrn")
-    """Recurrent unit: `atr`, `gru`, `lrn`, `lstm`, `olrn`, `sru`, `rnn` (no gates, to compare with), or one that a
-    plugin registers."""
+    """Recurrent unit: `atr`, `gru`, `lrn`, `lstm`, `olrn`, `sru`, `ssru`, `min_gru`, `min_lstm`, `rnn` (no gates, to
+    compare with), or one that a plugin registers."""
     cell_options: Options = fixed(default_factory=dict)
     """Options of the unit itself; see the table of units."""
     encoder_cell: Text | None = fixed(None)

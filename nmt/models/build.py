@@ -46,7 +46,13 @@ def check_recurrent_dropout(config: ModelConfig) -> list[tuple[str, str]]:
     without = Cell.dropped_step
     found = [name for name in CELLS.names() if name in names]
     found = [name for name in found if getattr(CELLS.get(name), "dropped_step", without) is without]
-    return [("recurrent_dropout", f"the unit '{name}' has none: it does not define dropped_step") for name in found]
+    return [("recurrent_dropout", f"the unit '{name}' has none: {_reason(CELLS.get(name))}") for name in found]
+
+
+def _reason(unit: Any) -> str:
+    """Why it has none; what a plugin registers need not be a `Cell`."""
+    reason: str = getattr(unit, "without_dropout", Cell.without_dropout)
+    return reason
 
 
 def initializer(config: ModelConfig) -> Initializer:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from nmt.ops.units import ATR, GRU, LRN, LSTM, OLRN, RNN, SRU
+from nmt.ops.units import ATR, GRU, LRN, LSTM, OLRN, RNN, SRU, SSRU, MinGRU, MinLSTM
 
-__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "RNN", "SRU"]
+__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "RNN", "SRU", "SSRU", "MinGRU", "MinLSTM"]

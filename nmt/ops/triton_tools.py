@@ -32,7 +32,7 @@ LEAST_DEPTH: Final = 4
 
 
 @triton.jit
-def _reciprocal(x):  # type: ignore[no-untyped-def]
+def reciprocal(x):  # type: ignore[no-untyped-def]
     """1 / x for x of 1 and more, by one instruction; Triton's division has four more, for x that a GPU would flush."""
     if INTERPRETED:
         return 1.0 / x
@@ -41,7 +41,7 @@ def _reciprocal(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def sigmoid(x):  # type: ignore[no-untyped-def]
-    return _reciprocal(1.0 + tl.exp2(x * -LOG2_E))
+    return reciprocal(1.0 + tl.exp2(x * -LOG2_E))
 
 
 @triton.jit

@@ -6,8 +6,11 @@ from nmt.ops.atr import ATR
 from nmt.ops.gru import GRU
 from nmt.ops.lrn import LRN
 from nmt.ops.lstm import LSTM
+from nmt.ops.min_gru import MinGRU
+from nmt.ops.min_lstm import MinLSTM
 from nmt.ops.olrn import OLRN
 from nmt.ops.rnn import RNN
 from nmt.ops.sru import SRU
+from nmt.ops.ssru import SSRU
 
-__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "RNN", "SRU"]
+__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "RNN", "SRU", "SSRU", "MinGRU", "MinLSTM"]

@@ -8,11 +8,26 @@ import pytest
 import torch
 from torch import Tensor, nn, sigmoid, tanh
 
-from nmt.cells import ATR, GRU, LRN, LSTM, OLRN, RNN, SRU, Cell, HiddenState, MemoryState, reorder_state
+from nmt.cells import (
+    ATR,
+    GRU,
+    LRN,
+    LSTM,
+    OLRN,
+    RNN,
+    SRU,
+    SSRU,
+    Cell,
+    HiddenState,
+    MemoryState,
+    MinGRU,
+    MinLSTM,
+    reorder_state,
+)
 from nmt.ops.layer_norm import layer_norm
 from nmt.registry import CELLS
 
-UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "rnn", "sru"]
+UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "rnn", "sru", "ssru"]
 N, D, H = 4, 5, 6
 
 
@@ -148,11 +163,12 @@ def test_a_cell_needs_no_memory_on_the_meta_device(unit: str) -> None:
 
 
 @pytest.mark.parametrize(("unit", "products", "recurrent"), [
-    (ATR, 1, 1), (GRU, 3, 3), (LRN, 3, 0), (LSTM, 4, 4), (OLRN, 4, 0), (RNN, 1, 1), (SRU, 4, 0),
+    (ATR, 1, 1), (GRU, 3, 3), (LRN, 3, 0), (LSTM, 4, 4), (MinGRU, 2, 0), (MinLSTM, 3, 0), (OLRN, 4, 0), (RNN, 1, 1),
+    (SRU, 4, 0), (SSRU, 2, 0),
 ])  # fmt: skip
 def test_number_of_parameters(unit: Any, products: int, recurrent: int) -> None:
-    peepholes = 2 * H if unit is SRU else 0
-    expected = products * H * D + recurrent * (H * H + H) + peepholes
+    vectors = {SRU: 2, SSRU: 1, MinGRU: 2, MinLSTM: 3}.get(unit, 0)
+    expected = products * H * D + recurrent * (H * H + H) + vectors * H
     assert sum(parameter.numel() for parameter in unit(D, H).parameters()) == expected
     with_norm = sum(parameter.numel() for parameter in unit(D, H, layer_norm=True).parameters())
     assert with_norm - expected == 2 * H * (products + recurrent)
@@ -161,7 +177,7 @@ def test_number_of_parameters(unit: Any, products: int, recurrent: int) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_states_are_unpacked_and_follow_the_beams(unit: str) -> None:
     cell = CELLS.get(unit)(D, H)
-    assert cell.state_size == (2 * H if unit in ("lstm", "sru") else H)
+    assert cell.state_size == (2 * H if unit in ("lstm", "sru", "ssru") else H)
     packed = torch.arange(N * cell.state_size, dtype=torch.float32).view(N, -1)
     state = cell.unpack_state(packed)
     assert torch.equal(torch.cat(list(state), -1), packed)

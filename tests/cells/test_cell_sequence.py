@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.cells import Cell, select_state
 from nmt.registry import CELLS
 
-UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "rnn", "sru"]
+UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "rnn", "sru", "ssru"]
 B, T, D, H = 5, 6, 4, 3
 
 MASKS = {

@@ -14,6 +14,7 @@ from nmt.cells import GRU, Cell, DroppedCell, HiddenState, select_state
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError, say_once
 from nmt.models import build_model
+from nmt.models.build import check_recurrent_dropout
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.encoder import Bidirectional
 from nmt.ops import dispatch
@@ -259,7 +260,15 @@ def test_it_is_an_error_for_who_insists_on_kernels() -> None:
         cell.for_batch(x)
 
 
-def test_every_unit_here_has_it() -> None:
-    shipped = [CELLS.get(name) for name in CELLS.names() if CELLS.get(name).__module__.startswith("nmt.cells.")]
-    assert len(shipped) == 7
-    assert all(unit.dropped_step is not Cell.dropped_step for unit in shipped)
+def test_every_unit_here_has_it_whose_gates_look_at_the_state() -> None:
+    shipped = [name for name in CELLS.names() if CELLS.get(name).__module__.startswith("nmt.cells.")]
+    assert len(shipped) == 10
+    without = {name for name in shipped if CELLS.get(name).dropped_step is Cell.dropped_step}
+    assert without == {"min_gru", "min_lstm", "ssru"}
+
+
+@pytest.mark.parametrize("unit", ["min_gru", "min_lstm", "ssru"])
+def test_a_unit_whose_gates_do_not_refuses_it(unit: str) -> None:
+    config = ModelConfig(cell="lrn", decoder_cell=unit, recurrent_dropout=0.1)
+    said = f"the unit '{unit}' has none: its gates do not look at the state"
+    assert check_recurrent_dropout(config) == [("recurrent_dropout", said)]

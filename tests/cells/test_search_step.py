@@ -12,7 +12,7 @@ from nmt.ops.dispatch import selected
 from nmt.ops.matrices.inference import quantize
 from nmt.registry import CELLS
 
-UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
+UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru"]
 pytestmark = pytest.mark.skipif(native.problem() is not None, reason=f"no C kernels: {native.problem()}")
 
 

@@ -73,7 +73,8 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
             "training.lr: -1 must be greater than 0.0",
             "training.precision: 'bf17' is not allowed. Did you mean 'bf16'? Allowed: auto, fp32, bf16, fp16.",
             "sed: unknown key. Did you mean 'seed'?",
-            "model.cell: 'atrr' is not a known cell. Did you mean 'atr'? Allowed: atr, gru, lrn, lstm, olrn, rnn, sru.",
+            "model.cell: 'atrr' is not a known cell. Did you mean 'atr'? "
+            "Allowed: atr, gru, lrn, lstm, min_gru, min_lstm, olrn, rnn, sru, ssru.",
             "training.schedule: 'nom' is not a known schedule. Did you mean 'noam'? "
             "Allowed: constant, cosine, epoch, gnmt+, inverse_sqrt, noam, score.",
             "decoding: n_best (9) must not exceed beam_size (4)",

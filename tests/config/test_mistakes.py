@@ -191,7 +191,7 @@ def test_a_plugin_that_fails_brings_no_other_mistakes_with_it(write: Any, tmp_pa
     )
     assert sorted(line.partition(": ")[2] for line in lines) == [
         "model.decoder_cell: 'gruu' is not a known cell, unless a plugin that fails registers it. Did you mean 'gru'? "
-        "Allowed: atr, gru, lrn, lstm, olrn, rnn, sru.",
+        "Allowed: atr, gru, lrn, lstm, min_gru, min_lstm, olrn, rnn, sru, ssru.",
         "plugins.2: 3 is not text",
         "plugins.3: '~nobody-here' is no home directory; './~nobody-here' means a file of that name",
         f"plugins: {tmp_path}/broken.py, line 1: SyntaxError: invalid syntax",

@@ -28,6 +28,7 @@ from nmt.ops.unit import UNITS
 from nmt.registry import CELLS
 from tests.models.small_model import ARCHITECTURES, PAIRS, SOURCE, everything, make_model
 
+WITH_KERNELS = ("atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru")
 ONE = {"encoder_layers": 1, "decoder_layers": 1, "context_aware_encoder": False}
 
 
@@ -103,13 +104,13 @@ def test_every_key_has_a_check_and_its_cells() -> None:
     keys = all_keys()
     assert {parts(key)[0] for key in keys} == CHECKS.keys()
     assert {"sequence pair sru", "lstm_layer", f"one_to_one {unit_words('gru')}"} <= set(keys)
-    for cell in ("atr", "gru", "lrn", "lstm", "olrn", "sru"):
+    for cell in WITH_KERNELS:
         assert f"conditional {unit_words(cell)}" in keys
     for words in {parts(key)[1] for key in keys} - {""}:
         for design in designs_of(words):
             assert design.words == words
     assert [design.layer_norm for design in designs_of(unit_words("lrn"))] == [False, True]
-    with pytest.raises(ConfigError, match="no unit has the design 'lrm'. Known: atr, gru, lrn, lstm, olrn, sru.$"):
+    with pytest.raises(ConfigError, match=f"no unit has the design 'lrm'. Known: {', '.join(WITH_KERNELS)}.$"):
         designs_of("lrm")
     with pytest.raises(ConfigError, match="no unit has the design 'lrn than'. Known: lrn, lrn tanh.$"):
         designs_of("lrn than")

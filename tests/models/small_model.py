@@ -15,7 +15,10 @@ SOURCE = torch.tensor([[5, 7, 3, 9, 1], [4, 8, 1, 0, 0], [6, 6, 2, 1, 0]])
 TARGET = torch.tensor([[4, 3, 1, 0], [7, 5, 9, 1], [8, 1, 0, 0]])
 WORDS = 12
 
-PAIRS = [("gru", "lstm"), ("lstm", "atr"), ("atr", "sru"), ("sru", "lrn"), ("lrn", "olrn"), ("olrn", "gru")]
+PAIRS = [
+    *[("gru", "lstm"), ("lstm", "atr"), ("atr", "sru"), ("sru", "lrn"), ("lrn", "olrn")],
+    *[("olrn", "ssru"), ("ssru", "min_lstm"), ("min_lstm", "min_gru"), ("min_gru", "gru")],
+]
 """Units of encoder and decoder: each once in each."""
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "deepnmt": {"architecture": "deepnmt", "encoder_layers": 2},

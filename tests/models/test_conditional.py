@@ -12,7 +12,7 @@ from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.initialize import initialize
 from nmt.registry import CELLS
 
-UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
+UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru"]
 B, T, S, D, H, M = 3, 5, 4, 3, 4, 6
 
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 1, 1]]).bool()

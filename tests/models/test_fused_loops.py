@@ -16,6 +16,8 @@ from nmt.ops.unit import UNITS as KINDS
 from tests.models.two_cells import USUAL, check, given, maker, masks, run_attention, run_one_to_one, started
 
 UNITS = sorted(name for name, kind in KINDS.items() if kind.native)
+BENT = "ssru"
+"""Its relu has a derivative that jumps: a value that bf16 rounds to the other side of 0 gets another gradient."""
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "atr": [
         {"activation": "output"},
@@ -56,7 +58,9 @@ def test_attention_loop(unit: str, options: dict[str, Any], heads: int, mask: Te
     check(run_attention(network, tensors, mask, torch.float32), wanted, tolerance=2e-5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         narrow = run_attention(network, tensors, mask, torch.float32)
-    check(narrow, wanted, tolerance=6e-2)
+        with dispatch.selected("reference"):
+            rounded = run_attention(network, tensors, mask, torch.float32) if unit == BENT else None
+    check(narrow, wanted, tolerance=6e-2, rounded=rounded)
 
 
 @pytest.mark.parametrize("mask", masks())
@@ -91,7 +95,9 @@ def test_one_to_one_loop(unit: str, options: dict[str, Any], mask: Tensor | None
     check(found, wanted, tolerance=2e-5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         narrow = run_one_to_one(network, tensors, mask, dtype=torch.float32, reverse=reverse)
-    check(narrow, wanted, tolerance=6e-2)
+        with dispatch.selected("reference"):
+            again = run_one_to_one(network, tensors, mask, dtype=torch.float32, reverse=reverse)
+    check(narrow, wanted, tolerance=6e-2, rounded=again if unit == BENT else None)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from nmt.ops.lrn import LRN
+from nmt.ops.min_gru import MinGRU
+from nmt.ops.min_lstm import MinLSTM
 from nmt.ops.olrn import OLRN
 from nmt.ops.scan import Pair, Scan, ScanUnit
 from nmt.ops.sru import SRU
+from nmt.ops.ssru import SSRU
 
 UNITS: Final[dict[str, ScanUnit]] = {
     "lrn": LRN(),
@@ -19,9 +22,17 @@ UNITS: Final[dict[str, ScanUnit]] = {
     "olrn": OLRN(),
     "olrn tanh": OLRN(tanh=True),
     "sru": SRU(),
+    "ssru": SSRU(),
+    "min_gru": MinGRU(),
+    "min_gru positive": MinGRU(positive=True),
+    "min_lstm": MinLSTM(),
+    "min_lstm positive": MinLSTM(positive=True),
     "pair lrn tanh": Pair(cell=LRN(tanh=True)),
     "pair olrn": Pair(cell=OLRN()),
     "pair sru": Pair(cell=SRU()),
+    "pair ssru": Pair(cell=SSRU()),
+    "pair min_gru positive": Pair(cell=MinGRU(positive=True)),
+    "pair min_lstm": Pair(cell=MinLSTM()),
 }
 """Without weights."""
 

@@ -78,7 +78,11 @@ class Case(NamedTuple):
         return partial(self._run, reference)
 
 
-ROWS = {"atr": (1,), "gru": (2, 1), "lstm": (4,), "sru": (0, 0)}
+ROWS = {"atr": (1,), "gru": (2, 1), "lstm": (4,), "sru": (0, 0)} | {
+    "ssru": (0,),
+    "min_gru": (0, 0),
+    "min_lstm": (0, 0, 0),
+}
 
 
 def case(name: str, *, normalized: bool = False, **options: Any) -> Case:
@@ -94,12 +98,17 @@ CASES = {
     "lrn-tanh": case("lrn", tanh=True),
     "olrn": case("olrn"),
     "olrn-tanh": case("olrn", tanh=True),
+    "ssru": case("ssru"),
+    "min_gru": case("min_gru"),
+    "min_gru-positive": case("min_gru", positive=True),
+    "min_lstm": case("min_lstm"),
+    "min_lstm-positive": case("min_lstm", positive=True),
 } | {
     f"atr-{activation}-{gates}": case("atr", activation=activation, gates=gates)
     for activation in ("none", "output", "state", "candidate")
     for gates in ("twin", "coupled", "coupled_input")
 }
-PLAIN = ("atr-none-twin", "gru", "lrn", "lstm", "olrn", "sru")
+PLAIN = ("atr-none-twin", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru")
 """Each unit once, as its default options make it."""
 
 

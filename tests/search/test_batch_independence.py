@@ -64,7 +64,7 @@ def small_model(cell: str, *, layer_norm: bool) -> Seq2Seq:
     return model
 
 
-UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
+UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru"]
 VARIANTS: dict[str, dict[str, Any]] = {
     **{cell: {"cell": cell} for cell in (*UNITS, "rnn")},
     "gru, reset after": {"cell": "gru", "cell_options": {"reset": "after"}},

@@ -21,7 +21,7 @@ BATCH, LENGTH, WIDTH, HIDDEN = 3, 4, 5, 6
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize("unit", ["atr", "gru", "lrn", "lstm", "olrn", "sru"])
+@pytest.mark.parametrize("unit", ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru"])
 def test_it_is_one_direction_after_the_other(
     unit: str, layer_norm: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +45,7 @@ def test_it_is_one_direction_after_the_other(
         assert_equal(by_kernel, run, [x, *(weight.detach() for weight in encoder.parameters())])
 
 
-ONE_LAUNCH = ("atr", "lrn", "olrn", "sru")
+ONE_LAUNCH = ("atr", "lrn", "min_gru", "min_lstm", "olrn", "sru", "ssru")
 
 
 @pytest.mark.parametrize(

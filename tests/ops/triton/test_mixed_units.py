@@ -10,6 +10,8 @@ import torch
 
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.ops import dispatch
+from nmt.ops.scan import ScanUnit
+from nmt.ops.unit import UNITS
 from tests.models.small_model import ARCHITECTURES, PAIRS, everything, make_model
 from tests.models.two_cells import check
 from tests.ops.units import by_triton
@@ -34,7 +36,7 @@ def test_kernels_find_what_the_reference_finds(
         check(everything(model), wanted, tolerance=2e-5)
     found = {tuple(operation.split()[:2]) for operation in used}
     wide = architecture == "plain"
-    pairs = "sequence pair" if decoder in ("lrn", "olrn", "sru") else "one_to_one"
+    pairs = "sequence pair" if issubclass(UNITS[decoder], ScanUnit) else "one_to_one"
     assert ("conditional", decoder) in found
     assert (("bidirectional", encoder) in found) is wide
     assert wide or any(operation.startswith(pairs) for operation in used)

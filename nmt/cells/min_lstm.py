@@ -1,0 +1,56 @@
+"""minLSTM, an LSTM whose gates look at the input alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from nmt import ops
+from nmt.cells.initializers import INIT_RANGE
+from nmt.cells.state import HiddenState
+from nmt.cells.unit import InputGatedCell
+from nmt.registry import CELLS
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinLSTMOptions:
+    """Options of minLSTM."""
+
+    positive: bool = False
+    """The candidate is positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere, as in the authors' log-space form;
+    without it the unit is that of the paper's equations."""
+    forget_bias: float = 0.0
+    """What the bias of the forget gate starts from; the greater, the longer a state lasts at first."""
+
+
+@CELLS.register("min_lstm")
+class MinLSTM(InputGatedCell[HiddenState]):
+    """Minimal long short-term memory (Feng et al., "Were RNNs All We Needed?", 2024).
+
+        f = sigmoid(x_f + b_f)      i alike
+        g = x_h + b_h
+        h = f / (f + i) * h' + i / (f + i) * g
+
+    The x [H] are products of the input, h' the state before; b_f, b_i, b_h [H]: `forget_gate_bias`, `input_gate_bias`,
+    `candidate_bias`. The gates look at the input alone; there is no memory besides h.
+    Input products (3H; layer norm over the first 2H and the last H): x_f, x_i, x_h.
+    """
+
+    Options = MinLSTMOptions
+    options: MinLSTMOptions
+    input_parts: ClassVar[tuple[int, ...]] = (2, 1)
+
+    def _make_recurrent(self) -> None:
+        self.forget_gate_bias = self._bias()
+        self.input_gate_bias = self._bias()
+        self.candidate_bias = self._bias()
+
+    def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
+        super().reset_parameters(init_range)
+        nn.init.constant_(self.forget_gate_bias, self.options.forget_bias)
+
+    def unit(self) -> ops.MinLSTM:
+        weights = self.forget_gate_bias, self.input_gate_bias, self.candidate_bias
+        return ops.MinLSTM(weights=weights, positive=self.options.positive)

@@ -1,0 +1,41 @@
+"""minGRU, the GRU whose gate looks at the input alone (Feng et al., 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from nmt.ops.recurrence import State
+from nmt.ops.scan import ScanUnit
+from nmt.ops.unit import register
+
+
+@register("min_gru")
+@dataclass(frozen=True, kw_only=True)
+class MinGRU(ScanUnit):
+    """z = sigmoid(x_z + b_z), g = x_h + b_h, h = (1 - z) * h' + z * g.
+
+    If it is `positive`, `positive_part` is applied to g. x holds x_z, x_h; weights are b_z and b_h.
+    """
+
+    inputs: ClassVar[int] = 2
+    vectors_each: ClassVar[int] = 2
+    functions: ClassVar[str] = "nmt.ops.min_gru.triton"
+
+    positive: bool = False
+
+    def equation(self, x: Tensor, state: State, seen: State) -> State:
+        x_z, x_h = x.chunk(2, -1)
+        b_z, b_h = self.weights
+        candidate = x_h + b_h
+        if self.positive:
+            candidate = positive_part(candidate)
+        return (torch.lerp(state[0], candidate, torch.sigmoid(x_z + b_z)),)
+
+
+def positive_part(x: Tensor) -> Tensor:
+    """x + 0.5 where x >= 0 and sigmoid(x) elsewhere: continuous and positive (Feng et al., 2024, appendix B)."""
+    return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
