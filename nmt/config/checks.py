@@ -147,7 +147,21 @@ def _data_problems(config: Config) -> list[Problem]:
     for name, text in (("validation", "dev"), ("test", "test")):
         if getattr(data, f"{text}_references") is not None and getattr(data, text) is None:
             problems.append(Problem(f"data.{text}_references", f"needs {name} data in data.{text}"))
-    return problems + _sampling_problems(data)
+    return problems + _sampling_problems(data) + _tag_problems(data)
+
+
+def _tag_problems(data: DataConfig) -> list[Problem]:
+    """That the tag of back-translated text will not be one token."""
+    if data.monolingual is None or data.monolingual_tag is None or data.tokenizer not in TOKENIZERS.names():
+        return []
+    member = TOKENIZERS.get(data.tokenizer)
+    options, wrong = check_options(member, data.tokenizer_options, key="")
+    message = None if wrong else member.symbol_problem(data.monolingual_tag, options=options)
+    return [] if message is None else [Problem("data.monolingual_tag", f"'{data.monolingual_tag}' {message}")]
+
+
+def _listed(names: str | list[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else names or []
 
 
 def _sampling_problems(data: DataConfig) -> list[Problem]:
@@ -155,14 +169,17 @@ def _sampling_problems(data: DataConfig) -> list[Problem]:
     given = [
         key for key, is_given in {"weights": weights is not None, "temperature": temperature != 1}.items() if is_given
     ]
-    prefixes = data.train if isinstance(data.train, list) else []
+    prefixes = [name for names in (data.train, data.monolingual) for name in _listed(names)]
+    if data.generator != "none":
+        prefixes = [data.generator, *prefixes]
+    texts = "data.train" if data.monolingual is None else "data.train and data.monolingual"
     message = None
     if len(given) == 2:
         message = "give either sampling_weights or sampling_temperature, not both"
     elif given and len(prefixes) < 2:
-        message = "needs a list of several prefixes in data.train"
+        message = "needs a list of several prefixes in data.train, or data.monolingual beside it"
     elif weights is not None and len(weights) != len(prefixes):
-        message = f"{len(weights)} weights for the {len(prefixes)} prefixes of data.train; give one for each"
+        message = f"{len(weights)} weights for the {len(prefixes)} prefixes of {texts}; give one for each"
     return [] if message is None else [Problem(f"data.sampling_{given[0]}", message)]
 
 

@@ -28,6 +28,7 @@ def odd_settings(config: Config) -> list[Problem]:
         *_odd_rate(config),
         *_idle_validation(config),
         *_unused(config),
+        *_idle_tag(config.data),
         *_same_text(config.data),
     ]
 
@@ -154,6 +155,11 @@ def _unused(config: Config) -> Iterator[Problem]:
         yield Problem("training.batch_tokens", f"{message}longer sentences are batches by themselves")
 
 
+def _idle_tag(data: DataConfig) -> Iterator[Problem]:
+    if data.monolingual is None and data.monolingual_tag != DataConfig().monolingual_tag:
+        yield Problem("data.monolingual_tag", "says nothing without data.monolingual")
+
+
 def _same_text(data: DataConfig) -> Iterator[Problem]:
     def prefixes(name: str) -> list[str]:
         value = getattr(data, name)
@@ -161,5 +167,5 @@ def _same_text(data: DataConfig) -> Iterator[Problem]:
 
     for name in ("dev", "test"):
         for prefix in prefixes(name):
-            if prefix in prefixes("train"):
+            if prefix in (*prefixes("train"), *prefixes("monolingual")):
                 yield Problem(f"data.{name}", f"'{prefix}' is training text, too: scores on it say little")

@@ -129,8 +129,15 @@ class DataConfig:
     """`demo` writes the built-in English-German corpus into RUN/corpus instead of reading files."""
     train: Paths | None = fixed(None)
     """Prefix, or list of prefixes, of the training files."""
+    monolingual: Paths | None = fixed(None)
+    """Prefix, or list of prefixes, of text of the target language that nmt-backtranslate has given a source; it follows
+    `train`. The tokenizer is learned without it."""
+    monolingual_tag: Text | None = fixed("<BT>")
+    """Token before each source sentence of `monolingual`, which the source vocabulary must have (option `symbols` of
+    `sentencepiece`); `null`: none (Caswell et al., 2019)."""
     sampling_temperature: PositiveFloat = fixed(1.0)
-    """T: each of several prefixes has the share n^(1/T) / sum n^(1/T) of an epoch, n its pairs; 1 is each pair once."""
+    """T: each of several prefixes has the share n^(1/T) / sum n^(1/T) of an epoch, n its pairs; 1 is each pair once.
+    Prefixes are those of `train`, then those of `monolingual`."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
     """The shares of the prefixes in an epoch, in their order and in any unit; instead of a temperature."""
     dev: Paths | None = None

@@ -49,6 +49,8 @@ _MEANT: dict[str, str] = {
     "data.source_language": "src src_lang source_lang source",
     "data.target_language": "tgt trg tgt_lang target_lang target",
     "data.train": "train_file train_files train_data training_data corpus",
+    "data.monolingual": "backtranslated back_translation backtranslation bt_data synthetic mono",
+    "data.monolingual_tag": "bt_tag tag",
     "data.dev": "valid validation dev_file dev_data valid_data",
     "data.test": "test_file test_data",
     "data.max_length": "max_len max_seq_len max_sent_length",

@@ -10,7 +10,7 @@ from pathlib import Path
 from nmt.config.schema import DataConfig
 from nmt.data.corpus import META, Corpus
 from nmt.data.corpus_check import damage, damaged_file, unverified_bytes
-from nmt.data.encoding import LengthRule, encode
+from nmt.data.encoding import LengthRule, Tags, encode
 from nmt.data.progress import progress as progress_shown
 from nmt.data.text import FilePair
 from nmt.data.tokenizer import Tokenizer
@@ -24,6 +24,7 @@ def encoded_corpus(
     tokenizer: Tokenizer,
     rule: LengthRule,
     key: str,
+    tags: Tags = (),
     workers: int,
     pairs: int,
     shown: bool,
@@ -39,7 +40,7 @@ def encoded_corpus(
         shutil.rmtree(folder)
     name = f"encoding {folder.name.partition('-')[0]}"
     with progress_shown(name, total=pairs, unit=" pairs", shown=shown) as advance:
-        encode(files, folder, tokenizer=tokenizer, rule=rule, key=key, workers=workers, advance=advance)
+        encode(files, folder, tokenizer=tokenizer, rule=rule, key=key, tags=tags, workers=workers, advance=advance)
     return _whole(folder, shown=shown)
 
 

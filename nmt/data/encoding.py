@@ -41,6 +41,10 @@ class LengthRule:
     """Leave out pairs with a side that is blank or has no tokens."""
 
 
+Tags = Sequence[int | None]
+"""The id put before each source sentence, None for none, of the pairs of each pair of files; empty for none at all."""
+
+
 class EncodedBlock(NamedTuple):
     """The pairs of a block that are kept, and what became of the others."""
 
@@ -57,6 +61,7 @@ class Encoder:
 
     tokenizer: Tokenizer
     rule: LengthRule
+    tags: Tags = ()
 
     def __call__(self, block: Block) -> EncodedBlock:
         """Encode the pairs of a block, end symbols added, and apply the length rule."""
@@ -67,6 +72,10 @@ class Encoder:
         ids = [self.tokenizer.encode_source(texts[0]), self.tokenizer.encode_target(texts[1])]
         lengths = np.array([list(map(len, side)) for side in ids])  # [2, pairs]
         empty = (lengths == 0) | np.array([list(map(is_empty, side)) for side in texts])
+        tag = self.tags[block.part] if self.tags else None
+        if tag is not None:
+            ids[0] = [[tag, *sentence] for sentence in ids[0]]
+            lengths[0] += 1
         kept = ~(empty.any(0) & self.rule.skip_empty)
         limit = self.rule.max_length
         too_long = (lengths > limit) & kept if limit is not None else np.zeros_like(empty)
@@ -118,6 +127,7 @@ def encode(
     tokenizer: Tokenizer,
     rule: LengthRule,
     key: str,
+    tags: Tags = (),
     workers: int = 0,
     advance: Advance = no_progress,
 ) -> None:
@@ -129,7 +139,7 @@ def encode(
     done since its last call. Memory is that of a few blocks. Raises DataError for text that cannot
     be used and when no pair is left.
     """
-    encoder = Encoder(tokenizer, rule)
+    encoder = Encoder(tokenizer, rule, tuple(tags))
     with unfinished_folder(folder) as unfinished:
         if unfinished is None:
             return

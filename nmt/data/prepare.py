@@ -6,8 +6,8 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from nmt.config import component_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.cache import corpus_folder, encoded_corpus
 from nmt.data.corpus import Corpus, new_folder
-from nmt.data.encoding import LengthRule
+from nmt.data.encoding import LengthRule, Tags
 from nmt.data.known_files import KnownFiles
+from nmt.data.monolingual import describe_monolingual, training_files, training_tags
 from nmt.data.progress import progress as progress_shown
 from nmt.data.references import join_references, missing_references, read_references
 from nmt.data.report import CorpusReport
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
-from nmt.data.text import FilePair, ParallelText, find_pairs, missing_pairs, read_parallel
+from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.validation_facts import ValidationFacts, validation_facts
 from nmt.demo import write_corpus
@@ -81,7 +82,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     data = generated(config.data, run_dir)
     languages = (data.source_language, data.target_language)
     check_files(data)
-    train_files = find_pairs(data.train, *languages, key="data.train")
+    train_files = training_files(data)
     # Small and needed only later, but a mistake in them should show before hours of work.
     dev_text = read_parallel(data.dev, *languages, key="data.dev") if data.dev else None
     test_text = read_parallel(data.test, *languages, key="data.test") if data.test else None
@@ -93,17 +94,19 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     known = _known_files(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
     pairs = known.count_pairs(train_files)  # unequal, undecodable or empty files should show before the long work
     known.save()  # before the next long work, so that a process killed in it need not read the text again
-    tokenizer = _tokenizer(config, train_files, run_dir, known=known, shown=progress)
+    parallel = train_files[: len(as_list(data.train))]
+    tokenizer = _tokenizer(config, parallel, run_dir, known=known, shown=progress)
+    train_tags = training_tags(data, tokenizer)
 
-    def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int) -> Corpus:
-        key = _corpus_key([known.digest(path) for pair in files for path in pair], tokenizer, rule)
+    def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
+        key = _corpus_key([known.digest(path) for pair in files for path in pair], tokenizer, rule, tags)
         return encoded_corpus(
-            files, corpus_folder(folder, name, key), tokenizer=tokenizer, rule=rule, key=key, workers=data.workers,
-            pairs=pairs, shown=progress,
+            files, corpus_folder(folder, name, key), tokenizer=tokenizer, rule=rule, key=key, tags=tags,
+            workers=data.workers, pairs=pairs, shown=progress,
         )  # fmt: skip
 
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
-    train = corpus("train", train_files, rule, pairs=pairs)
+    train = corpus("train", train_files, rule, pairs=pairs, tags=train_tags)
     dev = corpus("dev", dev_files, LengthRule(), pairs=known.count_pairs(dev_files)) if data.dev else None
     dev_facts = None if dev_text is None else validation_facts(dev_text, dev_references)
     dev_references, dev_notes = join_references(dev_references, tokenizer, name="dev")
@@ -117,7 +120,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
         dev_references=dev_references,
         test_references=test_references,
         dev_facts=dev_facts,
-        notes=[*dev_notes, *test_notes],
+        notes=[*describe_monolingual(data, train), *dev_notes, *test_notes],
     )
 
 
@@ -141,9 +144,11 @@ def check_files(data: DataConfig) -> None:
 def missing_files(data: DataConfig) -> list[tuple[str, str]]:
     """The key of each text of the corpora that is not there, and what is said of it."""
     missing = []
-    for name in ("train", "dev", "test"):
+    for name in ("train", "monolingual", "dev", "test"):
         languages = (data.source_language, data.target_language)
-        missing += missing_pairs(getattr(data, name), *languages, key=f"data.{name}")
+        hint = "; nmt-backtranslate makes both files of text of the target language" if name == "monolingual" else ""
+        found = missing_pairs(getattr(data, name), *languages, key=f"data.{name}")
+        missing += [(key, message + hint) for key, message in found]
     for name in ("dev_references", "test_references"):
         missing += missing_references(getattr(data, name), key=f"data.{name}")
     return missing
@@ -198,7 +203,7 @@ def _tokenizer(
     }
     folder = run_dir / FOLDER
     if folder.is_dir():
-        if _read_record(folder) == record:
+        if _fits(_read_record(folder), record, options):
             return load_tokenizer(run_dir, config)
         if any((run_dir / "checkpoints").glob("step-*")):
             raise ConfigError(
@@ -233,6 +238,23 @@ def _read_record(folder: Path) -> Any:
         raise unreadable(folder / _RECORD, error) from error
 
 
-def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule) -> str:
+def _fits(found: Any, record: Mapping[str, Any], options: Any) -> bool:
+    """Whether a tokenizer with the record `found` is what `record` asks for.
+
+    Options that an older version did not have count as their defaults.
+    """
+    if not isinstance(found, dict) or not isinstance(found.get("options"), dict):
+        return False
+    usual = {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(options)
+        if field.name not in found["options"]
+    }
+    return {**found, "options": {**usual, **found["options"]}} == record
+
+
+def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule, tags: Tags) -> str:
     parts = [_FORMAT, list(digests), tokenizer.fingerprint(), asdict(rule)]
+    if tags:
+        parts.append(list(tags))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

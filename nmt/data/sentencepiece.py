@@ -7,7 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -27,6 +27,9 @@ from nmt.registry import TOKENIZERS
 _KEY = "data.tokenizer_options"
 _LONGEST = 1 << 15
 """Bytes; SentencePiece learns from no longer line (by itself from none above 4192, and its limit is 65,535)."""
+_WORD_BEGIN = "\u2581"
+"""What SentencePiece writes for a space."""
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.model", "source.model", "target.model"
 
 
@@ -48,20 +51,37 @@ class SentencePieceOptions:
     """Unicode normalisation before splitting; `_cf` also folds case, `identity` leaves text as it is."""
     sample_size: int | None = 1_000_000
     """Lines of each language that training reads, drawn by `seed`; null takes all (and much memory)."""
+    symbols: list[str] = field(default_factory=list)
+    """Pieces that the vocabulary has whatever the text is, such as the tag of `data.monolingual_tag`."""
     source_model: FilePath | None = None
     """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
     target_model: FilePath | None = None
     """The same for the target language; only without `joint`."""
 
     def __post_init__(self) -> None:
-        if self.vocab_size <= len(SPECIAL_TOKENS):
-            raise ValueError(f"vocab_size: {self.vocab_size} leaves no room beside the 3 special symbols")
+        reserved = len(SPECIAL_TOKENS) + len(self.symbols)
+        if self.vocab_size <= reserved:
+            own = f" and {len(self.symbols)} of symbols" if self.symbols else ""
+            raise ValueError(f"vocab_size: {self.vocab_size} leaves no room beside the 3 special symbols{own}")
         if not 0 < self.character_coverage <= 1:
             raise ValueError(f"character_coverage: {self.character_coverage} must be above 0 and at most 1")
         if self.sample_size is not None and self.sample_size < 1:
             raise ValueError(f"sample_size: {self.sample_size} must be positive")
         if self.joint and self.target_model is not None:
             raise ValueError("target_model: is not allowed with joint, where source_model serves both languages")
+        self._check_symbols()
+
+    def _check_symbols(self) -> None:
+        for place, symbol in enumerate(self.symbols):
+            if not symbol or symbol != "".join(symbol.split()) or _WORD_BEGIN in symbol:
+                raise ValueError(f"symbols: {symbol!r} must be text without white space")
+            if symbol in SPECIAL_TOKENS or _BYTE.fullmatch(symbol):
+                raise ValueError(f"symbols: {symbol!r} is a piece of every vocabulary already")
+            if symbol in self.symbols[:place]:
+                raise ValueError(f"symbols: {symbol!r} is there twice")
+        given = (self.source_model, self.target_model)
+        if self.symbols and (self.source_model if self.joint else any(given)):
+            raise ValueError("symbols: says nothing to a model that is given; it has the pieces that it was made with")
 
 
 @TOKENIZERS.register("sentencepiece")
@@ -161,6 +181,12 @@ class SentencePieceTokenizer(Tokenizer):
         return given is not None or not options.byte_fallback
 
     @classmethod
+    def symbol_problem(cls, symbol: str, *, options: SentencePieceOptions) -> str | None:
+        if options.source_model is not None or symbol in options.symbols:
+            return None
+        return f"is not reserved in the vocabulary: add data.tokenizer_options.symbols: ['{symbol}']"
+
+    @classmethod
     def planned_sizes(cls, *, options: SentencePieceOptions) -> tuple[int, int]:
         models = (options.source_model, options.source_model if options.joint else options.target_model)
         source, target = (
@@ -186,7 +212,7 @@ def _piece(model: sentencepiece.SentencePieceProcessor, i: int) -> bytes:
         return model.decode([i]).encode()
     if model.is_byte(i):  # <0x0A>; a line end becomes a space in a translation
         return on_one_line(chr(int(piece[3:-1], 16))).encode("latin-1")
-    return piece.replace("\u2581", " ").encode()
+    return piece.replace(_WORD_BEGIN, " ").encode()
 
 
 def _given(path: str | None) -> bytes | None:
@@ -262,6 +288,7 @@ def _train_here(sides: Sequence[Sequence[Path]], options: SentencePieceOptions, 
             pad_piece=SPECIAL_TOKENS[PAD],
             unk_piece=SPECIAL_TOKENS[UNK],
             eos_piece=SPECIAL_TOKENS[EOS],
+            user_defined_symbols=options.symbols,
             # A unigram model may turn out smaller on little text; BPE cannot, see _explain.
             hard_vocab_limit=options.model_type == "bpe",
             # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.

@@ -60,6 +60,11 @@ class Tokenizer(ABC):
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
         """The name of each target id, as the vocabulary has it."""
 
+    def source_symbol(self, symbol: str) -> int | None:
+        """The source id whose name is `symbol`; None if there is none, so that text would be split otherwise."""
+        names = self.source_tokens(range(self.source_size))
+        return names.index(symbol) if symbol in names else None
+
     def target_pieces(self) -> list[bytes] | None:
         """What each target id adds to a text, in UTF-8; the pieces of a translation make its text, but that spaces at
         its ends go and several between words are one.
@@ -132,6 +137,11 @@ class Tokenizer(ABC):
     def may_have_unknown(cls, *, options: Any) -> bool:
         """The same as far as the options alone tell."""
         return True
+
+    @classmethod
+    def symbol_problem(cls, symbol: str, *, options: Any) -> str | None:
+        """Why `symbol` will not be one token of the source, as far as the options alone tell; None if it may be."""
+        return None
 
     @classmethod
     def planned_sizes(cls, *, options: Any) -> tuple[int, int] | None:

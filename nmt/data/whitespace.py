@@ -165,6 +165,12 @@ class WhitespaceTokenizer(Tokenizer):
         return [path for vocab, files in sides for path in ([Path(vocab)] if vocab else files)]
 
     @classmethod
+    def symbol_problem(cls, symbol: str, *, options: WhitespaceOptions) -> str | None:
+        if options.source_vocab is not None:
+            return None
+        return "is in no vocabulary made of the text; give one that has it: data.tokenizer_options.source_vocab"
+
+    @classmethod
     def planned_sizes(cls, *, options: WhitespaceOptions) -> tuple[int, int] | None:
         source, target = options.source_vocab, options.source_vocab if options.joint else options.target_vocab
         if source is None or target is None:

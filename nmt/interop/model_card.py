@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
 from nmt.config.schema import Config
+from nmt.data.text import as_list
 from nmt.errors import counted, printable
 from nmt.files.whole import is_file
 from nmt.interop import run_layout
@@ -109,6 +110,8 @@ def _data(config: Config, events: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
         prefixes = [named] if isinstance(named, str) else named or []
         if config.data.generator != "none":
             prefixes = [f"{config.data.generator} corpus of nmt"]
+        if key == "train":
+            prefixes = [*prefixes, *as_list(config.data.monolingual)]
         count = last.get(f"{key}_pairs")
         if prefixes or count:
             names = ", ".join(_cell(_short(prefix)) for prefix in prefixes) or UNKNOWN

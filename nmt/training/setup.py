@@ -12,8 +12,8 @@ from nmt.config import component_options, dump
 from nmt.config.chosen import choices
 from nmt.config.schema import Config, DecodingConfig, TrainingConfig
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
+from nmt.data.monolingual import training_prefixes
 from nmt.data.sampling import sampling_shares
-from nmt.data.text import as_list
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, counted
 from nmt.evaluation import Metric, build_metric
@@ -133,7 +133,7 @@ def build_sampler(config: Config, corpus: Corpus) -> BatchSampler:
     if data.sampling_weights is not None or data.sampling_temperature != 1.0:
         sizes = [part.pairs for part in corpus.parts]
         shares = sampling_shares(
-            sizes, as_list(data.train), temperature=data.sampling_temperature, weights=data.sampling_weights
+            sizes, training_prefixes(data), temperature=data.sampling_temperature, weights=data.sampling_weights
         )
     return BatchSampler(
         corpus,
@@ -150,7 +150,7 @@ def describe_sampling(config: Config, corpus: Corpus) -> list[str]:
     order = build_sampler(config, corpus).order
     if order.shares is None:
         return []
-    rows = zip(as_list(config.data.train), corpus.parts, order.shares, order.uses(), strict=True)
+    rows = zip(training_prefixes(config.data), corpus.parts, order.shares, order.uses(), strict=True)
     return [
         f"train: {share:.1%} of an epoch from {prefix}: {counted(part.pairs, 'pair')}, each {uses:.3g} times on average"
         for prefix, part, share, uses in rows

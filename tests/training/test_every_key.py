@@ -88,6 +88,20 @@ def test_sampling_changes_the_weights(folder: Path, change: str) -> None:
     assert weights_after_two_updates(config, change) != weights_after_two_updates(config)
 
 
+def test_back_translated_text_and_its_tag_change_the_weights(folder: Path) -> None:
+    for language in ("en", "de"):
+        vocabulary = {word for line in (folder / f"train.{language}").read_text().splitlines() for word in line.split()}
+        (folder / f"vocab.{language}").write_text("\n".join(["<BT>", "<tag>", *sorted(vocabulary)]) + "\n")
+    options = {"source_vocab": str(folder / "vocab.en"), "target_vocab": str(folder / "vocab.de")}
+    config = write_config(folder, data={"tokenizer_options": options})
+    back = f"data.monolingual={folder}/dev"
+    found = [
+        weights_after_two_updates(config, *overrides)
+        for overrides in ([], [back], [back, "data.monolingual_tag=<tag>"], [back, "data.monolingual_tag=null"])
+    ]
+    assert all(one != other for place, one in enumerate(found) for other in found[:place])
+
+
 def test_batch_tokens_take_the_place_of_sentences(folder: Path) -> None:
     config = load_config(write_config(folder, training={"batch_sentences": None, "batch_tokens": 30}))
     data = prepare(config, folder / "run", progress=False)
