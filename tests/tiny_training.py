@@ -14,7 +14,15 @@ import yaml
 from nmt.cli import train
 
 WORDS = [a + b for a in "bdfgklmn" for b in "aeiou"]
-TIMES = {"seconds", "validation_seconds", "target_tokens_per_second", "data_wait", "eta_seconds", "memory_mb"}
+TIMES = {
+    "seconds",
+    "cpu_seconds",
+    "validation_seconds",
+    "target_tokens_per_second",
+    "data_wait",
+    "eta_seconds",
+    "memory_mb",
+}
 """Fields of the log that differ from run to run."""
 
 
@@ -74,7 +82,8 @@ def events(run: Path, *, kinds: tuple[str, ...] = ("train", "validation", "check
 def training_state(run: Path, step: int) -> dict[str, Any]:
     """The training state of a checkpoint, without what tells the time."""
     state: dict[str, Any] = torch.load(run / "checkpoints" / f"step-{step}" / "training.pt", weights_only=True)
-    del state["progress"]["seconds"], state["interval"]["seconds"], state["interval"]["waited"]
+    del state["progress"]["seconds"], state["progress"]["cpu_seconds"]
+    del state["interval"]["seconds"], state["interval"]["waited"]
     return state
 
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.training.distributed import World
+    from nmt.training.stopping import Budget
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -47,6 +49,12 @@ def build_parser() -> argparse.ArgumentParser:
         type=minutes,
         help="stop M minutes after the start of the command, validate and save; the run can be resumed",
     )
+    parser.add_argument(
+        "--max-cpu-minutes",
+        metavar="M",
+        type=minutes,
+        help="stop when the run has used M minutes of CPU time, those before a resume included, validate and save",
+    )
     add_plugins(parser)
     add_device(parser)
     return parser
@@ -54,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the configuration and do what was asked for."""
-    started = time.monotonic()
+    started, cpu = time.monotonic(), CpuClock()
     arguments.config = _named_configuration(arguments)
     from nmt.training.allocator import keep_large_blocks
 
@@ -62,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nmt.training.distributed import connected
 
     with connected(arguments.device) as world:
-        return _train(arguments, started=started, world=world)
+        return _train(arguments, started=started, cpu=cpu, world=world)
 
 
 def _named_configuration(arguments: argparse.Namespace) -> str:
@@ -75,13 +83,14 @@ def _named_configuration(arguments: argparse.Namespace) -> str:
     return str(place if option is None else option)
 
 
-def _train(arguments: argparse.Namespace, *, started: float, world: World) -> int:
+def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, world: World) -> int:
     """The command in one of the processes that run it together, usually one."""
     from nmt.config import dump
     from nmt.training.setup import build_limits
+    from nmt.training.stopping import Budget
 
-    deadline = None if arguments.max_minutes is None else started + 60 * arguments.max_minutes
-    config = _configuration(arguments, deadline=deadline, world=world)
+    budget = Budget.of_minutes(arguments.max_minutes, arguments.max_cpu_minutes, started=started)
+    config = _configuration(arguments, budget=budget, world=world)
     if arguments.dump_config:
         if world.is_main:
             print(dump(config), end="")
@@ -94,11 +103,11 @@ def _train(arguments: argparse.Namespace, *, started: float, world: World) -> in
         return 0
     from nmt.training.run import run_training
 
-    limits = build_limits(config, deadline=deadline)
-    return run_training(config, world=world, limits=limits, overwrite=arguments.overwrite).exit_code
+    limits = build_limits(config, budget=budget)
+    return run_training(config, world=world, limits=limits, cpu=cpu, overwrite=arguments.overwrite).exit_code
 
 
-def _configuration(arguments: argparse.Namespace, *, deadline: float | None, world: World) -> Config:
+def _configuration(arguments: argparse.Namespace, *, budget: Budget, world: World) -> Config:
     """The configuration; all that is wrong with it, and all that it needs and is not there, is said at once."""
     from nmt.library.training_config import training_config
 
@@ -107,7 +116,7 @@ def _configuration(arguments: argparse.Namespace, *, deadline: float | None, wor
         arguments.overrides,
         plugins=arguments.plugins,
         device=world.device,
-        deadline=deadline,
+        budget=budget,
         overwrite=arguments.overwrite,
         dry=arguments.dry_run,
         only_shown=arguments.dump_config,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError, shown
 from nmt.library.environment import before_torch
 from nmt.library.paths import path_of, several
@@ -60,6 +61,7 @@ def train(
     plugins: Sequence[str | os.PathLike[str]] = (),
     device: str = "auto",
     max_minutes: float | None = None,
+    max_cpu_minutes: float | None = None,
     overwrite: bool = False,
 ) -> Training:
     """Train a model, or go on training it, as nmt-train does; the log goes to standard error and into the run.
@@ -74,6 +76,8 @@ def train(
         plugins: Python files that register components, beside those that the configuration names.
         device: `cpu`, `cuda`, or `auto`, which takes a GPU if there is one.
         max_minutes: stop so long after the call, validate and save; the run can be resumed.
+        max_cpu_minutes: stop when the run has used so much CPU time, that of earlier calls included, validate and save;
+            a call with more goes on. What else the program does meanwhile counts, too.
         overwrite: start anew; the run that is there is renamed to RUN.old-1, -2, ...
 
     Raises:
@@ -82,9 +86,10 @@ def train(
         CheckpointError: a run directory that cannot be used, or in which another process trains.
         NmtError: training cannot go on, say for lack of memory.
     """
-    started = time.monotonic()
-    if max_minutes is not None and not 0 < max_minutes <= MOST_MINUTES:
-        raise ConfigError(f"max_minutes: {shown(max_minutes)} is not a number of minutes above 0")
+    started, cpu = time.monotonic(), CpuClock()
+    for name, minutes in (("max_minutes", max_minutes), ("max_cpu_minutes", max_cpu_minutes)):
+        if minutes is not None and not 0 < minutes <= MOST_MINUTES:
+            raise ConfigError(f"{name}: {shown(minutes)} is not a number of minutes above 0")
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device: {shown(device)} is not allowed. Allowed: auto, cpu, cuda.")
     source = plain(config) if isinstance(config, Mapping) else path_of(config, "config")
@@ -97,19 +102,20 @@ def train(
         from nmt.library.training_config import training_config
         from nmt.training.run import run_training
         from nmt.training.setup import build_limits
+        from nmt.training.stopping import Budget
 
-        deadline = None if max_minutes is None else started + 60 * max_minutes
+        budget = Budget.of_minutes(max_minutes, max_cpu_minutes, started=started)
         resolved = training_config(
             source,
             _as_texts(overrides),
             plugins=named,
             device=world.device,
-            deadline=deadline,
+            budget=budget,
             overwrite=overwrite,
             warn=logger.warning if world.is_main else lambda line: None,
         )
-        limits = build_limits(resolved, deadline=deadline)
-        ending = run_training(resolved, world=world, limits=limits, overwrite=overwrite)
+        limits = build_limits(resolved, budget=budget)
+        ending = run_training(resolved, world=world, limits=limits, cpu=cpu, overwrite=overwrite)
     _send_again(ending)
     return outcome(Path(resolved.run_dir), ending)
 

@@ -13,6 +13,7 @@ from nmt.config.load import Check
 from nmt.config.problems import Problem
 from nmt.errors import DataError
 from nmt.training.preflight import cannot_begin, is_begun, without_files, without_shortlist
+from nmt.training.stopping import Budget
 
 
 def training_config(
@@ -21,7 +22,7 @@ def training_config(
     *,
     plugins: Sequence[str],
     device: torch.device,
-    deadline: float | None,
+    budget: Budget,
     overwrite: bool,
     warn: Callable[[str], None],
     dry: bool = False,
@@ -29,7 +30,7 @@ def training_config(
 ) -> Config:
     """As `load_config`, and checked against this machine; text may be missing that a run which goes on needs no more.
 
-    `deadline` is a moment on `time.monotonic()`'s clock at which training ends; `overwrite`: nothing goes on; `dry`:
+    `budget`: how long training may take; `overwrite`: nothing goes on; `dry`:
     nothing is trained, so that text may be missing; `only_shown`: the machine does not matter.
 
     Raises:
@@ -45,7 +46,7 @@ def training_config(
         return not overwrite and is_begun(config)
 
     def possible(config: Config) -> list[Problem]:
-        return cannot_begin(config, device=device, deadline=deadline, dry=dry)
+        return cannot_begin(config, device=device, budget=budget, dry=dry)
 
     if only_shown:
         return load()

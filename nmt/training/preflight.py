@@ -22,6 +22,7 @@ from nmt.training.logs import tensorboard_problem
 from nmt.training.memory import too_large
 from nmt.training.precision import choose_precision
 from nmt.training.setup import build_limits, build_metrics
+from nmt.training.stopping import Budget
 from nmt.units import SIDES, unit_of
 
 SMALLEST = (4, 4)
@@ -34,9 +35,9 @@ def is_begun(config: Config) -> bool:
     return run_layout.checkpoints_dir(run).is_dir() and bool(run_layout.checkpoint_steps(run))
 
 
-def cannot_begin(config: Config, *, device: torch.device, deadline: float | None, dry: bool) -> list[Problem]:
+def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: bool) -> list[Problem]:
     """What keeps a training from beginning here, but for missing files; `dry` nothing is trained after all."""
-    problems = [*_said_by(_questions(config, device=device, deadline=deadline)), *_in_the_way(config)]
+    problems = [*_said_by(_questions(config, device=device, budget=budget)), *_in_the_way(config)]
     if not config.data.train and config.data.generator == "none":
         problems.append(Problem("data.train", "no training text; give a prefix or a list of prefixes"))
     if config.training.tensorboard and (missing := tensorboard_problem()):
@@ -64,11 +65,9 @@ def without_shortlist(config: Config) -> list[Problem]:
     ]
 
 
-def _questions(
-    config: Config, *, device: torch.device, deadline: float | None
-) -> Iterator[tuple[str, Callable[[], object]]]:
+def _questions(config: Config, *, device: torch.device, budget: Budget) -> Iterator[tuple[str, Callable[[], object]]]:
     """What raises the error that training would, each with the key that it concerns."""
-    yield "training", lambda: build_limits(config, deadline=deadline)
+    yield "training", lambda: build_limits(config, budget=budget)
     yield "training.precision", lambda: choose_precision(config.training.precision, device=device)
     if config.kernels == "triton" and device.type == "cpu":
         yield "kernels", lambda: choose_kernels(config.kernels, device=device)

@@ -10,6 +10,7 @@ import torch
 from nmt.config import dump, load_saved, write_config
 from nmt.config.chosen import choices
 from nmt.config.schema import Config
+from nmt.cpu_time import CpuClock
 from nmt.cpus import available_cores
 from nmt.data import PreparedData, check_files, prepare
 from nmt.data.checksums import has_checksums, write_checksums
@@ -40,10 +41,13 @@ from nmt.units import describe_units
 SHARED = "run_dir and data.cache_dir must be in a file system that all machines share"
 
 
-def run_training(config: Config, *, world: World, limits: Limits, overwrite: bool = False) -> Ending:
+def run_training(
+    config: Config, *, world: World, limits: Limits, cpu: CpuClock | None = None, overwrite: bool = False
+) -> Ending:
     """Train in `config.run_dir`, or go on with what is there; return why that has ended.
 
-    With `overwrite` what is there is moved aside first. Of the processes of `world` rank 0 alone writes, and
+    `cpu`: the CPU time that counts for the run; by default what is used from here on. With `overwrite` what is there is
+    moved aside first. Of the processes of `world` rank 0 alone writes, and
     holds the lock.
 
     Raises:
@@ -53,6 +57,7 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
         RankError: the processes differ in configuration or data, or see different files.
     """
     run = Path(config.run_dir)
+    cpu = CpuClock() if cpu is None else cpu
     choose_kernels(config.kernels, device=world.device)
     check_same(world, "configuration", lambda: dump(config))
     log = (RunLog if world.is_main else SilentLog)(run, tensorboard=config.training.tensorboard and world.is_main)
@@ -78,7 +83,7 @@ def run_training(config: Config, *, world: World, limits: Limits, overwrite: boo
                 else None
             )
             data = _prepare(config, world)
-            trainer = build_trainer(config, data, run=run, world=world, log=log, limits=limits, start=start)
+            trainer = build_trainer(config, data, run=run, world=world, log=log, limits=limits, cpu=cpu, start=start)
             if start is not None:
                 log.say(f"starting from the weights in {start}")
             with warnings_in(log):
@@ -207,7 +212,8 @@ def _begin(
     for line in [*data.report_lines(), *describe_sampling(config, data.train)]:
         log.say(line)
     per_epoch = trainer.batches.updates_per_epoch()
-    log.say(f"{trainer.limits}; {counted(per_epoch, 'update')} an epoch, {trainer.batches.padding_share():.1%} padding")
+    limits = trainer.limits.described(used_cpu_seconds=trainer.progress.cpu_seconds)
+    log.say(f"{limits}; {counted(per_epoch, 'update')} an epoch, {trainer.batches.padding_share():.1%} padding")
     sizes = updater.model.source_vocab_size, updater.model.target_vocab_size
     for doubt in about_the_data(config, data.train, sizes=sizes, updates_per_epoch=per_epoch):
         trainer.warn(doubt)
@@ -221,6 +227,7 @@ def _begin(
         log.say(note)
     if loaded is not None and trainer.world.is_main and not _logged(loaded, run=trainer.checkpoints.run):
         trainer.record_checkpoint(loaded.path)  # the process was killed between saving it and saying so
+    trainer.count_cpu()
     trainer.record(
         "start",
         {

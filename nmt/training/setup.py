@@ -11,6 +11,7 @@ import torch
 from nmt.config import component_options, dump
 from nmt.config.chosen import choices
 from nmt.config.schema import Config, DecodingConfig, TrainingConfig
+from nmt.cpu_time import CpuClock
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
 from nmt.data.monolingual import training_prefixes
 from nmt.data.sampling import sampling_shares
@@ -42,7 +43,7 @@ from nmt.training.random_state import seed_everything
 from nmt.training.samples import TrainingSamples
 from nmt.training.schedules import build_schedule
 from nmt.training.state import Ranking
-from nmt.training.stopping import Limits
+from nmt.training.stopping import Budget, Limits
 from nmt.training.trainer import Frequencies, Trainer
 from nmt.training.update import Objective, Updater
 from nmt.training.validation import Translate, Validator
@@ -59,9 +60,13 @@ def build_trainer(
     world: World,
     log: RunLog,
     limits: Limits,
+    cpu: CpuClock | None = None,
     start: Path | None = None,
 ) -> Trainer:
-    """A trainer at step 0, its weights drawn from the seed or taken from the model directory `start`."""
+    """A trainer at step 0, its weights drawn from the seed or taken from the model directory `start`.
+
+    `cpu`: the CPU time that counts for the run; by default what is used from here on.
+    """
     training = config.training
     return Trainer(
         updater=build_updater(config, data.tokenizer, device=world.device, world=world, start=start),
@@ -70,6 +75,7 @@ def build_trainer(
         checkpoints=build_checkpoints(config, run, world=world),
         log=log,
         limits=limits,
+        cpu=CpuClock() if cpu is None else cpu,
         frequencies=Frequencies(
             log_every=training.log_every, validate_every=training.validate_every, save_every=training.save_every
         ),
@@ -249,10 +255,11 @@ def build_checkpoints(config: Config, run: Path, *, world: World | None = None) 
     return store(run, keep_last=training.keep_last, keep_best=training.keep_best, config_text=dump(config))
 
 
-def build_limits(config: Config, *, deadline: float | None) -> Limits:
+def build_limits(config: Config, *, budget: Budget) -> Limits:
     """When training ends; ConfigError if it never would."""
     training = config.training
     patience = training.patience
-    if training.max_steps is None and training.max_epochs is None and patience is None and deadline is None:
-        raise ConfigError("training: needs an end: give max_steps, max_epochs or patience, or --max-minutes")
-    return Limits(max_steps=training.max_steps, max_epochs=training.max_epochs, patience=patience, deadline=deadline)
+    if training.max_steps is None and training.max_epochs is None and patience is None and budget == Budget():
+        options = "--max-minutes or --max-cpu-minutes"
+        raise ConfigError(f"training: needs an end: give max_steps, max_epochs or patience, or {options}")
+    return Limits(max_steps=training.max_steps, max_epochs=training.max_epochs, patience=patience, budget=budget)

@@ -26,6 +26,8 @@ class Progress:
     skip: int = 0
     seconds: float = 0.0
     """Time spent on the run up to the last save, over all its processes."""
+    cpu_seconds: float = 0.0
+    """CPU time spent on the run, over all its processes and commands, when it was last counted."""
     target_tokens: int = 0
     epoch_batches: int = 0
     """Batches of an epoch, an estimate where it has many."""
@@ -49,9 +51,9 @@ class Progress:
         return dataclasses.asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved counters."""
+        """Take over saved counters; one that an older version did not count starts anew."""
         for item in dataclasses.fields(self):
-            setattr(self, item.name, state[item.name])
+            setattr(self, item.name, state.get(item.name, item.default))
 
 
 class Clock:

@@ -27,6 +27,26 @@ class Ending:
     exit_code: int = 0
     validates: bool = True
     """Whether the last weights are validated before they are saved."""
+    logs_rest: bool = True
+    """Whether, if `finished`, the updates since the last line of the log get one. Without, a run that goes on with a
+    larger budget logs what a single run with that budget does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much time one command may take; what is None does not limit."""
+
+    deadline: float | None = None
+    """Moment on `time.monotonic()`'s clock."""
+    cpu_seconds: float | None = None
+    """CPU time of the run, that of earlier commands included."""
+
+    @classmethod
+    def of_minutes(cls, wall: float | None, cpu: float | None, *, started: float) -> Budget:
+        """For a command that was `started` at a moment on `time.monotonic()`'s clock."""
+        return cls(
+            deadline=None if wall is None else started + 60 * wall, cpu_seconds=None if cpu is None else 60 * cpu
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +56,20 @@ class Limits:
     max_steps: int | None = None
     max_epochs: int | None = None
     patience: int | None = None
-    deadline: float | None = None
-    """Moment on `time.monotonic()`'s clock."""
+    budget: Budget = Budget()
 
     def __str__(self) -> str:
+        return self.described()
+
+    def described(self, *, used_cpu_seconds: float = 0.0) -> str:
+        """In words; `used_cpu_seconds`: of the run, before this command."""
+        deadline, cpu_seconds = self.budget.deadline, self.budget.cpu_seconds
         limits = [
             f"update {self.max_steps}" if self.max_steps is not None else "",
             f"epoch {self.max_epochs}" if self.max_epochs is not None else "",
             f"{counted(self.patience, 'validation')} without a new best" if self.patience is not None else "",
-            "" if self.deadline is None else self._time_left(self.deadline),
+            "" if deadline is None else self._time_left(deadline),
+            "" if cpu_seconds is None else self._cpu_time(cpu_seconds, used_cpu_seconds),
         ]
         return "training until " + " or ".join(filter(None, limits))
 
@@ -55,9 +80,14 @@ class Limits:
             return "the time limit, which has passed already"
         return f"{seconds / 60:.1f} minutes from now" if seconds >= 60 else f"{seconds:.0f} seconds from now"
 
+    @staticmethod
+    def _cpu_time(seconds: float, used: float) -> str:
+        before = f", of which {_amount(used)} were used before" if used else ""
+        return f"{_amount(seconds, 'CPU ')} are used{before}"
+
     def time_is_up(self) -> bool:
         """Whether the deadline has passed."""
-        return self.deadline is not None and time.monotonic() >= self.deadline
+        return self.budget.deadline is not None and time.monotonic() >= self.budget.deadline
 
     def reached(self, progress: Progress, ranking: Ranking, *, late: bool = False) -> Ending | None:
         """The limit that has been reached, None to go on; `late`: the time is up, for all processes of the run."""
@@ -68,9 +98,16 @@ class Limits:
         if self.patience is not None and ranking.without_best >= self.patience:
             reason = f"no better {ranking.metric} in {counted(ranking.without_best, 'validation')}"
             return Ending(f"{reason} (training.patience = {self.patience})", finished=True)
+        if self.budget.cpu_seconds is not None and progress.cpu_seconds >= self.budget.cpu_seconds:
+            reason = f"the budget of {_amount(self.budget.cpu_seconds, 'CPU ')} is used"
+            return Ending(reason, finished=True, logs_rest=False)
         if late:
             return Ending("the time limit is reached", finished=False)
         return None
+
+
+def _amount(seconds: float, kind: str = "") -> str:
+    return f"{seconds / 60:.3g} {kind}minutes" if seconds >= 60 else f"{seconds:.3g} {kind}seconds"
 
 
 def stopped_by(number: int) -> Ending:

@@ -44,6 +44,16 @@ class TimeLeft:
             return Outlook(by_limit, passed / (passed + by_limit) if passed else 0.0, None)
         return Outlook(by_update, None if last is None else min(1.0, step / last), last)
 
+    def deadline(self, used: float, *, first: float, last: float | None) -> float | None:
+        """When what is `used` of something will be `last`, on `time.monotonic()`'s clock, if it goes on as until now.
+
+        It was `first` when this process began to train. None without `last`, or as long as nothing more was used.
+        """
+        if last is None or used <= first:
+            return None
+        now = time.monotonic()
+        return now + max(0.0, last - used) * (now - self._started) / (used - first)
+
 
 def duration(seconds: float) -> str:
     """`seconds` as people say them: 45 s, 12 min, 3 h 05 min, 2 d 04 h."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError, counted
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
@@ -65,6 +66,8 @@ class Trainer:
     callbacks: Callbacks = field(default_factory=Callbacks)
     """What a user's own code does in between; `on_start` and `on_end` are called by whoever has made the trainer."""
     stop: StopRequest = field(default_factory=StopRequest)
+    cpu: CpuClock = field(default_factory=CpuClock)
+    """The CPU time of this process that counts for the run, read by `count_cpu`."""
     progress: Progress = field(default_factory=Progress)
     interval: Interval = field(default_factory=Interval)
 
@@ -75,6 +78,7 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self._clock = Clock(self.progress)
+        self._earlier_cpu = self._first_cpu = self.progress.cpu_seconds
         self._time_left = TimeLeft(step=self.progress.step)
         self._bar = ProgressBar(hidden=True)
         self._starting = StartingGradient()
@@ -86,6 +90,8 @@ class Trainer:
         self._bar = ProgressBar(hidden=not self.world.is_main)
         self._clock.restart()
         self._time_left = TimeLeft(step=self.progress.step)
+        self.count_cpu()
+        self._first_cpu = self.progress.cpu_seconds
         with closing(self._bar), self.stop.listening(), self.batches.prefetched(position) as groups:
             # First what was still to do when the checkpoint was written, if this is a resumed run.
             ending = self.finish_step()
@@ -94,6 +100,7 @@ class Trainer:
                 if self._bar.is_due():
                     self._bar.show(progress.step, self.interval, self.outlook())
                 ending = self.finish_step()
+        self.count_cpu()
         self.record("end", {"reason": ending.reason, "finished": ending.finished})
         return ending
 
@@ -130,7 +137,7 @@ class Trainer:
     def finish_step(self) -> Ending | None:
         """Log, validate and save as far as it is due after an update; return why training ends, if it does."""
         ending = self.ending()
-        if self.log_is_due() or (ending is not None and ending.finished):
+        if self.log_is_due() or (ending is not None and ending.finished and ending.logs_rest):
             self.log_training()
         new_best = False
         regular = self.validation_is_due()
@@ -170,6 +177,7 @@ class Trainer:
             return
         self.progress.saved_step, self.progress.saved_validation = step, self.progress.validated_step
         self._clock.seconds()
+        self.count_cpu()
         with self.updater.inference_weights() as model:
             weights = dict(model.state_dict())
         check_same(self.world, "weights", self.updater.fingerprint)
@@ -207,6 +215,9 @@ class Trainer:
             raise ConfigError(f"{loaded.path}: {message}")
         notes = self.updater.load(loaded.weights, loaded.state["updater"])
         self.progress.load_state_dict(loaded.state["progress"])
+        self._earlier_cpu = self.progress.cpu_seconds
+        if "cpu_seconds" not in loaded.state["progress"]:
+            notes = [*notes, "CPU seconds are those from here on: the version that began this run did not count them"]
         self.interval.load_state_dict(loaded.state["interval"])
         if reason := self.ranking.load_state_dict(loaded.state["ranking"]):
             self.updater.schedule.forget_scores()
@@ -223,6 +234,8 @@ class Trainer:
         signal_number, late, asked = self.world.largest(
             self.stop.signal_number or 0, self.limits.time_is_up(), self.callbacks.wants_stop
         )
+        if self.limits.budget.cpu_seconds is not None:
+            self.count_cpu()
         if signal_number:
             return stopped_by(int(signal_number))
         if asked:
@@ -258,6 +271,7 @@ class Trainer:
         if not self.interval.updates:
             return
         self.interval.waited, memory = self.world.largest(self.interval.waited, memory_mb())
+        self.count_cpu()
         summary = self.interval.summary()
         left = self.outlook().seconds
         extra = {"eta_seconds": left, "memory_mb": memory, "skipped": self.progress.skipped}
@@ -269,7 +283,7 @@ class Trainer:
             f"update {self.progress.step}  epoch {self.progress.epochs_done():.2f}  loss {loss}  "
             f"ppl {summary['perplexity']:.2f}{minimised}  norm {summary['grad_norm']:.2f}  lr {summary['lr']:.2e}  "
             f"{summary['target_tokens_per_second']:,.0f} target tokens/s  padding {summary['padding']:.1%}  "
-            f"data wait {summary['data_wait']:.1%}  {memory:,.0f} MB{ends}",
+            f"data wait {summary['data_wait']:.1%}  {memory:,.0f} MB  CPU {self.progress.cpu_seconds:,.0f} s{ends}",
             figures=True,
         )
         self.interval.clear()
@@ -285,13 +299,20 @@ class Trainer:
             "step": self.progress.step,
             "epoch": round(self.progress.epochs_done(), 4),
             "seconds": round(self._clock.seconds(), 3),
+            "cpu_seconds": round(self.progress.cpu_seconds, 3),
         }
         self.log.record(event, {**now, **fields})
 
+    def count_cpu(self) -> None:
+        """Bring the CPU time of the run up to now; all its processes do so together."""
+        self.progress.cpu_seconds = self._earlier_cpu + self.world.total(self.cpu.seconds())
+
     def outlook(self) -> Outlook:
         """How far training has come, and when it will end."""
-        deadline = self.limits.deadline
-        return self._time_left.outlook(step=self.progress.step, last=self.expected_steps(), deadline=deadline)
+        budget, progress = self.limits.budget, self.progress
+        by_cpu = self._time_left.deadline(progress.cpu_seconds, first=self._first_cpu, last=budget.cpu_seconds)
+        deadline = min((end for end in (budget.deadline, by_cpu) if end is not None), default=None)
+        return self._time_left.outlook(step=progress.step, last=self.expected_steps(), deadline=deadline)
 
     def expected_steps(self) -> int | None:
         """Updates that the limits allow, as far as that can be told before."""
@@ -355,6 +376,7 @@ class Trainer:
     def _report(self, result: Validation, *, new_best: bool) -> None:
         scores = {**result.scores, "perplexity": perplexity(result.scores["loss"])}
         details: dict[str, Any] = {"signatures": result.signatures, "samples": result.samples}
+        self.count_cpu()
         kept = None
         if self.kept is not None and self.world.is_main:
             kept = self.kept.write(self.progress.step, result.translations)
@@ -364,7 +386,7 @@ class Trainer:
         listed = [f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.2f}" for name, value in scores.items()]
         best = "new best" if new_best else f"best {self.ranking.metric} so far {self.ranking.best:.4f}"
         line = f"validation of update {self.progress.step}  {'  '.join(listed)}  {best}"
-        self.log.say(f"{line}  ({result.seconds:.1f} s)")
+        self.log.say(f"{line}  ({result.seconds:.1f} s, CPU {self.progress.cpu_seconds:,.0f} s so far)")
         if kept is not None:
             self.log.say(f"  {counted(len(result.translations), 'translation')} in {kept}")
         for problem in problems(result.not_finite, result.at_limit):

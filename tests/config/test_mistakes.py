@@ -49,7 +49,7 @@ LISTED = """\
   line 10: data.dev.0: neither nowhere/dev.en nor nowhere/dev.en.gz exists
   line 10: data.dev.0: neither nowhere/dev.en nor nowhere/dev.en.gz exists
   line 11: data.target_language: 'en' is also the source language
-  line 12: training: needs an end: give max_steps, max_epochs or patience, or --max-minutes
+  line 12: training: needs an end: give max_steps, max_epochs or patience, or --max-minutes or --max-cpu-minutes
   line 13: training.dropout: unknown key. Did you mean 'model.dropout'?
   line 14: training.lr: stands twice, in lines 14 and 15; keep one of them
   line 17: training.schedule_options.peroid: unknown key. Did you mean 'period'?

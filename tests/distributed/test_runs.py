@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,17 @@ def test_the_time_of_one_is_the_time_of_all(folder: Path) -> None:
     said = "\n".join(run.said(0))
     assert "the time limit is reached at update" in said and "the same command resumes this run" in said
     assert [event["step"] for event in events(folder / "run", kinds=("validation", "checkpoint"))] == [5, 5]
+
+
+def test_cpu_time_is_that_of_all_together(folder: Path) -> None:
+    budget = "--max-cpu-minutes", str(14 / 60)
+    costs = {f"rank_{rank}": ("cpu_seconds_per_update", 1.0 + rank) for rank in range(2)}
+    run = start(write_config(folder), *budget, **costs)
+    assert run.wait() == [0, 0]
+    assert any("the budget of 14 CPU seconds is used at update 5" in line for line in run.said(0))
+    lines = [json.loads(line) for line in (folder / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    counted = [(line["event"], line["cpu_seconds"]) for line in lines if line["event"] in ("train", "validation")]
+    assert counted == [("train", 9.0), ("validation", 15.0)]
 
 
 def test_ctrl_c_in_validation_breaks_it_off_everywhere(folder: Path) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nmt.cli import train, translate
 from nmt.config import load_config
+from nmt.cpu_time import CpuClock
 from nmt.data import prepare
 from nmt.search import translator
 from nmt.training.batches import Group, Position
@@ -76,6 +77,7 @@ def exchange(folder: Path) -> int:
         ]
         assert world.from_main(world.rank + 7) == 7
         assert world.largest(world.rank, -world.rank, 0.1) == (world.size - 1, 0, 0.1)
+        assert world.total(world.rank + 0.25) == sum(ranks) + 0.25 * world.size
         for number in range(2):
             with world.main_first():
                 file = folder / f"made-{number}"
@@ -144,6 +146,19 @@ def signal_in_validation(number: int) -> None:
         return original(self, *arguments, **options)
 
     Validator._translations = translations  # type: ignore[method-assign]
+
+
+def cpu_seconds_per_update(seconds: float) -> None:
+    """Let an update cost this process so much CPU time, and nothing else any."""
+    done = []
+    original = Updater.update
+
+    def update(self: Updater, group: Group, *, step: int) -> Update:
+        done.append(step)
+        return original(self, group, step=step)
+
+    Updater.update = update  # type: ignore[method-assign]
+    CpuClock.seconds = lambda self: seconds * len(done)  # type: ignore[method-assign]
 
 
 def late_after(step: int) -> None:

@@ -35,8 +35,8 @@ EVENTS = [
     {"event": "train", "step": 20, "epoch": 1.0, "seconds": 110, "target_tokens_per_second": 5000.0},
     {"event": "train", "step": 30, "epoch": 1.5, "seconds": 160, "target_tokens_per_second": 300.0},
     {"event": "train", "step": 31, "epoch": 1.6, "seconds": 161, "target_tokens_per_second": None},
-    {"event": "validation", "step": 31, "epoch": 1.6, "seconds": 180, "loss": None},
-    {"event": "end", "step": 1234, "epoch": 1.6, "seconds": 180},
+    {"event": "validation", "step": 31, "epoch": 1.6, "seconds": 180, "cpu_seconds": 170.6, "loss": None, "bleu": 2.0},
+    {"event": "end", "step": 1234, "epoch": 1.6, "seconds": 180, "cpu_seconds": 1171.4},
 ]
 
 
@@ -82,10 +82,12 @@ def test_table_and_block(results, run, capsys):
     text = capsys.readouterr().out
     cells = [cell.strip() for cell in text.split("\n")[2].strip("|").split("|")]
     assert cells[:2] == ["multi_gru", "gru"]
-    assert cells[3:7] == ["1,234", "1.6", "3.0", "300"], "updates, epochs, minutes of the end; median speed"
+    figures = ["1,234", "1.6", "3.0", "1,171", "300"]
+    assert cells[3:8] == figures, "updates, epochs, minutes, CPU seconds of the end; median speed"
     assert "nmt-train multi_gru.yaml\n" in text
     assert "Checkpoint step-31, beam of 3: BLEU" in text and text.count("version:") == 2
-    assert "| 1.0 | 10 | 3.5000 | 1.25 |" in text and "| 3.0 | 31 |  |  |" in text
+    assert "| minutes | CPU seconds | update | validation loss | BLEU |" in text
+    assert "| 1.0 |  | 10 | 3.5000 | 1.25 |" in text and "| 3.0 | 171 | 31 |  | 2.00 |" in text
     assert text.count("- source: ") == text.count("  - reference: ") == 3
 
 
@@ -110,6 +112,27 @@ def test_output_is_appended_and_several_runs_share_a_table(results, run, capsys,
     assert text.startswith("# Results\n\n| run |")
     assert [line.split("|")[1].strip() for line in text.split("\n")[4:6]] == ["second", "multi_gru"]
     assert text.count("### ") == 2
+
+
+@pytest.mark.parametrize(
+    ("axis", "curve"),
+    [("minutes", [(1.0, 1.25), (3.0, 2.0)]), ("cpu", [(170.6, 2.0)]), ("updates", [(10, 1.25), (31, 2.0)])],
+)
+def test_curves_over_what_is_asked_for(results, run, axis, curve):
+    texts = results.read_texts(str(run.parent / "test.en"), [str(run.parent / "test.de")])
+    measured = results.measure(str(run), texts, device="cpu", plugins=())
+    assert results.points(measured, "bleu", results.AXES[axis]) == curve
+
+
+def test_a_log_of_an_older_version_has_no_cpu_seconds(results, run, capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
+    old = [{key: value for key, value in event.items() if key != "cpu_seconds"} for event in EVENTS]
+    (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in old))
+    more = ["--plot", str(tmp_path / "curves.png"), "--axis", "cpu"]
+    assert execute(results.build_parser(), results.write, [*arguments(run), *more]) == 0
+    out, err = capsys.readouterr()
+    assert "| 3.0 |  | 31 |  | 2.00 |" in out and "| 3.0 |  | 300 |" in out
+    assert "multi_gru: no CPU seconds in its log" in err
 
 
 def test_plot(results, run, capsys, tmp_path):

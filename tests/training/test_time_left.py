@@ -32,6 +32,17 @@ def test_the_end_that_comes_first_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert left.outlook(step=110, last=120, deadline=1050.0) == (20, 110 / 120, 120)
 
 
+def test_the_moment_at_which_something_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    left = TimeLeft(step=0)
+    now += 20
+    assert left.deadline(70.0, first=30.0, last=100.0) == 1035.0  # 40 in 20 seconds, so 30 in 15
+    assert left.deadline(70.0, first=30.0, last=60.0) == 1020.0
+    assert left.deadline(70.0, first=30.0, last=None) is None
+    assert left.deadline(30.0, first=30.0, last=100.0) is None, "nothing is known yet"
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0 s"), (89, "89 s"), (90, "2 min"), (3569, "59 min"), (3571, "1 h 00 min"), (11100, "3 h 05 min")],

@@ -25,6 +25,7 @@ from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.distributed import World
 from nmt.training.precision import Precision
 from nmt.training.setup import build_batches, build_limits, build_updater
+from nmt.training.stopping import Budget
 from tests.cross_entropy import reference_cross_entropy
 from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus
 
@@ -369,8 +370,8 @@ def test_moving_average_is_what_is_saved(folder: Path) -> None:
 def test_training_without_an_end_is_refused(folder: Path) -> None:
     config = load_config(write_config(folder, training={"max_steps": None}))
     with pytest.raises(ConfigError, match="max_steps, max_epochs or patience, or --max-minutes"):
-        build_limits(config, deadline=None)
-    assert build_limits(config, deadline=1.0).deadline == 1.0
+        build_limits(config, budget=Budget())
+    assert build_limits(config, budget=Budget(deadline=1.0)).budget.deadline == 1.0
 
 
 def test_training_learns(folder: Path) -> None:

@@ -81,11 +81,11 @@ class ProcessGroup(World):
 
     def largest(self, *values: float) -> tuple[float, ...]:
         """See `World`."""
-        found = torch.tensor(values, dtype=torch.float64, device=self.device)
-        with self._contact("agreeing how to go on"):
-            dist.all_reduce(found, op=dist.ReduceOp.MAX)
-            self._done_with(found)
-            return tuple(found.tolist())
+        return tuple(self._reduced(values, dist.ReduceOp.MAX))
+
+    def total(self, value: float) -> float:
+        """See `World`."""
+        return self._reduced([value], dist.ReduceOp.SUM)[0]
 
     def gather(self, value: T) -> list[T]:
         """See `World`; lists come back for tuples."""
@@ -154,6 +154,13 @@ class ProcessGroup(World):
 
     def __str__(self) -> str:
         return f"{self.size} processes, gradients added up by {'NCCL' if self.device.type == 'cuda' else 'gloo'}"
+
+    def _reduced(self, values: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
+        found = torch.tensor(values, dtype=torch.float64, device=self.device)
+        with self._contact("agreeing how to go on"):
+            dist.all_reduce(found, op=operation)
+            self._done_with(found)
+            return list(map(float, found.tolist()))
 
     def _beat(self, over: threading.Event) -> None:
         while not over.wait(BEAT):

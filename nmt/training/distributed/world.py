@@ -52,6 +52,10 @@ class World:
         """The largest of each value over all ranks."""
         return values
 
+    def total(self, value: float) -> float:
+        """The sum of this value over all ranks."""
+        return value
+
     def gather(self, value: T) -> list[T]:
         """The values of all ranks, in their order, on all ranks. A value is what JSON can hold."""
         return [value]

@@ -1,0 +1,155 @@
+"""A budget of CPU time: where it ends a run, what counts, and that the run goes on as if it had not been stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import nmt
+from nmt.cli import train
+from nmt.library import training as library
+from nmt.training.state import Progress, Ranking
+from nmt.training.stopping import Budget, Limits
+from nmt.training.update import Updater
+from nmt.training.validation import Validator
+from tests.tiny_training import events, nmt_train, same, training_state, write_config, write_corpus
+
+START, UPDATE, VALIDATION = 0.5, 1.0, 0.25
+"""CPU seconds that a command takes before its first update, an update and a validation, by the faked clock."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _faked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command has a clock that only updates and validations move."""
+    clocks: list[Any] = []
+
+    class FakeClock:
+        def __init__(self) -> None:
+            self.used = START
+            clocks.append(self)
+
+        def seconds(self) -> float:
+            return self.used
+
+    def costs(cls: type, name: str, seconds: float) -> None:
+        original = getattr(cls, name)
+
+        def method(self: Any, *arguments: Any, **options: Any) -> Any:
+            clocks[-1].used += seconds
+            return original(self, *arguments, **options)
+
+        monkeypatch.setattr(cls, name, method)
+
+    costs(Updater, "update", UPDATE)
+    costs(Validator, "validate", VALIDATION)
+    monkeypatch.setattr(train, "CpuClock", FakeClock)
+    monkeypatch.setattr(library, "CpuClock", FakeClock)
+
+
+def cpu_seconds(run: Path, kind: str) -> list[float]:
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [line["cpu_seconds"] for line in lines if line["event"] == kind]
+
+
+def test_the_budget_ends_a_run_which_a_larger_one_continues_as_if_nothing_had_been(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped between two log lines and two validations: log, weights and training state as in one go."""
+    training = {"max_steps": 10**6, "log_every": 4, "validate_every": 6}
+    config = write_config(folder, training=training)
+    alone, run = folder / "alone", folder / "run"
+    # Updates and one validation: 0.5 + 12 + 2 * 0.25 = 13 seconds for 12 updates
+    assert nmt_train(config, "--max-cpu-minutes", str(13 / 60), "--set", f"run_dir={alone}") == 0
+    assert "training until update 1000000 or 13 CPU seconds are used; " in capsys.readouterr().err
+    assert events(alone)[-1] == {"event": "checkpoint", "step": 12, "epoch": 0.8, "path": "step-12"}
+    assert cpu_seconds(alone, "train") == [4.5, 8.75, 12.75]
+    assert cpu_seconds(alone, "validation") == [6.75, 13.0] and cpu_seconds(alone, "end") == [13.0]
+
+    assert nmt_train(config, "--max-cpu-minutes", str(5.5 / 60)) == 0
+    said = capsys.readouterr().err
+    assert "the budget of 5.5 CPU seconds is used at update 5, epoch 0.33" in said
+    assert "translate with: " in said and "the same command" not in said
+    # The validation that the budget adds, 0.25, counts, as does the start of the second command, 0.5.
+    assert cpu_seconds(run, "validation") == [5.75]
+    assert nmt_train(config, "--max-cpu-minutes", str(13.75 / 60)) == 0
+    assert "or 13.8 CPU seconds are used, of which 5.75 seconds were used before; " in capsys.readouterr().err
+    assert cpu_seconds(run, "start") == [0.5, 6.25]
+    assert cpu_seconds(run, "validation") == [5.75, 7.5, 13.75]
+    assert events(run, kinds=("train",)) == events(alone, kinds=("train",))
+    states = [training_state(folder, 12) for folder in (run, alone)]
+    del states[0]["ranking"]["scores"][5]
+    assert same(*states)
+    weights = [(folder / "checkpoints/step-12/model.safetensors").read_bytes() for folder in (run, alone)]
+    assert weights[0] == weights[1]
+
+
+def test_a_run_that_has_used_its_budget_is_finished(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, training={"max_steps": None})
+    arguments = "--max-cpu-minutes", str(3 / 60)
+    assert nmt_train(config, *arguments) == 0
+    before = (folder / "run/log.jsonl").read_bytes()
+    capsys.readouterr()
+    assert nmt_train(config, *arguments) == 0
+    assert "nothing to do, this run is finished: the budget of 3 CPU seconds is used" in capsys.readouterr().err
+    assert (folder / "run/log.jsonl").read_bytes() == before
+    assert nmt_train(config, "--set", "training.max_steps=4") == 0
+    assert (folder / "run/checkpoints/step-4").is_dir()
+
+
+def test_a_budget_that_the_start_uses_leaves_a_resumable_run(folder: Path) -> None:
+    config = write_config(folder)
+    assert nmt_train(config, "--max-cpu-minutes", str(START / 60)) == 0
+    assert events(folder / "run", kinds=("end",))[0]["step"] == 0
+    assert nmt_train(config) == 0
+    assert events(folder / "run", kinds=("end",))[-1]["step"] == 12
+
+
+def test_a_run_of_a_version_without_it_counts_from_its_resume(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder)
+    assert nmt_train(config, "--set", "training.max_steps=6") == 0
+    run = folder / "run"
+    checkpoint = run / "checkpoints/step-6"
+    state = torch.load(checkpoint / "training.pt", weights_only=True)
+    del state["progress"]["cpu_seconds"]
+    torch.save(state, checkpoint / "training.pt")
+    (checkpoint / "SHA256SUMS").unlink()  # as the version before them
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    old = ({key: value for key, value in line.items() if key != "cpu_seconds"} for line in lines)
+    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in old))
+    capsys.readouterr()
+    assert nmt_train(config) == 0
+    assert "CPU seconds are those from here on: the version that began this run did not" in capsys.readouterr().err
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert [line.get("cpu_seconds") for line in lines if line["event"] == "validation"] == [None, 6.75]
+
+
+def test_the_library_takes_it(folder: Path) -> None:
+    config = write_config(folder, training={"max_steps": None})
+    with pytest.raises(nmt.ConfigError, match="max_cpu_minutes: -1 is not a number of minutes above 0"):
+        nmt.train(config, max_cpu_minutes=-1)
+    training = nmt.train(config, max_cpu_minutes=4.5 / 60, device="cpu")
+    assert (training.step, training.finished) == (4, True)
+    assert training.ending == "the budget of 4.5 CPU seconds is used"
+    assert training.validation is not None and training.validation["cpu_seconds"] == 4.75
+
+
+def test_limits_in_words() -> None:
+    limits = Limits(max_epochs=40, budget=Budget(cpu_seconds=25 * 60))
+    assert str(limits) == "training until epoch 40 or 25 CPU minutes are used"
+    before = limits.described(used_cpu_seconds=451)
+    assert before == "training until epoch 40 or 25 CPU minutes are used, of which 7.52 minutes were used before"
+    assert Limits(budget=Budget(cpu_seconds=1.5)).reached(Progress(cpu_seconds=1.49), ranking()) is None
+
+
+def ranking() -> Ranking:
+    return Ranking(metric="loss", higher_is_better=False)
