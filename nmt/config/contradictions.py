@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
-from nmt.config.schema import Config, DataConfig, EvaluationConfig, TrainingConfig
-from nmt.registry import SCHEDULES
+from nmt.config.schema import Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
+from nmt.registry import MODELS, SCHEDULES
 from nmt.units import SIDES
 
 Given = Mapping[str, Any]
@@ -50,7 +50,16 @@ def _rates(config: Config) -> _Rate | None:
     options, wrong = check_options(member, training.schedule_options, key="")
     if wrong or not hasattr(member, "peak"):
         return None
-    return _Rate(options, member.peak(lr=training.lr, hidden_size=config.model.hidden_size, options=options))
+    return _Rate(options, member.peak(lr=training.lr, hidden_size=_width(config.model), options=options))
+
+
+def _width(model: ModelConfig) -> int:
+    """The width that schedules take, of an architecture whose options are right."""
+    architecture = MODELS.get(model.architecture) if model.architecture in MODELS.names() else None
+    if architecture is None or check_options(architecture, model.architecture_options, key="")[1]:
+        return model.hidden_size
+    width: int = architecture.outline(model).width
+    return width
 
 
 def _rate(config: Config, given: Given) -> Iterator[Problem]:

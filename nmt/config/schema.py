@@ -56,8 +56,9 @@ class ModelConfig:
     """The network."""
 
     architecture: Text = fixed("deepnmt")
-    """Encoder-decoder: `deepnmt` (stacked layers with residuals), `rnnsearch` (one layer each) or `rnnsearch_deepatt`
-    (an encoder of alternating directions, a decoder of several attentions a step), or one that a plugin registers."""
+    """Encoder-decoder: `transformer` (residual blocks of a unit or self-attention, attention, feed-forward layers),
+    `deepnmt` (stacked layers with residuals), `rnnsearch` (one layer each), `rnnsearch_deepatt` (an encoder of
+    alternating directions, a decoder of several attentions a step), or one that a plugin registers."""
     architecture_options: Options = fixed(default_factory=dict)
     """Options of the architecture itself; see the table of architectures."""
     cell: Text = fixed("lrn")

@@ -18,7 +18,6 @@ from nmt.interop.run_events import EVENTS, read_events
 from nmt.interop.stored_weights import FORMATS
 from nmt.interop.weights_file import read_metadata
 from nmt.models.build import parameters_by_part
-from nmt.units import describe_units
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
@@ -63,11 +62,12 @@ def _facts(
     loaded: LoadedModel, events: Sequence[Mapping[str, Any]], *, stored: str, weights: int, total: int
 ) -> Iterator[Row]:
     config, section, model = loaded.config, loaded.config.model, loaded.model
-    layers = f"{counted(section.encoder_layers, 'encoder layer')}, {counted(section.decoder_layers, 'decoder layer')}"
+    outline = model.outline(section)
+    layers = f"{counted(outline.encoder_layers, 'encoder layer')}, {counted(outline.decoder_layers, 'decoder layer')}"
     yield "languages", f"{config.data.source_language} → {config.data.target_language}"
     yield "architecture", f"{section.architecture}, {layers}"
-    yield "recurrent unit", describe_units(section)
-    yield "widths", f"states {section.hidden_size:,}, embeddings {section.embedding_size:,}"
+    yield "recurrent unit", outline.mixing
+    yield "widths", f"states {outline.width:,}, embeddings {section.embedding_size:,}"
     yield "parameters", f"{sum(parameters_by_part(model).values()):,}"
     yield "weights", f"{stored}: {FORMATS[stored].words}"
     yield "size on disk", f"{megabytes(total)}, the weights {megabytes(weights)}"

@@ -22,6 +22,7 @@ from nmt.interop.weights_file import read_shapes, read_weights
 from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
+from nmt.registry import MODELS
 
 _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""
@@ -166,7 +167,8 @@ def planned_model(config: Config, tokenizer: Tokenizer, *, most_layers: int, tru
     Raises:
         CheckpointError: no such model can be meant.
     """
-    layers = config.model.encoder_layers + config.model.decoder_layers
+    outline = MODELS.get(config.model.architecture).outline(config.model)
+    layers = outline.encoder_layers + outline.decoder_layers
     if layers > most_layers:
         raise CheckpointError(f"model: {layers} layers in the configuration, more than there are weights for")
     try:

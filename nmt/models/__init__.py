@@ -13,6 +13,7 @@ from nmt.models.linear import LayerNorm, Linear
 from nmt.models.readout import InitialStates, Readout
 from nmt.models.rnnsearch import RNNSearch
 from nmt.models.rnnsearch_deepatt import RNNSearchDeepAtt
+from nmt.models.transformer import Transformer
 
 __all__ = [
     "PAD",
@@ -33,6 +34,7 @@ __all__ = [
     "RNNSearchDeepAtt",
     "Readout",
     "Seq2Seq",
+    "Transformer",
     "build_model",
     "cell_maker",
     "count_parameters",

@@ -22,6 +22,7 @@ from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product
 from nmt.ops.tracing import traced
+from nmt.units import describe_units
 
 if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
@@ -50,6 +51,17 @@ class SourceAttention(NamedTuple):
     """[B, G, T, S] of each attention of the decoder, lowest layer and level first, each with G heads"""
     mean: Tensor
     """[B, T, S], over all of them; rows of words add up to 1"""
+
+
+class Outline(NamedTuple):
+    """What a configuration says of a model in a few words and numbers."""
+
+    encoder_layers: int
+    decoder_layers: int
+    width: int
+    """What a schedule such as `noam` calls the width of the model."""
+    mixing: str
+    """Its recurrent units, and what else mixes words in their place."""
 
 
 class DecodingState(NamedTuple):
@@ -174,6 +186,11 @@ class Seq2Seq(nn.Module):
     def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
         """What does not fit together in the section `model`, as (key, message)."""
         return []
+
+    @classmethod
+    def outline(cls, config: ModelConfig) -> Outline:
+        """Layers, width and units that the section `model` describes."""
+        return Outline(config.encoder_layers, config.decoder_layers, config.hidden_size, describe_units(config))
 
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:

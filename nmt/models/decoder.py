@@ -153,6 +153,13 @@ class Decoder(nn.Module):
         """The states of the layers from one packed tensor [B, P] for each."""
         return tuple(layer.unpack_state(state) for layer, state in zip(self._layers, packed, strict=True))
 
+    def with_room(self, states: States, words: int) -> States:
+        """The states after `words` words for steps that are recorded as graphs, which must seldom change shapes.
+
+        Those of recurrent units never do.
+        """
+        return states
+
     @property
     def tells_attention(self) -> bool:
         """Whether it has the two functions that return weights; one of a plugin may have the other two alone."""

@@ -33,6 +33,8 @@ class GraphedState(NamedTuple):
     """None for a model whose steps cannot be recorded; they are simply computed."""
     positions: int | None
     """S', positions of the source, if the memories are filled up to more"""
+    words: int = 0
+    """How many words the decoder has read, the start of the sentences among them."""
 
     def expand(self, k: int) -> GraphedState:
         """Each row k times, one below the other."""
@@ -45,6 +47,10 @@ class GraphedState(NamedTuple):
     def keep(self, sentences: Tensor) -> GraphedState:
         """Only the sentences [B']."""
         return self._replace(inner=self.settled().keep(sentences), rows=None)
+
+    def after_step(self, inner: DecodingState) -> GraphedState:
+        """What stands after the decoder has read one word more."""
+        return self._replace(inner=inner, rows=None, words=self.words + 1)
 
     def settled(self) -> DecodingState:
         """The model's own state with its rows in order."""
@@ -82,7 +88,7 @@ class GraphedModel:
         """As `Seq2Seq.best`."""
         if tokens is None or state.session is None:  # the first step has other inputs and comes once
             best, inner = self._model.best(tokens, state.settled(), choice, words)
-            return best, state._replace(inner=inner, rows=None)
+            return best, state.after_step(inner)
         listed = [] if words is None else [words.ids, words.forbidden, *plain_parts(words.table)]
 
         def find(
@@ -103,7 +109,7 @@ class GraphedModel:
         """As `Seq2Seq.step`. The output layer is no part of the graph: its results are too large to be copied."""
         if tokens is None or state.session is None:
             logits, inner = self._model.step(tokens, state.settled(), words)
-            return logits, state._replace(inner=inner, rows=None)
+            return logits, state.after_step(inner)
 
         def features(tokens: Tensor, inner: DecodingState) -> tuple[list[Tensor], DecodingState]:
             found, inner = self._model.features(tokens, inner)
@@ -119,7 +125,7 @@ class GraphedModel:
         """As `Seq2Seq.attending_step`."""
         if tokens is None or state.session is None:
             logits, weights, inner = self._model.attending_step(tokens, state.settled(), words)
-            return logits, weights[:, : state.positions], state._replace(inner=inner, rows=None)
+            return logits, weights[:, : state.positions], state.after_step(inner)
 
         def features(tokens: Tensor, inner: DecodingState) -> tuple[list[Tensor], DecodingState]:
             found, weights, inner = self._model.attending_features(tokens, inner)
@@ -134,7 +140,8 @@ class GraphedModel:
     ) -> tuple[Sequence[Tensor], GraphedState]:
         """What `step` finds with tokens, the model's own state and other tensors, by a graph; `key` says which step."""
         assert state.session is not None
-        kinds = [type(part) for part in state.inner.states]
+        given = self._model.decoder.with_room(state.inner.states, state.words)
+        kinds = [type(part) for part in given]
         attends = [memory is not None for memory in state.inner.memories]
         count = len(others)
 
@@ -146,7 +153,7 @@ class GraphedModel:
             return [*found, *_tensors(inner.states)]
 
         parts = _tensors(memory[:3] for memory in state.inner.memories if memory is not None)
-        states = _tensors(state.inner.states)
+        states = _tensors(given)
         found = graphs.run(
             work,
             [tokens, state.rows, *others, *states, *parts],
@@ -156,7 +163,7 @@ class GraphedModel:
         )
         size = len(found) - len(states)
         inner = _rebuilt([*found[size:], *parts], kinds, attends)
-        return found[:size], state._replace(inner=state.inner._replace(states=inner.states), rows=None)
+        return found[:size], state.after_step(state.inner._replace(states=inner.states))
 
 
 def _is_ours(module: nn.Module) -> bool:

@@ -11,7 +11,7 @@ from nmt.config.schema import Config, TrainingConfig
 from nmt.errors import ConfigError
 from nmt.files.safe import memory
 from nmt.models import build_model
-from nmt.registry import OPTIMIZERS
+from nmt.registry import MODELS, OPTIMIZERS
 
 LAYERS = 10
 """Layers of each side that are counted; a model that is too large with so many is so with more."""
@@ -35,8 +35,9 @@ def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, t
     average. Activations are not counted: nothing is refused that could run.
     """
     model = config.model
-    width = max(model.hidden_size, model.encoder_hidden_size or 0, model.embedding_size)
-    roughly = width * (width + sum(sizes)) * (model.encoder_layers + model.decoder_layers)
+    outline = MODELS.get(model.architecture).outline(model)
+    width = max(outline.width, model.encoder_hidden_size or 0, model.embedding_size)
+    roughly = width * (width + sum(sizes)) * (outline.encoder_layers + outline.decoder_layers)
     if config.plugins or roughly < SMALL:
         return None
     layers = {name: min(getattr(model, name), LAYERS) for name in ("encoder_layers", "decoder_layers")}

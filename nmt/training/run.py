@@ -36,7 +36,6 @@ from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
 from nmt.training.testing import check_average, finish, is_done
 from nmt.training.trainer import Trainer
-from nmt.units import describe_units
 
 SHARED = "run_dir and data.cache_dir must be in a file system that all machines share"
 
@@ -201,11 +200,12 @@ def _begin(
         write_longest_source(trainer.checkpoints.run, max(data.train.longest_source, earlier or 0))
     parameters = sum(weight.numel() for weight in updater.model.parameters())
     model = config.model
-    layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
+    outline = updater.model.outline(model)
+    layers = f"{outline.encoder_layers} + {outline.decoder_layers} layers"
     log.say(f"run {trainer.checkpoints.run} on {_device_name(updater.precision.device)}; {updater.precision}")
     if trainer.world.size > 1:
         log.say(str(trainer.world))
-    log.say(f"model {model.architecture} {describe_units(model)}, {layers}, {parameters:,} parameters")
+    log.say(f"model {model.architecture} {outline.mixing}, {layers}, {parameters:,} parameters")
     log.say(f"  vocabularies: source {updater.model.source_vocab_size:,}, target {updater.model.target_vocab_size:,}")
     parts = parameters_by_part(updater.model)
     log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parts.items()))

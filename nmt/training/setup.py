@@ -102,7 +102,7 @@ def build_updater(
         load_initial_weights(start, model, tokenizer=tokenizer)
     optimizer_options = component_options(OPTIMIZERS.get(training.optimizer), training.optimizer_options)
     schedule_options = component_options(SCHEDULES.get(training.schedule), training.schedule_options)
-    hidden_size = config.model.hidden_size
+    hidden_size = model.outline(config.model).width
     return Updater(
         model,
         build_optimizer(training.optimizer, model.parameters(), lr=training.lr, options=optimizer_options),

@@ -1,0 +1,146 @@
+"""Options of the architecture `transformer`, and what does not fit together in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from nmt.limits import DEEPEST, WIDEST
+from nmt.units import Side
+
+if TYPE_CHECKING:
+    from nmt.config.schema import ModelConfig
+
+Mixing = Literal["unit", "attention"]
+Activation = Literal["relu", "gated"]
+Norm = Literal["layer", "rms"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerOptions:
+    """Options of the architecture `transformer`. The width of its blocks is `model.embedding_size`."""
+
+    encoder_layers: int = 3
+    """Blocks of the encoder."""
+    decoder_layers: int = 2
+    """Blocks of the decoder, each of which attends to the source."""
+    encoder_mixing: Mixing = "unit"
+    """What mixes the words of the source: `unit`, the recurrent unit in both directions, or `attention`, multi-head
+    self-attention with rotary positions."""
+    decoder_mixing: Mixing = "unit"
+    """The same for the words of the target, of which each block reads those before."""
+    encoder_unit_size: int | None = None
+    """Width of the recurrent states of the encoder, of each direction; `null`: half of `embedding_size`."""
+    decoder_unit_size: int | None = None
+    """Width of the recurrent states of the decoder; `null`: `embedding_size`."""
+    encoder_feed_forward: int | None = None
+    """Width of the feed-forward layers of the encoder; `null`: twice `embedding_size`."""
+    decoder_feed_forward: int | None = None
+    """Width of the feed-forward layers of the decoder; `null`: twice `embedding_size`. 0: no such layers, as in fast
+    students."""
+    feed_forward: Activation = "relu"
+    """What a feed-forward layer computes: `relu`, or `gated` (SwiGLU, a third matrix)."""
+    heads: int = 4
+    """Heads of every attention; they share `embedding_size`."""
+    norm: Norm = "layer"
+    """What normalises the inputs of each part of a block: `layer` norm, or `rms` norm (no mean, no offset)."""
+    residual_dropout: float | None = None
+    """Dropout of what is added to the sum of each block; `null`: `model.dropout`."""
+    feed_forward_dropout: float | None = None
+    """Dropout inside of the feed-forward layers; `null`: `model.dropout`."""
+    embedding_dropout: float | None = None
+    """Dropout of the embeddings; `null`: `model.dropout`."""
+    attention_dropout: float = 0.0
+    """Dropout of attention weights."""
+    word_dropout: float = 0.0
+    """Share of the words of source and target whose whole embedding is zero in training."""
+
+    def __post_init__(self) -> None:
+        for name in ("encoder_layers", "decoder_layers"):
+            _within(name, getattr(self, name), 1, DEEPEST)
+        for name in ("encoder_unit_size", "decoder_unit_size", "encoder_feed_forward", "heads"):
+            _within(name, getattr(self, name), 1, WIDEST)
+        _within("decoder_feed_forward", self.decoder_feed_forward, 0, WIDEST)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.endswith("dropout") and value is not None and not 0 <= value < 1:
+                raise ValueError(f"{field.name}: must be at least 0 and less than 1, not {value:g}")
+
+
+class Sizes(NamedTuple):
+    """Numbers of one side of a model, with all that `null` stands for."""
+
+    layers: int
+    unit: int
+    """Width of the recurrent states."""
+    feed_forward: int
+
+
+class Dropouts(NamedTuple):
+    """Probabilities, with all that `null` stands for."""
+
+    residual: float
+    feed_forward: float
+    embedding: float
+    attention: float
+    word: float
+
+
+def sizes_of(config: ModelConfig, side: Side) -> Sizes:
+    """Those of encoder or decoder in the section `model`."""
+    options, width = TransformerOptions(**config.architecture_options), config.embedding_size
+    if side == "encoder":
+        unit, inner = options.encoder_unit_size or max(1, width // 2), options.encoder_feed_forward
+        return Sizes(options.encoder_layers, unit, 2 * width if inner is None else inner)
+    inner = options.decoder_feed_forward
+    return Sizes(options.decoder_layers, options.decoder_unit_size or width, 2 * width if inner is None else inner)
+
+
+def dropouts_of(config: ModelConfig) -> Dropouts:
+    """Those of the section `model`."""
+    options, usual = TransformerOptions(**config.architecture_options), config.dropout
+    return Dropouts(
+        usual if options.residual_dropout is None else options.residual_dropout,
+        usual if options.feed_forward_dropout is None else options.feed_forward_dropout,
+        usual if options.embedding_dropout is None else options.embedding_dropout,
+        options.attention_dropout,
+        options.word_dropout,
+    )
+
+
+_ELSEWHERE = {
+    "hidden_size": "give encoder_unit_size and decoder_unit_size in architecture_options",
+    "encoder_hidden_size": "give encoder_unit_size in architecture_options",
+    "encoder_layers": "give encoder_layers in architecture_options",
+    "decoder_layers": "give decoder_layers in architecture_options",
+    "attention_heads": "give heads in architecture_options",
+    "deep_attention": "each block of the decoder attends",
+    "initializer": "matrices start as `glorot` has them, embeddings from a normal distribution",
+    "init_range": "matrices start as `glorot` has them, embeddings from a normal distribution",
+}
+"""Keys of the section `model` that the architecture does not read, and what to do instead."""
+
+
+def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """What does not fit together in the section `model`, as (key, message)."""
+    usual = {field.name: field.default for field in fields(type(config))}
+    for key, instead in _ELSEWHERE.items():
+        given, default = getattr(config, key), usual[key]
+        if given != getattr(default, "default", default):
+            yield key, f"{given!r} says nothing to 'transformer': {instead}"
+    options, width = TransformerOptions(**config.architecture_options), config.embedding_size
+    if width % options.heads:
+        yield "architecture_options.heads", f"{options.heads} must divide embedding_size ({width})"
+    elif "attention" in (options.encoder_mixing, options.decoder_mixing) and width // options.heads % 2:
+        message = f"{options.heads} heads of embedding_size ({width}) have an odd width; rotary positions need pairs"
+        yield "architecture_options.heads", message
+    for side, mixing in (("encoder", options.encoder_mixing), ("decoder", options.decoder_mixing)):
+        if mixing == "attention" and getattr(options, f"{side}_unit_size") is not None:
+            key = f"architecture_options.{side}_unit_size"
+            yield key, f"says nothing with {side}_mixing: attention, which has no recurrent states"
+
+
+def _within(name: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
+        raise ValueError(f"{name}: must be {least} to {most}, not {value}")
