@@ -20,18 +20,22 @@ if TYPE_CHECKING:
     from nmt.models.base import Seq2Seq
 
 
-def cell_maker(config: ModelConfig, side: Side) -> MakeCell:
+def cell_maker(
+    config: ModelConfig, side: Side, *, width: int | None = None, layer_norm: bool | None = None
+) -> MakeCell:
     """A function from input width to a new cell of the unit and width configured for encoder or decoder.
 
-    The options have been checked against the unit's Options when the configuration was loaded.
+    `width` and `layer_norm` stand in for those of the section. The options have been checked against the unit's Options
+    when the configuration was loaded.
     """
     chosen = unit_of(config, side)
     unit = CELLS.get(chosen.name)
-    width = (side == "encoder" and config.encoder_hidden_size) or config.hidden_size
+    hidden_size = width or (side == "encoder" and config.encoder_hidden_size) or config.hidden_size
+    normalize = config.layer_norm if layer_norm is None else layer_norm
     options = unit.Options(**chosen.options)
 
     def make(input_size: int) -> Cell[Any]:
-        cell: Cell[Any] = unit(input_size, hidden_size=width, layer_norm=config.layer_norm, options=options)
+        cell: Cell[Any] = unit(input_size, hidden_size=hidden_size, layer_norm=normalize, options=options)
         cell.recurrent_dropout = config.recurrent_dropout
         return cell
 

@@ -37,6 +37,7 @@ def make_model(cell: str, **options: Any) -> Seq2Seq:
         encoder_layers=1, decoder_layers=2, context_aware_encoder=True, deep_attention=False, deep_output=True,
         attention_heads=2, layer_norm=False, tie_embeddings="target_softmax", dropout=0.0,
         recurrent_dropout=0.0, layer_norm_scale=1.0, initializer="uniform", initializer_options={}, init_range=0.8,
+        architecture_options={},
     )  # fmt: skip
     config.__dict__.update(options)
     return build_model(config, WORDS, WORDS).eval()

@@ -21,8 +21,20 @@ KINDS: dict[str, dict[str, Any]] = {
     "deepnmt, plain": {"cell": "atr", "context_aware_encoder": False, "layer_norm": True},
     "rnnsearch": {"architecture": "rnnsearch", "cell": "lstm"},
     "rnnsearch_deepatt": {"architecture": "rnnsearch_deepatt", "cell": "sru"},
+    "transformer": {"architecture": "transformer", "cell": "lrn"},
+    "plain transformer": {
+        "architecture": "transformer",
+        "embedding_size": 8,
+        "architecture_options": {"encoder_mixing": "attention", "decoder_mixing": "attention", "heads": 2},
+    },
 }
-COUNTS = {"deep attention": (3, 2), "rnnsearch": (1, 1), "rnnsearch_deepatt": (3, 2)}
+COUNTS = {
+    "transformer": (2, 2),
+    "plain transformer": (2, 2),
+    "deep attention": (3, 2),
+    "rnnsearch": (1, 1),
+    "rnnsearch_deepatt": (3, 2),
+}
 """Attentions and heads; of the others (1, 2)."""
 WORDS = TARGET != 0
 

@@ -44,10 +44,15 @@ def search(model: Any, beam: int) -> Any:
     return beam_search(model, SOURCE, beam_size=beam, length_penalty=0.6, **limits)
 
 
+KEPT: dict[str, Any] = {"decoder_mixing": "attention", "heads": 2}
+BLOCKS = ("lrn", {"architecture": "transformer", "embedding_size": 8, "architecture_options": {"heads": 2}})
+PLAIN = ("lrn", {"architecture": "transformer", "embedding_size": 8, "architecture_options": KEPT})
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize(
     ("cell", "options"),
-    [("lrn", {}), ("lstm", {"deep_attention": True}), ("atr", {}), ("sru", {"encoder_cell": "gru"})],
+    [("lrn", {}), ("lstm", {"deep_attention": True}), ("atr", {}), ("sru", {"encoder_cell": "gru"}), BLOCKS, PLAIN],
 )
 def test_the_search_finds_the_same(
     cell: str, options: dict[str, Any], beam: int, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ from nmt.models.initialize import initialize
 from tests.cross_entropy import reference_cross_entropy
 
 UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]
-ARCHITECTURES = ["deepnmt", "rnnsearch", "rnnsearch_deepatt"]
+ARCHITECTURES = ["deepnmt", "rnnsearch", "rnnsearch_deepatt", "transformer"]
 V = 13
 
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, 0, 0], [9, 2, 0, 0, 0]])
@@ -26,7 +26,9 @@ TARGET = torch.tensor([[3, 4, 2, 0], [5, 6, 7, 2], [2, 0, 0, 0]])
 
 def make(architecture: str = "deepnmt", cell: str = "lrn", **settings: Any) -> Seq2Seq:
     deep = {} if architecture == "rnnsearch" else {"encoder_layers": 2, "decoder_layers": 3, "attention_heads": 2}
-    sizes = {"hidden_size": 8, "embedding_size": 6, "init_range": 0.5, **deep}
+    sizes: dict[str, Any] = {"hidden_size": 8, "embedding_size": 6, "init_range": 0.5, **deep}
+    if architecture == "transformer":
+        sizes["architecture_options"] = {"heads": 2, "feed_forward": "gated"}
     settings = {"layer_norm": False, "dropout": 0.0, **sizes, **settings}
     torch.manual_seed(5)
     return build_model(ModelConfig(architecture=architecture, cell=cell, **settings), V, V).double().eval()

@@ -36,10 +36,11 @@ def padding_penalty(mask: Tensor, *, like: Tensor) -> Tensor:
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """Rotary positions (Su et al., 2021): pairs (i, i + D/2) of x [..., T, D] turned by position * 10000^(-2i/D).
 
-    `positions` [T], or [N, 1] for one word of each of N rows x [N, G, 1, D]. Computed in fp32.
+    `positions` [T], or [N, 1] for one word of each of N rows x [N, G, 1, D]. Angles are fp32 at least.
     """
     half = x.size(-1) // 2
-    rates = torch.exp(torch.arange(half, device=x.device) * (-math.log(BASE) / half))
+    places = torch.arange(half, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+    rates = torch.exp(places * (-math.log(BASE) / half))
     angles = positions.unsqueeze(-1) * rates  # [T, D/2] or [N, 1, D/2]
     if angles.dim() == 3:
         angles = angles.unsqueeze(1)

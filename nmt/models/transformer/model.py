@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from nmt.models.base import Outline, Seq2Seq
 from nmt.models.build import cell_maker, check_recurrent_dropout
-from nmt.models.conditional import MakeCell
 from nmt.models.embeddings import Embeddings
 from nmt.models.transformer.heads import SelfAttention, SourceAttention
 from nmt.models.transformer.mixing import AttentionMixing, BothWays, Mixing, UnitMixing
@@ -24,7 +22,7 @@ from nmt.models.transformer.sides import (
     ZeroStates,
 )
 from nmt.registry import INITIALIZERS, MODELS
-from nmt.units import SIDES, Side, describe_units, unit_of
+from nmt.units import SIDES, describe_units, unit_of
 
 if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
@@ -102,7 +100,7 @@ def _encoder_block(config: ModelConfig, options: TransformerOptions, sizes: Size
     size = config.embedding_size
     mixing: BothWays | SelfAttention
     if options.encoder_mixing == "unit":
-        mixing = BothWays(_cells(config, "encoder", sizes.unit), size)
+        mixing = BothWays(cell_maker(config, "encoder", width=sizes.unit, layer_norm=False), size)
     else:
         mixing = SelfAttention(size, heads=options.heads, dropout=dropouts.attention)
     feed_forward = _feed_forward(size, sizes, options, dropouts)
@@ -113,7 +111,7 @@ def _decoder_block(config: ModelConfig, options: TransformerOptions, sizes: Size
     size, heads = config.embedding_size, options.heads
     mixing: Mixing
     if options.decoder_mixing == "unit":
-        mixing = UnitMixing(_cells(config, "decoder", sizes.unit), size)
+        mixing = UnitMixing(cell_maker(config, "decoder", width=sizes.unit, layer_norm=False), size)
     else:
         mixing = AttentionMixing(size, heads=heads, dropout=dropouts.attention)
     return DecoderBlock(
@@ -135,8 +133,3 @@ def _feed_forward(size: int, sizes: Sizes, options: TransformerOptions, dropouts
         dropout=dropouts.feed_forward,
         residual_dropout=dropouts.residual,
     )
-
-
-def _cells(config: ModelConfig, side: Side, width: int) -> MakeCell:
-    """Cells of the side's unit and of a width, without a norm of their own: the block has normalised their input."""
-    return cell_maker(dataclasses.replace(config, hidden_size=width, encoder_hidden_size=None, layer_norm=False), side)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,10 @@ from nmt.models.transformer.mixing import BothWays, Mixing
 from nmt.models.transformer.norm import BlockNorm, FeedForward
 from nmt.models.transformer.options import Norm
 
-WORDS_STEP = 32
+WORDS_STEP: Final = 32
 """Room for the words of a translation grows by so many where steps are recorded."""
+START: Final = 0.3
+"""Deviation of the vector that target sentences start with."""
 
 
 class Words(nn.Module):
@@ -36,6 +38,24 @@ class Words(nn.Module):
         if self.training and self.dropout.p:
             x = x * self.dropout(x.new_ones(*x.shape[:-1], 1))
         return x * self.scale
+
+
+class TargetWords(Words):
+    """The same plus a learned vector, which is all there is at the start of a sentence.
+
+    A norm of zeros, which a model gives as the word before the first, would have a gradient of 1 / sqrt(epsilon).
+    """
+
+    def __init__(self, size: int, dropout: float) -> None:
+        super().__init__(size, dropout)
+        self.start = nn.Parameter(torch.empty(size))
+
+    def reset_parameters(self, init_range: float) -> None:
+        """Normal, with a deviation below that of the words, which is 1."""
+        nn.init.normal_(self.start, std=START)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.start
 
 
 class EncoderBlock(nn.Module):
@@ -100,13 +120,12 @@ class DecoderBlock(nn.Module):
         x = x + self.dropout(self.mixing.sequence(self.norm(x), state, mask))
         return self._above(x, memory, weights=weights)
 
-    def step(
-        self, x: Tensor, memory: AttentionMemory, state: Any, *, weights: bool
-    ) -> tuple[Tensor, Any, Tensor | None]:
+    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> tuple[Tensor, Any, Tensor]:
         """The next word x [N, size] of N rows, the state after it, and the weights [B, G, K, S]."""
         mixed, state = self.mixing.step(self.norm(x), state)
         rows = (x + self.dropout(mixed)).unflatten(0, (memory.keys.size(0), -1))  # [B, K, size]
-        rows, chosen = self._above(rows, memory, weights=weights)
+        rows, chosen = self._above(rows, memory, weights=True)
+        assert chosen is not None
         return rows.flatten(0, 1), state, chosen
 
     def _above(self, x: Tensor, memory: AttentionMemory, *, weights: bool) -> tuple[Tensor, Tensor | None]:
@@ -120,7 +139,7 @@ class BlockDecoder(Decoder):
 
     def __init__(self, blocks: Sequence[DecoderBlock], *, size: int, word_dropout: float) -> None:
         nn.Module.__init__(self)
-        self.words = Words(size, word_dropout)
+        self.words = TargetWords(size, word_dropout)
         self.blocks = nn.ModuleList(blocks)
 
     @property
@@ -146,15 +165,15 @@ class BlockDecoder(Decoder):
         x, weights = self._sequence(x, memories, states, mask, weights=True)
         return (x,), tuple(weights)
 
-    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
-        x, after, _ = self._step(x, memories, states, weights=False)
-        return (x,), after
-
     def attending_step(
         self, x: Tensor, memories: Memories, states: States
     ) -> tuple[tuple[Tensor, ...], States, Weights]:
-        x, after, weights = self._step(x, memories, states, weights=True)
-        return (x,), after, tuple(weights)
+        x, after, weights = self.words(x), [], []
+        for block, memory, state in self._layers_with(memories, states):
+            x, new, chosen = block.step(x, memory, state)
+            after.append(new)
+            weights.append(chosen)
+        return (x,), tuple(after), tuple(weights)
 
     def with_room(self, states: States, words: int) -> States:
         """The states after `words` words, such that there is room for one more and shapes seldom change."""
@@ -168,16 +187,6 @@ class BlockDecoder(Decoder):
             x, chosen = block.sequence(x, memory, state, mask, weights=weights)
             found += [] if chosen is None else [chosen]
         return x, found
-
-    def _step(
-        self, x: Tensor, memories: Memories, states: States, *, weights: bool
-    ) -> tuple[Tensor, States, list[Tensor]]:
-        x, after, found = self.words(x), [], []
-        for block, memory, state in self._layers_with(memories, states):
-            x, new, chosen = block.step(x, memory, state, weights=weights)
-            after.append(new)
-            found += [] if chosen is None else [chosen]
-        return x, tuple(after), found
 
     def _layers_with(self, memories: Memories, states: States) -> Iterator[tuple[DecoderBlock, AttentionMemory, Any]]:
         for block, memory, state in zip(self._blocks, memories, states, strict=True):
