@@ -122,7 +122,7 @@ def measure(arguments: argparse.Namespace) -> None:
         updater = build_updater(config, data.tokenizer, device=world.device, world=world)
         weights = list(updater.model.parameters())
         rates, seconds = [], []
-        with build_batches(config, data.train, world=world).prefetched(Position(1, 0)) as groups:
+        with build_batches(config, data.train, world=world, sides=data.sides).prefetched(Position(1, 0)) as groups:
             for number in range(arguments.warm_up + arguments.updates):
                 started = time.perf_counter()
                 group = next(groups)

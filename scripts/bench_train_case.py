@@ -86,7 +86,7 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
             parts.wrap(model, name, "loss")
     parts.wrap(updater, "_backward", "backward")
     parts.wrap(updater, "update", "optimizer")
-    groups = build_batches(config, data.train).groups(Position(1, 0))
+    groups = build_batches(config, data.train, sides=data.sides).groups(Position(1, 0))
 
     def step(number: int) -> tuple[Group, float]:
         started = time.perf_counter()

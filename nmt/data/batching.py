@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.corpus import Corpus
 from nmt.data.sampling import Rows
 from nmt.data.vocabulary import PAD
 
 T = TypeVar("T")
+
+
+class Pairs(Protocol):
+    """What batches are made of: a corpus, or a part of one as an epoch has it."""
+
+    def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Source and target lengths of pairs `rows` [B], EOS counted: [B] each."""
+
+    def padded_source(self, rows: Rows) -> NDArray[np.int64]:
+        """Source ids of pairs `rows` [B], PAD at the right: [B, S]."""
+
+    def padded_target(self, rows: Rows) -> NDArray[np.int64]:
+        """Target ids of pairs `rows` [B], PAD at the right: [B, T]."""
 
 
 class Batch(NamedTuple):
@@ -36,10 +48,10 @@ class Batch(NamedTuple):
         return Batch(source, target, words, self.rows)
 
 
-def collate(corpus: Corpus, rows: Rows | Sequence[int]) -> Batch:
+def collate(pairs: Pairs, rows: Rows | Sequence[int]) -> Batch:
     """The pairs `rows` of a corpus as padded tensors."""
     rows = np.asarray(rows, np.int64)
-    source, target = (torch.from_numpy(ids) for ids in (corpus.padded_source(rows), corpus.padded_target(rows)))
+    source, target = (torch.from_numpy(ids) for ids in (pairs.padded_source(rows), pairs.padded_target(rows)))
     return Batch(source, target, (target != PAD).flatten().nonzero().squeeze(1), rows)
 
 

@@ -17,15 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.data.flat_sentences import FlatSentences, Ids
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part, Rows
-from nmt.data.vocabulary import PAD
 from nmt.errors import DataError, counted
 from nmt.files.errors import reason
 from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside
-
-Ids = NDArray[Any]
-"""Token ids, uint16 or uint32."""
 
 META = "corpus.json"
 META_SUM = "own_crc32"
@@ -43,25 +40,14 @@ def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
     return np.dtype(np.uint16 if vocabulary_size < 2**16 else np.uint32)
 
 
-class _Side:
+def _side(folder: Path, name: str, meta: dict[str, Any]) -> FlatSentences:
     """One language of a corpus, mapped into memory."""
-
-    def __init__(self, folder: Path, name: str, meta: dict[str, Any]) -> None:
-        pairs, tokens = meta["pairs"], meta[f"{name}_tokens"]
-        self.ids = _map(folder / f"{name}.ids", np.dtype(meta[f"{name}_dtype"]), tokens)
-        self.lengths = _map(folder / f"{name}.lengths", np.dtype(np.int32), pairs)
-        self.offsets = _map(folder / f"{name}.offsets", np.dtype(np.int64), pairs + 1)
-
-    def row(self, i: int) -> Ids:
-        return self.ids[self.offsets[i] : self.offsets[i + 1]]
-
-    def padded(self, rows: Rows) -> NDArray[np.int64]:
-        lengths = self.lengths[rows]
-        columns = np.arange(lengths.max(initial=0))
-        inside = columns < lengths[:, None]
-        padded = np.full(inside.shape, PAD, np.int64)
-        padded[inside] = self.ids[(self.offsets[rows][:, None] + columns)[inside]]
-        return padded
+    pairs, tokens = meta["pairs"], meta[f"{name}_tokens"]
+    return FlatSentences(
+        _map(folder / f"{name}.ids", np.dtype(meta[f"{name}_dtype"]), tokens),
+        _map(folder / f"{name}.lengths", np.dtype(np.int32), pairs),
+        _map(folder / f"{name}.offsets", np.dtype(np.int64), pairs + 1),
+    )
 
 
 class Corpus:
@@ -76,7 +62,7 @@ class Corpus:
             meta = json.loads(read_inside(folder / META, within=folder, largest=LARGEST_RECORD))
             if META_SUM in meta and meta[META_SUM] != meta_sum(meta):
                 raise ValueError(f"{META} has changed since it was written")
-            self._sides = [_Side(folder, name, meta) for name in SIDES]
+            self._sides = [_side(folder, name, meta) for name in SIDES]
             self.report = CorpusReport.from_json(meta["report"])
             self.parts = tuple(Part(*part) for part in meta["parts"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -107,6 +93,14 @@ class Corpus:
     def padded_target(self, rows: Rows) -> NDArray[np.int64]:
         """Target ids of pairs `rows` [B], PAD at the right: [B, T]."""
         return self._sides[1].padded(rows)
+
+    def sentences(self, side: str, rows: Rows) -> FlatSentences:
+        """Those of pairs `rows` on a side of SIDES, in this order."""
+        return self._sides[SIDES.index(side)].taken(rows)
+
+    def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Source and target lengths of pairs `rows` [B], EOS counted: [B] each."""
+        return self.source_lengths[rows], self.target_lengths[rows]
 
     @property
     def source_lengths(self) -> NDArray[np.int32]:

@@ -43,15 +43,15 @@ class Permutation:
     def _once(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
         left, right = np.divmod(numbers, self._columns)
         for key in self._keys.reshape(-1, 2):
-            left = (left + _mixed(right ^ key[0]) % self._rows) % self._rows
-            right = (right + _mixed(left ^ key[1]) % self._columns) % self._columns
-        mixed: NDArray[np.uint64] = left * self._columns + right
-        return mixed
+            left = (left + mixed(right ^ key[0]) % self._rows) % self._rows
+            right = (right + mixed(left ^ key[1]) % self._columns) % self._columns
+        found: NDArray[np.uint64] = left * self._columns + right
+        return found
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A hash of each number: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = numbers ^ (numbers >> np.uint64(31))
-    return mixed
+    found: NDArray[np.uint64] = numbers ^ (numbers >> np.uint64(31))
+    return found

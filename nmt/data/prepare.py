@@ -21,6 +21,7 @@ from nmt.data.monolingual import describe_monolingual, training_files, training_
 from nmt.data.progress import progress as progress_shown
 from nmt.data.references import join_references, missing_references, read_references
 from nmt.data.report import CorpusReport
+from nmt.data.resegmentation import Sides
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
@@ -51,6 +52,8 @@ class PreparedData:
     """By which a change of the validation text or its references is noticed."""
     notes: Sequence[str] = ()
     """What else people should know of it, as lines."""
+    sides: Sides = Sides()
+    """How the training text is split anew in each epoch, if it is."""
 
     @property
     def report(self) -> CorpusReport:
@@ -97,6 +100,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     parallel = train_files[: len(as_list(data.train))]
     tokenizer = _tokenizer(config, parallel, run_dir, known=known, shown=progress)
     train_tags = training_tags(data, tokenizer)
+    sides = tokenizer.sampling()  # which a vocabulary may not allow
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
         key = _corpus_key([known.digest(path) for pair in files for path in pair], tokenizer, rule, tags)
@@ -121,6 +125,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
         test_references=test_references,
         dev_facts=dev_facts,
         notes=[*describe_monolingual(data, train), *dev_notes, *test_notes],
+        sides=sides,
     )
 
 
@@ -193,7 +198,7 @@ def _tokenizer(
     source, target = [pair.source for pair in files], [pair.target for pair in files]
     record = {
         "tokenizer": config.data.tokenizer,
-        "options": asdict(options),
+        "options": {name: value for name, value in asdict(options).items() if name not in kind.sampling_options},
         "seed": config.seed,
         "inputs": [
             # What is no text of ours is a model or a vocabulary, which is small and not always UTF-8.
@@ -248,7 +253,7 @@ def _fits(found: Any, record: Mapping[str, Any], options: Any) -> bool:
     usual = {
         field.name: field.default if field.default_factory is MISSING else field.default_factory()
         for field in fields(options)
-        if field.name not in found["options"]
+        if field.name in record["options"].keys() - found["options"].keys()
     }
     return {**found, "options": {**usual, **found["options"]}} == record
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from nmt.data.resegmentation import Sides
 from nmt.data.spans import Span, decoded_spans, moved_spans, word_around
 from nmt.data.vocabulary import EOS, PAD
 
@@ -23,6 +24,9 @@ class Tokenizer(ABC):
 
     splits_at_spaces: ClassVar[bool] = False
     """Whether words are known by the spaces around them alone, so that a comma beside a word hides it."""
+
+    sampling_options: ClassVar[frozenset[str]] = frozenset()
+    """Names of the options that say how training text is split anew, and not what the tokenizer is."""
 
     source_size: int
     """Entries of the source vocabulary, special symbols included."""
@@ -97,6 +101,13 @@ class Tokenizer(ABC):
         if is_unknown:
             return line[slice(*span)].strip()
         return word_around(line, span)
+
+    def sampling(self) -> Sides:
+        """How each side of the training text is split anew in each epoch, as the options have it; by default it is not.
+
+        Raises ConfigError where the vocabulary does not allow it.
+        """
+        return Sides()
 
     @abstractmethod
     def fingerprint(self) -> str:

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.blocks import TextPosition
-from nmt.data.corpus import META, META_SUM, SIDES, Ids, id_dtype, meta_sum
+from nmt.data.corpus import META, META_SUM, SIDES, id_dtype, meta_sum
+from nmt.data.flat_sentences import Ids
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part
 from nmt.errors import DataError

@@ -11,7 +11,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from nmt.data import Batch, BatchSampler, Corpus, collate
+from nmt.data.batching import Pairs
+from nmt.data.resegmentation import DrawnPairs
 from nmt.data.sampling import Rows
+from nmt.errors import counted
 from nmt.ops.dropout import Masks, batch_key
 from nmt.training.distributed.share import Share
 
@@ -56,14 +59,26 @@ class Group:
     seed: int | None = None
     """Seed of the generators of this process in this update, for units that draw numbers themselves; None: they run
     on."""
+    too_long: int = 0
+    """Sentences of the whole batches that were not split anew, because they would have become too long."""
+
+
+class _Taken(NamedTuple):
+    """A batch, and the `pool` and `skip` of the position after it."""
+
+    rows: Rows
+    drawn: DrawnPairs | None
+    """Its pairs as they have been split anew, if they have."""
+    pool: int
+    skip: int
 
 
 class BatchStream:
     """Batches of a corpus in the order of its sampler, `accumulate` to an update.
 
-    A pure function of the position: neither threads nor interruptions change the order. The last
-    update of an epoch takes what is left of it. Several processes share each update, so the position does
-    not depend on their number.
+    A pure function of the position, also where text is split anew in each epoch: neither threads nor interruptions
+    change the order. The last update of an epoch takes what is left of it. Several processes share each update, so the
+    position does not depend on their number.
     """
 
     def __init__(
@@ -98,6 +113,15 @@ class BatchStream:
         """Share of the first epoch's batches that is padding, in 0..1; estimated where it has many pools."""
         return self._sampler.estimate.padding_share
 
+    def describe_anew(self) -> list[str]:
+        """What splitting the text anew does to it, for people; nothing where it is not."""
+        estimate = self._sampler.estimate
+        if estimate.growth is None:
+            return []
+        longer = f"{estimate.growth:.3g} times the tokens"
+        kept = f", {counted(estimate.too_long, 'sentence')} too long for it" if estimate.too_long else ""
+        return [f"train: split into subwords anew in each epoch: {longer}{kept}"]
+
     def groups(self, position: Position) -> Iterator[Group]:
         """All updates from `position` on, made when they are asked for; without end."""
         epoch, batch, pool, skip = position
@@ -106,37 +130,39 @@ class BatchStream:
             while taken := list(islice(order, self._accumulate)):
                 before = Position(epoch, batch, pool, skip)
                 batch += len(taken)
-                _, pool, skip = taken[-1]
+                pool, skip = taken[-1].pool, taken[-1].skip
                 after = Position(epoch, batch, pool, skip) if pool < self._sampler.pools else Position(epoch + 1, 0)
-                yield self._group([rows for rows, _, _ in taken], before, after)
+                yield self._group(taken, before, after)
             epoch, batch, pool, skip = epoch + 1, 0, 0, 0
 
-    def _order(self, epoch: int, *, pool: int, skip: int) -> Iterator[tuple[Rows, int, int]]:
-        """The batches of an epoch from a position on, each with the `pool` and `skip` after it."""
+    def _order(self, epoch: int, *, pool: int, skip: int) -> Iterator[_Taken]:
+        """The batches of an epoch from a position on."""
         for number in range(pool, self._sampler.pools):
-            batches = self._sampler.pool(epoch, number)
+            batches, drawn = self._sampler.pool(epoch, number)
             for used, rows in enumerate(batches[skip:], start=skip + 1):
-                yield rows, *((number, used) if used < len(batches) else (number + 1, 0))
+                yield _Taken(rows, drawn, *((number, used) if used < len(batches) else (number + 1, 0)))
             skip = 0
 
-    def _group(self, batches: Sequence[Rows], before: Position, after: Position) -> Group:
-        lengths = [(self._corpus.source_lengths[rows], self._corpus.target_lengths[rows]) for rows in batches]
+    def _group(self, taken: Sequence[_Taken], before: Position, after: Position) -> Group:
+        pairs: list[Pairs] = [self._corpus if one.drawn is None else one.drawn for one in taken]
+        lengths = [own.lengths(one.rows) for own, one in zip(pairs, taken, strict=True)]
         parts = self._share.parts([source + target for source, target in lengths])
         target_tokens = sum(int(target.sum()) for _, target in lengths)
-        keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(batches))]
-        made = (collate(self._corpus, batches[part.batch][part.first : part.end]) for part in parts)
+        keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(taken))]
+        made = (collate(pairs[part.batch], taken[part.batch].rows[part.first : part.end]) for part in parts)
         return Group(
             batches=tuple(batch.pinned() if self._pinned else batch for batch in made),
-            sentences=tuple(len(batches[part.batch]) for part in parts),
+            sentences=tuple(len(taken[part.batch].rows) for part in parts),
             masks=tuple(Masks(keys[part.batch], part.first) for part in parts),
-            whole_batches=len(batches),
+            whole_batches=len(taken),
             after=after,
             epoch_batches=self._sampler.estimate.batches,
             target_tokens=target_tokens,
             tokens=target_tokens + sum(int(source.sum()) for source, _ in lengths),
             cells=sum(len(source) * int(source.max() + target.max()) for source, target in lengths),
-            last_rows=batches[-1],
+            last_rows=taken[-1].rows,
             seed=self._share.random_seed(self._seed, *after),
+            too_long=sum(one.drawn.too_long(one.rows) for one in taken if one.drawn is not None),
         )
 
     @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import Corpus, collate, planned_sizes, prepare
+from nmt.data import BatchSampler, collate, planned_sizes, prepare
+from nmt.data.batching import Pairs
 from nmt.data.sampling import Rows
 from nmt.errors import DataError, counted
 from nmt.kernel_check import choose_kernels, use_verified_kernels
@@ -63,10 +64,10 @@ def dry_run(config: Config, *, device: torch.device) -> None:
         precision = choose_precision(config.training.precision, device=device)
         print(f"device: {device}; {precision}")
         print_parameters(model)
-        for line in [*data.report_lines(), *describe_sampling(config, data.train)]:
+        stream = build_batches(config, data.train, sides=data.sides)
+        sampler = build_sampler(config, data.train, sides=data.sides)
+        for line in [*data.report_lines(), *describe_sampling(config, data.train), *stream.describe_anew()]:
             print(line)
-        stream = build_batches(config, data.train)
-        sampler = build_sampler(config, data.train)
         print(
             f"batches an epoch: {sampler.estimate} for {counted(stream.updates_per_epoch(), 'update')}, "
             f"{stream.padding_share():.1%} padding"
@@ -75,10 +76,10 @@ def dry_run(config: Config, *, device: torch.device) -> None:
         per_epoch = stream.updates_per_epoch()
         for doubt in about_the_data(config, data.train, sizes=sizes, updates_per_epoch=per_epoch):
             print(f"warning: {doubt}")
-        largest = largest_batch(data.train, list(islice(sampler.epoch(0), LOOKED_AT)))
+        pairs, largest = largest_batch(data.train, sampler)
         with precision.autocast():
             loss = build_training_loss(config.training)
-            activations = activation_bytes(model, loss, data.train, largest, device=device)
+            activations = activation_bytes(model, loss, pairs, largest, device=device)
         moments = optimizer_moments(config.training)
         print_memory(model, activations=activations, moments=moments, ema=config.training.ema_decay > 0)
         del data  # its files are mapped, and the folder goes now
@@ -112,25 +113,31 @@ def mib(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"
 
 
-def largest_batch(corpus: Corpus, batches: Sequence[Rows]) -> Rows:
-    """The batch whose attention, sentences x source x target length, is the largest."""
-    source, target = corpus.source_lengths, corpus.target_lengths
+def largest_batch(corpus: Pairs, sampler: BatchSampler) -> tuple[Pairs, Rows]:
+    """The batch whose attention, sentences x source x target length, is the largest of the first LOOKED_AT.
 
-    def cost(rows: Rows) -> int:
-        return len(rows) * int(source[rows].max()) * int(target[rows].max())
+    With it the pairs that it is of, which are those of the corpus unless they are split anew.
+    """
 
-    return max(batches, key=cost)
+    def cost(batch: tuple[Pairs, Rows]) -> int:
+        pairs, rows = batch
+        source, target = pairs.lengths(rows)
+        return len(rows) * int(source.max()) * int(target.max())
+
+    pools = (sampler.pool(0, number) for number in range(sampler.pools))
+    batches = ((pool.drawn or corpus, rows) for pool in pools for rows in pool.batches)
+    return max(islice(batches, LOOKED_AT), key=cost)
 
 
-def activation_bytes(model: Seq2Seq, loss: Loss, corpus: Corpus, rows: Rows, *, device: torch.device) -> int:
+def activation_bytes(model: Seq2Seq, loss: Loss, pairs: Pairs, rows: Rows, *, device: torch.device) -> int:
     """Bytes that autograd keeps between the forward and the backward pass of a batch.
 
     Measured on its longest sentences and scaled to all of them: what is kept is in proportion to
     the number of sentences, but not to their length, because attention keeps source x target.
     """
-    cost = np.maximum(corpus.source_lengths[rows], corpus.target_lengths[rows])
+    cost = np.maximum(*pairs.lengths(rows))
     chosen = rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]]
-    batch = collate(corpus, chosen)
+    batch = collate(pairs, chosen)
     with SavedBytes(model).counting() as saved:
         total = loss(TrainingBatch.of(model, batch.source.to(device), batch.target.to(device))).total
     del total

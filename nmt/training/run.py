@@ -209,7 +209,7 @@ def _begin(
     log.say(f"  vocabularies: source {updater.model.source_vocab_size:,}, target {updater.model.target_vocab_size:,}")
     parts = parameters_by_part(updater.model)
     log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parts.items()))
-    for line in [*data.report_lines(), *describe_sampling(config, data.train)]:
+    for line in [*data.report_lines(), *describe_sampling(config, data.train), *trainer.batches.describe_anew()]:
         log.say(line)
     per_epoch = trainer.batches.updates_per_epoch()
     limits = trainer.limits.described(used_cpu_seconds=trainer.progress.cpu_seconds)

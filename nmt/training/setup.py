@@ -14,6 +14,7 @@ from nmt.config.schema import Config, DecodingConfig, TrainingConfig
 from nmt.cpu_time import CpuClock
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer
 from nmt.data.monolingual import training_prefixes
+from nmt.data.resegmentation import Resegmentation, Sides
 from nmt.data.sampling import sampling_shares
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, counted
@@ -48,6 +49,8 @@ from nmt.training.trainer import Frequencies, Trainer
 from nmt.training.update import Objective, Updater
 from nmt.training.validation import Translate, Validator
 
+AS_IT_IS = Sides()
+"""Training text that is the same in all epochs."""
 WINDOW = 256
 """Lines that validation translates together; between two windows it can be interrupted."""
 
@@ -70,7 +73,7 @@ def build_trainer(
     training = config.training
     return Trainer(
         updater=build_updater(config, data.tokenizer, device=world.device, world=world, start=start),
-        batches=build_batches(config, data.train, world=world),
+        batches=build_batches(config, data.train, world=world, sides=data.sides),
         validator=build_validator(config, data, device=world.device, world=world),
         checkpoints=build_checkpoints(config, run, world=world),
         log=log,
@@ -132,8 +135,11 @@ def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device)
     return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
 
 
-def build_sampler(config: Config, corpus: Corpus) -> BatchSampler:
-    """The order of the training data; DataError for a corpus to sample from that has no pair."""
+def build_sampler(config: Config, corpus: Corpus, *, sides: Sides = AS_IT_IS) -> BatchSampler:
+    """The order of the training data; DataError for a corpus to sample from that has no pair.
+
+    `sides`: how it is split anew in each epoch, of the prepared data.
+    """
     data = config.data
     shares = None
     if data.sampling_weights is not None or data.sampling_temperature != 1.0:
@@ -141,6 +147,9 @@ def build_sampler(config: Config, corpus: Corpus) -> BatchSampler:
         shares = sampling_shares(
             sizes, training_prefixes(data), temperature=data.sampling_temperature, weights=data.sampling_weights
         )
+    anew = None
+    if any(sides):
+        anew = Resegmentation(corpus, sides, seed=config.seed, max_length=data.max_length)
     return BatchSampler(
         corpus,
         batch_tokens=config.training.batch_tokens,
@@ -148,6 +157,7 @@ def build_sampler(config: Config, corpus: Corpus) -> BatchSampler:
         pool_batches=config.data.pool_batches,
         seed=config.seed,
         shares=shares,
+        anew=anew,
     )
 
 
@@ -163,13 +173,15 @@ def describe_sampling(config: Config, corpus: Corpus) -> list[str]:
     ]
 
 
-def build_batches(config: Config, corpus: Corpus, *, world: World | None = None) -> BatchStream:
-    """The training batches, or this process's part of them."""
+def build_batches(
+    config: Config, corpus: Corpus, *, world: World | None = None, sides: Sides = AS_IT_IS
+) -> BatchStream:
+    """The training batches, or this process's part of them; `sides` as for `build_sampler`."""
     share = None if world is None else Share(world.rank, world.size)
     accumulate = config.training.accumulate
     return BatchStream(
         corpus,
-        build_sampler(config, corpus),
+        build_sampler(config, corpus, sides=sides),
         accumulate=accumulate,
         share=share,
         seed=config.seed,

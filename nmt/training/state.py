@@ -96,6 +96,8 @@ class Interval:
     """Of this, time in which the next batches were not ready."""
     lr: float | None = None
     """Rate of the last update."""
+    too_long: int = 0
+    """Sentences that were not split anew because they would have become too long."""
 
     def summary(self) -> dict[str, float | None]:
         """Means for the log; None where nothing was counted.

@@ -275,7 +275,8 @@ class Trainer:
         summary = self.interval.summary()
         left = self.outlook().seconds
         extra = {"eta_seconds": left, "memory_mb": memory, "skipped": self.progress.skipped}
-        self.record("train", {**summary, **extra})
+        too_long = self.interval.too_long
+        self.record("train", {**summary, **extra, **({"too_long": too_long} if too_long else {})})
         ends = "" if left is None else f"  {duration(left)} left"
         loss, objective = f"{summary['loss']:.4f}", f"{summary['objective']:.4f}"
         minimised = "" if objective == loss else f"  objective {objective}"
@@ -286,6 +287,8 @@ class Trainer:
             f"data wait {summary['data_wait']:.1%}  {memory:,.0f} MB  CPU {self.progress.cpu_seconds:,.0f} s{ends}",
             figures=True,
         )
+        if too_long:
+            self.log.say(f"  {counted(too_long, 'sentence')} kept the usual subwords: data.max_length allows no more")
         self.interval.clear()
 
     def warn(self, text: str) -> None:
@@ -364,6 +367,7 @@ class Trainer:
         interval.cells += group.cells
         interval.tokens += group.tokens
         interval.lr = update.lr
+        interval.too_long += group.too_long
         if update.applied:
             progress.step += 1
             progress.target_tokens += group.target_tokens

@@ -79,7 +79,7 @@ def test_a_pool_needs_none_of_the_pools_before_it() -> None:
     everything = as_lists(sampler.epoch(7))
     assert sampler.pools > 3
     fresh = BatchSampler(corpus, batch_tokens=200, pool_batches=9, seed=1)
-    last = as_lists(fresh.pool(7, sampler.pools - 1))
+    last = as_lists(fresh.pool(7, sampler.pools - 1).batches)
     assert everything[-len(last) :] == last
 
 
@@ -164,7 +164,7 @@ def test_a_pool_of_a_huge_corpus_takes_neither_time_nor_memory_for_the_rest() ->
     corpus = SimpleNamespace(source_lengths=Lengths(), target_lengths=Lengths(), parts=(Part(pairs, 49 * pairs),))
     started = time.process_time()
     sampler = BatchSampler(corpus, batch_tokens=4096, pool_batches=64)
-    batches = sampler.pool(3, sampler.pools // 2)
+    batches = sampler.pool(3, sampler.pools // 2).batches
     assert time.process_time() - started < 3
     rows = np.concatenate(batches)
     assert len(np.unique(rows)) == len(rows) > 3000

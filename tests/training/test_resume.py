@@ -20,6 +20,7 @@ from nmt.ops import native
 from nmt.training import checkpoint_files
 from nmt.training.distributed import World
 from nmt.training.environment import differences, environment
+from tests.subword_run import OPTIONS
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -38,6 +39,8 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int, config: Path, *arguments
         assert nmt_train(config, *arguments) == 143
 
 
+SUBWORDS = {"tokenizer": "sentencepiece", "tokenizer_options": OPTIONS}
+"""Drawn anew in each epoch."""
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "plain": {},
     # 120 pairs are 15 batches: 3 updates of 4 and one of 3 batches in an epoch
@@ -49,6 +52,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "bf16": {"training": {"precision": "bf16"}, "model": {"cell": "lstm"}},
     # 8 pairs of dev several times in an epoch, in the middle of which the run is stopped
     "sampled": {"data": {"train": ["train", "dev"], "sampling_weights": [1.0, 2.0]}, "training": {"accumulate": 3}},
+    "subwords": {"data": SUBWORDS},
     # Samples at 5 and 10, of which the second comes after the resume
     "samples": {"training": {"sample_every": 5, "ema_decay": 0.9}},
     "by epoch": {"training": {"validate_every": None, "batch_sentences": 24, "schedule": "epoch", "keep_last": 9}},
@@ -136,8 +140,9 @@ def test_signal_at_a_validation_step_leaves_the_validation_for_later(
     assert same(training_state(straight, 12), training_state(resumed, 12))
 
 
-def test_killed_process_resumes_and_ends_at_the_same_weights(folder: Path) -> None:
-    config = write_config(folder, training={"max_steps": 60, "save_every": 10, "keep_last": 9})
+@pytest.mark.parametrize("data", [{}, SUBWORDS], ids=["words", "subwords"])
+def test_killed_process_resumes_and_ends_at_the_same_weights(folder: Path, data: dict[str, Any]) -> None:
+    config = write_config(folder, data=data, training={"max_steps": 60, "save_every": 10, "keep_last": 9})
     assert nmt_train(config, "--set", f"run_dir={folder / 'straight'}") == 0
     run = folder / "run"
     command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
