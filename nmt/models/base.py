@@ -158,6 +158,8 @@ class Seq2Seq(nn.Module):
     """Frozen dataclass of the architecture's options, against which `model.architecture_options` is checked."""
     variable_scope: str = ""
     """First part of the names of this model's variables in the original system; see `nmt.interop.zero`."""
+    int8_encoder: ClassVar[bool] = False
+    """Whether with int8 the matrices of the encoder are converted, too, not only those that each step reads."""
     stored: Stored | None = None
     """Of a model from an exported folder: how its weights were stored there."""
 

@@ -67,9 +67,13 @@ def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) ->
 
 
 def step_matrices(model: Seq2Seq) -> Iterator[tuple[str, nn.Parameter]]:
-    """Names and weights of all known matrices that each step of a search reads, but the table of the softmax."""
+    """Names and weights of all known matrices that each step of a search reads, but the table of the softmax.
+
+    Of an architecture whose encoder is as much work as all steps together also those of its encoder.
+    """
+    parts = ("encoder.", "decoder.", "readout.") if model.int8_encoder else ("decoder.", "readout.")
     for name, parameter in known_matrices(model):
-        if name.startswith(("decoder.", "readout.")) and parameter.dim() == 2:
+        if name.startswith(parts) and parameter.dim() == 2:
             yield name, parameter
 
 

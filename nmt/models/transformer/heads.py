@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nmt.models.attention import PADDING_PENALTY, AttentionMemory
 from nmt.models.dropout import Dropout
 from nmt.models.linear import Linear
+from nmt.ops.dot_attention import attend
 from nmt.ops.recurrence import at_least_fp32, product_type
 
 BASE = 10_000.0
@@ -115,10 +116,16 @@ class SourceAttention(nn.Module):
         return AttentionMemory(keys.contiguous(), values.contiguous(), padding_penalty(mask, like=memory))
 
     def forward(self, x: Tensor, memory: AttentionMemory, *, weights: bool = False) -> Attended:
-        """x [B, Q, size]; Q is the target length in training, in search the beam size."""
+        """x [B, Q, size], target words of each sentence."""
         query = split_heads(self.query(x), self.attention.heads).to(memory.keys.dtype)
         found, chosen = self.attention(query, memory.keys, memory.values, penalty=memory.penalty, weights=weights)
         return Attended(self.out(found), chosen)
+
+    def step(self, x: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+        """x [B, K, size], the next word of K hypotheses of each sentence: what is added, and weights [B, G, K, S]."""
+        query = self.query(x).to(memory.keys.dtype)
+        found, weights = attend(query, memory.keys, memory.values, penalty=memory.penalty)
+        return self.out(found), weights
 
 
 class SelfAttention(nn.Module):

@@ -38,6 +38,7 @@ class Transformer(Seq2Seq):
     """
 
     Options = TransformerOptions
+    int8_encoder = True
     encoder: BlockEncoder
     decoder: BlockDecoder
 

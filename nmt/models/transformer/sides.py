@@ -118,20 +118,19 @@ class DecoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Whole sentences x [B, T, size], and the attention weights [B, G, T, S] where they are asked for."""
         x = x + self.dropout(self.mixing.sequence(self.norm(x), state, mask))
-        return self._above(x, memory, weights=weights)
+        found, chosen = self.attention(self.query_norm(x), memory, weights=weights)
+        return self._fed(x + self.attention_dropout(found)), chosen
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> tuple[Tensor, Any, Tensor]:
         """The next word x [N, size] of N rows, the state after it, and the weights [B, G, K, S]."""
         mixed, state = self.mixing.step(self.norm(x), state)
-        rows = (x + self.dropout(mixed)).unflatten(0, (memory.keys.size(0), -1))  # [B, K, size]
-        rows, chosen = self._above(rows, memory, weights=True)
-        assert chosen is not None
-        return rows.flatten(0, 1), state, chosen
+        x = x + self.dropout(mixed)
+        rows = self.query_norm(x).unflatten(0, (memory.keys.size(0), -1))  # [B, K, size]
+        found, chosen = self.attention.step(rows, memory)
+        return self._fed(x + self.attention_dropout(found.flatten(0, 1))), state, chosen
 
-    def _above(self, x: Tensor, memory: AttentionMemory, *, weights: bool) -> tuple[Tensor, Tensor | None]:
-        found, chosen = self.attention(self.query_norm(x), memory, weights=weights)
-        x = x + self.attention_dropout(found)
-        return x if self.feed_forward is None else self.feed_forward(x), chosen
+    def _fed(self, x: Tensor) -> Tensor:
+        return x if self.feed_forward is None else cast("Tensor", self.feed_forward(x))
 
 
 class BlockDecoder(Decoder):
