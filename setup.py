@@ -86,6 +86,8 @@ setup(
             "nmt-convert=nmt.cli.convert:main",
             "nmt-export=nmt.cli.export:main",
             "nmt-data=nmt.cli.data:main",
+            "nmt-distill=nmt.cli.distill:main",
+            "nmt-backtranslate=nmt.cli.backtranslate:main",
         ]
     },
 )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from nmt.library.results import Hypothesis as Hypothesis
     from nmt.library.results import PairScore as PairScore
     from nmt.library.results import Result as Result
+    from nmt.library.synthetic import SyntheticText as SyntheticText
+    from nmt.library.synthetic import backtranslate as backtranslate
+    from nmt.library.synthetic import distill as distill
     from nmt.library.training import Training as Training
     from nmt.library.training import train as train
     from nmt.library.translator import Translator as Translator
@@ -34,6 +37,7 @@ _PLACES = {
     "nmt.library.loading": ("load",),
     "nmt.library.request": ("Request",),
     "nmt.library.results": ("Hypothesis", "PairScore", "Result"),
+    "nmt.library.synthetic": ("SyntheticText", "backtranslate", "distill"),
     "nmt.library.training": ("Training", "train"),
     "nmt.library.translator": ("Translator",),
 }

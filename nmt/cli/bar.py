@@ -21,16 +21,21 @@ _ECHO = "^C"
 class LinesBar:
     """A bar of lines on standard error, drawn within a `with` block; it moves with each batch."""
 
-    def __init__(self, total: int | None, *, shown: bool, processes: int = 1) -> None:
-        """`total`: lines to come, None if not known. Each of `processes` has as much of a window as this one."""
+    def __init__(self, total: int | None, *, shown: bool, processes: int = 1, done: int = 0) -> None:
+        """`total`: lines to come, None if not known; `done`: of these, lines that were translated before.
+
+        Each of `processes` has as much of a window as this one.
+        """
         self._total = total
         self._shown = shown
         self._processes = processes
-        self._before = self._window = self._begun = 0
+        self._before = self._done = done
+        self._window = self._begun = 0
 
     def __enter__(self) -> LinesBar:
         self._bar = tqdm(
             total=self._total,
+            initial=self._done,
             desc="translating",
             unit=" lines",
             disable=not self._shown,

@@ -1,0 +1,54 @@
+"""nmt-backtranslate: text of the target language given a source by a model of the other direction."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.common import execute, make_parser
+from nmt.cli.models import MODELS
+from nmt.cli.synthetic import add_synthetic, make
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+DESCRIPTION = """Give text of the language that you translate to a source, by a model of the other direction
+(back-translation: Sennrich et al., 2016). PREFIX.xx gets the text and PREFIX.yy what the model makes of it; list PREFIX
+in data.monolingual, which puts a tag before these sources. When interrupted, the same command goes on."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), backtranslate, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-backtranslate."""
+    parser = make_parser("nmt-backtranslate", DESCRIPTION, usage="MODEL... -i FILE... -o PREFIX [options]")
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="+", help=f"of the other direction, from the language of the text: {MODELS}"
+    )
+    parser.add_argument(
+        "-i", "--input", metavar="FILE", nargs="+", required=True, help="text, one sentence a line, .gz too"
+    )
+    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="of the files to write")
+    add_synthetic(parser, n_best="sources of each line, each a pair of its own (default: 1)")
+    return parser
+
+
+def backtranslate(arguments: argparse.Namespace) -> int:
+    """Write the pairs."""
+
+    def texts(config: Config) -> list[tuple[Path, Path | None]]:
+        from nmt.synthetic.texts import files_to_translate
+
+        return files_to_translate(config, train=[], source=arguments.input)
+
+    return make(arguments, texts, program="nmt-backtranslate")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""nmt-distill: training text translated by one or several teachers, for a student to learn from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.common import execute, make_parser
+from nmt.cli.models import MODELS
+from nmt.cli.synthetic import add_synthetic, make
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+DESCRIPTION = """Translate the source side of training text with one or several teachers, for a student to learn from
+(sequence-level knowledge distillation: Kim and Rush, 2016). PREFIX.xx gets the source lines and PREFIX.yy their
+translations; list PREFIX in data.train. When interrupted, the same command goes on."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), distill, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-distill."""
+    parser = make_parser("nmt-distill", DESCRIPTION, usage="MODEL... -o PREFIX [--train PREFIX...] [options]")
+    parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS)
+    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="of the files to write")
+    parser.add_argument(
+        "--train",
+        metavar="PREFIX",
+        nargs="+",
+        default=[],
+        help="parallel text whose source is translated (default, without --source: data.train of the first model)",
+    )
+    parser.add_argument(
+        "--source", metavar="FILE", nargs="+", default=[], help="further text of the source language alone, .gz too"
+    )
+    parser.add_argument(
+        "--nearest",
+        choices=("bleu", "chrf"),
+        help="of the N best translations only the one nearest to the reference, by BLEU or chrF of the sentence",
+    )
+    parser.add_argument(
+        "--keep-original",
+        action="store_true",
+        help="also write each line of --train with its reference, after the others",
+    )
+    add_synthetic(parser, n_best="translations of each line, each a pair of its own (default: 1)")
+    return parser
+
+
+def distill(arguments: argparse.Namespace) -> int:
+    """Write the text of the student."""
+
+    def texts(config: Config) -> list[tuple[Path, Path | None]]:
+        from nmt.synthetic.texts import files_to_translate
+
+        return files_to_translate(config, train=arguments.train, source=arguments.source)
+
+    return make(
+        arguments,
+        texts,
+        program="nmt-distill",
+        nearest=arguments.nearest,
+        keep_original=arguments.keep_original,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

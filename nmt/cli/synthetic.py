@@ -1,0 +1,202 @@
+"""What nmt-distill and nmt-backtranslate share: their options, and a corpus translated into training text."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.argument_types import beam_size
+from nmt.cli.common import EXIT_FAILURE, Terminated, add_device, add_errors, add_plugins, say
+from nmt.cli.decoding_options import add_decoding, check_ensemble, overridden
+from nmt.cli.models import add_checkpoint
+from nmt.environment import keep_more_kernels
+from nmt.errors import counted
+
+if TYPE_CHECKING:
+    from nmt.cli.bar import LinesBar
+    from nmt.config import Config
+    from nmt.interop.model_dir import LoadedModel
+    from nmt.synthetic.corpus import Translate
+    from nmt.synthetic.output import Output
+    from nmt.synthetic.record import Progress, Work
+    from nmt.training.distributed import World
+
+TextsOf = Callable[["Config"], "list[tuple[Path, Path | None]]"]
+"""The files to translate, each with that of its references, by the configuration of the first model."""
+
+
+def add_synthetic(parser: argparse.ArgumentParser, *, n_best: str) -> None:
+    """Add what both commands have; `n_best`: help of `--n-best`."""
+    parser.add_argument("--overwrite", action="store_true", help="begin anew, and replace files that are there")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no bar and no status lines; mistakes are still said"
+    )
+    add_checkpoint(parser)
+    add_errors(parser)
+    search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
+    search.add_argument("--n-best", metavar="N", type=beam_size, default=1, help=n_best)
+    add_decoding(search)
+    add_device(parser)
+    add_plugins(parser)
+
+
+def make(
+    arguments: argparse.Namespace,
+    texts_of: TextsOf,
+    *,
+    program: str,
+    nearest: str | None = None,
+    keep_original: bool = False,
+) -> int:
+    """Load the models, and translate alone or with the other processes that torchrun has started."""
+    keep_more_kernels()
+    # Late, so that --help and mistakes in the options do not wait for torch.
+    from nmt.interop.ensemble import load_models
+    from nmt.synthetic.record import Work
+    from nmt.synthetic.texts import Texts
+    from nmt.training.allocator import keep_large_blocks
+    from nmt.training.distributed import connected
+
+    check_ensemble(arguments, models=len(arguments.models))
+    with connected(arguments.device) as world:
+        keep_large_blocks()
+        models = load_models(
+            arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
+        )
+        config = models[0].config
+        command = Command(program, world, is_quiet=arguments.quiet)
+        work = Work(
+            Texts(texts_of(config), policy=arguments.errors),
+            [model.path for model in models],
+            overridden(config.decoding, arguments, say=command.tell),
+            (config.data.source_language, config.data.target_language),
+            nearest=nearest,
+            keep_original=keep_original,
+            errors=arguments.errors,
+        )
+        return command.run(work, models, arguments.output, overwrite=arguments.overwrite)
+
+
+class Command:
+    """One of the two commands at work, in this process."""
+
+    def __init__(self, program: str, world: World, *, is_quiet: bool) -> None:
+        self._program = program
+        self._world = world
+        self._is_quiet = is_quiet
+
+    def tell(self, message: str) -> None:
+        """A status line."""
+        if self._world.is_main and not self._is_quiet:
+            say(self._program, message)
+
+    def run(self, work: Work, models: Sequence[LoadedModel], prefix: str, *, overwrite: bool) -> int:
+        """Do the work, or what is left of it; return the exit code."""
+        from nmt.synthetic.corpus import WINDOW, take_part, translate_corpus
+        from nmt.synthetic.output import Output
+        from nmt.training.distributed import check_same
+
+        output = Output(prefix, work)
+        progress = output.progress(overwrite=overwrite)
+        begun = json.dumps([output.facts, progress.counts.to_json()], sort_keys=True)
+        check_same(self._world, "text, options and PREFIX.manifest.json", lambda: begun)
+        done = progress.counts.lines
+        start = time.perf_counter()
+        window = WINDOW * self._world.size
+        with self._progress(work, progress) as (bar, on_window):
+            translate = self._translate(work, models, bar)
+            if progress.is_whole:
+                self.tell(f"{prefix}: is whole already; --overwrite begins anew")
+            elif done:
+                self.tell(f"goes on after {done:,} of {counted(work.texts.lines, 'line')}")
+            if self._world.is_main:
+                joined = models[0].tokenizer.joined_target
+                translate_corpus(work, output, progress, translate, joined=joined, window=window, on_window=on_window)
+            else:
+                take_part(work, progress, translate, window=window)
+        if self._world.is_main:
+            self._report(output, progress, lines=progress.counts.lines - done, seconds=time.perf_counter() - start)
+        return EXIT_FAILURE if self._world.is_main and progress.counts.failed else 0
+
+    def _translate(self, work: Work, models: Sequence[LoadedModel], bar: LinesBar) -> Translate:
+        from nmt.cli.across_processes import translate_across_processes
+        from nmt.interop.ensemble import names_of
+        from nmt.registry import SEARCHES
+        from nmt.search import Translator
+        from nmt.search.notes import notes_of
+        from nmt.search.translation import Detail
+        from nmt.synthetic.choice import Made, made
+
+        loaded, *others = models
+        translator = Translator(
+            loaded.model,
+            loaded.tokenizer,
+            work.decoding,
+            others=[other.model for other in others],
+            scores=False,
+            on_batch=bar.batch,
+        )
+        search = SEARCHES.get(work.decoding.chosen_search)
+        self.tell(f"{names_of(models)} on {self._world.device}, {search.size(work.decoding)}, {translator.precision}")
+        longest = min(model.longest_source.tokens for model in models)
+        splits = loaded.tokenizer.splits_at_spaces
+        details: list[Detail] = ["tokens"] if splits else []
+
+        def translate(lines: Sequence[str]) -> list[Made]:
+            found = translate_across_processes(translator, lines, details, world=self._world)
+            return [
+                made(
+                    one.hypotheses,
+                    notes=notes_of(one, longest=longest),
+                    source_tokens=one.source_tokens,
+                    as_tokens=splits,
+                )
+                for one in found
+            ]
+
+        return translate
+
+    @contextlib.contextmanager
+    def _progress(self, work: Work, progress: Progress) -> Iterator[tuple[LinesBar, Callable[[int], object]]]:
+        """A bar on a terminal, now and then a line elsewhere; and what a user may do who has ended it."""
+        from nmt.cli.bar import LinesBar
+        from nmt.data.progress import progress as shown_progress
+
+        wanted = self._world.is_main and not self._is_quiet
+        is_terminal = sys.stderr.isatty()
+        total, done = work.texts.lines, progress.counts.lines
+        bar = LinesBar(total, shown=wanted and is_terminal, processes=self._world.size, done=done)
+        elsewhere = shown_progress(
+            "translating", total=total, unit=" lines", done=done, shown=wanted and not is_terminal
+        )
+        before = 0
+
+        def on_window(lines: int) -> None:
+            nonlocal before
+            advance(before)  # what has been done since the last call
+            before = lines
+            bar.window(lines)
+
+        try:
+            with bar, elsewhere as advance:
+                yield bar, on_window
+        except (KeyboardInterrupt, Terminated):
+            self.tell(f"{progress.counts.lines:,} of {total:,} lines are done; the same command goes on with them")
+            raise
+
+    def _report(self, output: Output, progress: Progress, *, lines: int, seconds: float) -> None:
+        """What has become of the text; problems are said in any case."""
+        counts = progress.counts
+        problems = counts.problems()
+        if lines:
+            self.tell(f"{counted(lines, 'line')} in {seconds:.1f} s ({lines / max(seconds, 1e-9):.1f} a second)")
+        empty = f"; {counted(counts.halves, 'pair')} with an empty side, which training skips" if counts.halves else ""
+        self.tell(f"{counted(counts.pairs, 'pair')} in {' and '.join(map(str, output.files))}{empty}")
+        for problem in problems:
+            say(self._program, problem)

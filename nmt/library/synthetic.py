@@ -1,0 +1,207 @@
+"""`nmt.distill` and `nmt.backtranslate`: training text that models make, as by the commands of these names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from nmt.errors import ConfigError, shown
+from nmt.library.environment import before_torch
+from nmt.library.loading import load
+from nmt.library.options import NONE, WITHOUT
+from nmt.library.paths import path_of, several
+from nmt.library.translator import Translator
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from nmt.library.options import Options
+    from nmt.synthetic.choice import Made
+    from nmt.synthetic.record import Progress, Work
+
+PathLike = str | os.PathLike[str]
+Models = Translator | PathLike | Sequence[PathLike]
+
+_NOT_FOR_TEXT = ("prefix", "required", "forbidden", "details", "scores")
+"""Options of a translation that say nothing here."""
+_POLICIES = ("strict", "replace", "empty")
+
+
+@dataclass(frozen=True)
+class SyntheticText:
+    """Files of training text that models have made."""
+
+    files: tuple[Path, Path]
+    """Of the text that was read, and of what was made of it; equally many lines."""
+    lines: int
+    """Lines read."""
+    pairs: int
+    """Pairs written."""
+    skipped: int
+    """Of these, pairs with an empty side, which training skips."""
+    failed: int
+    """Lines without a translation of finite probability."""
+    notes: dict[str, int] = field(default_factory=dict, repr=False)
+    """Lines of which something is to be noted, by the words of `Result.notes`, and `not_utf8`."""
+
+
+def distill(
+    model: Models,
+    output: PathLike,
+    *,
+    train: PathLike | Sequence[PathLike] = (),
+    source: PathLike | Sequence[PathLike] = (),
+    nearest: str | None = None,
+    keep_original: bool = False,
+    errors: str = "strict",
+    overwrite: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+    **options: Unpack[Options],
+) -> SyntheticText:
+    """Translate training text with one or several teachers, for a student to learn from, as nmt-distill does.
+
+    A call that is interrupted goes on where it was when it is made again.
+
+    Args:
+        model: a translator, or what `nmt.load` takes; several are an ensemble.
+        output: prefix of the files to write, which get the languages of the model at their ends.
+        train: prefixes of parallel text whose source is translated; by default, unless there is `source`, the text that
+            the (first) model was trained on.
+        source: files of further text of the source language.
+        nearest: `bleu` or `chrf`: of the n best translations only the one that is nearest to the reference.
+        keep_original: also write each line of `train` with its reference.
+        errors: what becomes of lines that are not UTF-8: `strict`, `replace`, `empty`.
+        overwrite: begin anew, and replace files that are there.
+        progress: called with the lines that are done and all lines, before each window of them and at the end.
+        options: of the search, as those of `Translator.translate`; with `n_best` each line becomes so many pairs.
+
+    Raises:
+        ConfigError: options that there are not or that do not go together; files of another work.
+        DataError: text that is missing or cannot be used; files that are in the way or cannot be written.
+        CheckpointError: a model that cannot be loaded.
+    """
+    return _make(
+        model,
+        output,
+        train=_paths(train, "train"),
+        source=_paths(source, "source"),
+        nearest=nearest,
+        keep_original=keep_original,
+        errors=errors,
+        overwrite=overwrite,
+        progress=progress,
+        options=dict(options),
+    )
+
+
+def backtranslate(
+    model: Models,
+    text: PathLike | Sequence[PathLike],
+    output: PathLike,
+    *,
+    errors: str = "strict",
+    overwrite: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+    **options: Unpack[Options],
+) -> SyntheticText:
+    """Give text of a target language a source, by a model of the other direction, as nmt-backtranslate does.
+
+    What is written is for `data.monolingual`, by its prefix `output`. `text`: files of one sentence a line; the rest as
+    in `distill`.
+    """
+    source = _paths(text, "text")
+    if not source:
+        raise ConfigError("text: no file is named")
+    return _make(
+        model, output, source=source, errors=errors, overwrite=overwrite, progress=progress, options=dict(options)
+    )
+
+
+def _make(
+    model: Models,
+    output: PathLike,
+    *,
+    source: Sequence[str],
+    train: Sequence[str] = (),
+    nearest: str | None = None,
+    keep_original: bool = False,
+    errors: str,
+    overwrite: bool,
+    progress: Callable[[int, int], object] | None,
+    options: dict[str, Any],
+) -> SyntheticText:
+    prefix = path_of(output, "output")
+    for name in _NOT_FOR_TEXT:
+        if name in options:
+            raise ConfigError(f"{name}: is not an option here; it is one of Translator.translate")
+    if errors not in _POLICIES:
+        raise ConfigError(f"errors: {shown(errors)} is not allowed. Allowed: {', '.join(_POLICIES)}.")
+    before_torch()
+    translator = model if isinstance(model, Translator) else load(model)
+    try:
+        from nmt.config.changed import changed_decoding
+        from nmt.synthetic.record import Work
+        from nmt.synthetic.texts import Texts, files_to_translate
+
+        config = translator.config
+        given = {"n_best": 1, **{name: value for name, value in options.items() if value is not None}}
+        taken = {name: None if name in WITHOUT and value == NONE else value for name, value in given.items()}
+        work = Work(
+            Texts(files_to_translate(config, train=train, source=source), policy=errors),  # type: ignore[arg-type]
+            translator.models,
+            changed_decoding(config.decoding, taken),
+            (config.data.source_language, config.data.target_language),
+            nearest=nearest,
+            keep_original=keep_original,
+            errors=errors,
+        )
+        return _done(work, translator, prefix, given, overwrite=overwrite, told=progress)
+    finally:
+        if translator is not model:
+            translator.close()
+
+
+def _done(
+    work: Work,
+    translator: Translator,
+    prefix: str,
+    options: dict[str, Any],
+    *,
+    overwrite: bool,
+    told: Callable[[int, int], object] | None,
+) -> SyntheticText:
+    """Do the work, or what is left of it."""
+    from nmt.registry import TOKENIZERS
+    from nmt.synthetic.choice import made
+    from nmt.synthetic.corpus import translate_corpus
+    from nmt.synthetic.output import Output
+
+    splits = TOKENIZERS.get(translator.config.data.tokenizer).splits_at_spaces
+    details: list[Literal["tokens"]] = ["tokens"] if splits else []
+
+    def translate(lines: Sequence[str]) -> list[Made]:
+        return [
+            made(one.n_best, notes=one.notes, source_tokens=one.source_tokens, as_tokens=splits)
+            for one in translator.translate(list(lines), scores=False, details=details, **options)
+        ]
+
+    def tell(lines: int = 0) -> None:
+        if told is not None:
+            told(progress.counts.lines, work.texts.lines)
+
+    output = Output(prefix, work)
+    progress: Progress = output.progress(overwrite=overwrite)
+    translate_corpus(
+        work, output, progress, translate, joined=lambda line: translator.joined([line])[0], on_window=tell
+    )
+    tell()
+    counts = progress.counts
+    source, target = output.files
+    return SyntheticText((source, target), counts.lines, counts.pairs, counts.halves, counts.failed, dict(counts.noted))
+
+
+def _paths(value: PathLike | Sequence[PathLike], name: str) -> list[str]:
+    return [path_of(item, name) for item in several(value)]

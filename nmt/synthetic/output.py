@@ -1,0 +1,148 @@
+"""The two files of a prefix while they are written: what the record tells of is there, and the rest does not count."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from nmt.errors import ConfigError, DataError
+from nmt.files.errors import naming, reason
+from nmt.interop.new_model import check_no_part
+from nmt.synthetic.counts import Counts
+from nmt.synthetic.record import Progress, Work, read_record, write_record
+
+RECORD = "manifest.json"
+PARTIAL = ".partial"
+"""End of the names of files that are not whole yet."""
+
+
+class Output:
+    """The files of one work. They have their names when all is done, and until then others beside them."""
+
+    def __init__(self, prefix: str, work: Work) -> None:
+        """Nothing is read or written yet; ConfigError or CheckpointError where the files are others that are needed."""
+        self.prefix = prefix
+        self._work = work
+        self.facts = work.facts()
+        self.record = Path(f"{prefix}.{RECORD}")
+        self.files = [Path(f"{prefix}.{language}") for language in work.languages]
+        self._partial = [path.with_name(path.name + PARTIAL) for path in self.files]
+        self._check_names()
+
+    def progress(self, *, overwrite: bool = False) -> Progress:
+        """How far the work has come, by the record; with `overwrite` nothing has been done.
+
+        Raises:
+            ConfigError: the files are those of another work.
+            DataError: files of these names that are no work's; a record that cannot be used.
+        """
+        if overwrite:
+            return Progress()
+        found = read_record(self.record, self.facts)
+        if found is not None:
+            return found
+        for path in self.files:
+            if path.exists():
+                raise DataError(f"{path}: is there already; give another prefix or --overwrite")
+        return Progress()
+
+    @contextlib.contextmanager
+    def writing(self, progress: Progress) -> Iterator[Writer]:
+        """Go on from here.
+
+        Raises DataError where another process writes the files, where what the record tells of is gone, or where
+        writing fails.
+        """
+        with self._errors(), contextlib.ExitStack() as stack:
+            self.record.parent.mkdir(parents=True, exist_ok=True)
+            streams = [stack.enter_context(_opened(path)) for path in self._partial]
+            _lock(streams[0], self.prefix)
+            self.save(progress)  # which may have been that of another work
+            for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
+                _cut(stream, path, size)
+            yield Writer(self, streams, progress)
+
+    def finish(self, progress: Progress) -> None:
+        """Give the files of a whole work their names; a kill in between is made good by doing it again.
+
+        Raises DataError where they are not what the record tells of.
+        """
+        with self._errors():
+            for partial, path, size in zip(self._partial, self.files, progress.sizes, strict=True):
+                if partial.exists():
+                    partial.replace(path)
+                if not path.is_file() or path.stat().st_size != size:
+                    what = "has changed" if path.exists() else "is gone"
+                    raise DataError(f"{path}: {what} since {self.record} was written; begin anew with --overwrite")
+
+    def save(self, progress: Progress) -> None:
+        """Tell the record how far the work has come; what it tells of is on disk already."""
+        write_record(self.record, self._work, self.facts, progress)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            with naming(self.prefix):
+                yield
+        except OSError as error:
+            raise DataError(f"{error.filename}: cannot be written ({reason(error)})") from error
+
+    def _check_names(self) -> None:
+        inputs = [path for part in self._work.texts.parts for path in (part.source, part.reference) if path is not None]
+        for path in self.files:
+            for given in inputs:
+                if path.exists() and path.samefile(given):
+                    raise ConfigError(f"{path}: is also the text to translate; the output needs another prefix")
+            check_no_part(path, models=self._work.models)
+            if path.is_dir():
+                raise DataError(f"{path}: is a directory; give another prefix")
+
+
+class Writer:
+    """Appends pairs, some at a time."""
+
+    def __init__(self, output: Output, streams: Sequence[BinaryIO], progress: Progress) -> None:
+        self._output = output
+        self._streams = streams
+        self._progress = progress
+
+    def append(self, pairs: Iterable[tuple[str, str]], counts: Counts, *, is_last: bool) -> None:
+        """Write pairs, then record that so much, `counts` with these pairs, is done."""
+        texts = ["".join(f"{line}\n" for line in side).encode() for side in zip(*pairs, strict=True)]
+        for place, (stream, text) in enumerate(zip(self._streams, texts, strict=True)):
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+            self._progress.sizes[place] += len(text)
+        self._progress.counts, self._progress.is_whole = counts, is_last
+        self._output.save(self._progress)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    with open(descriptor, "r+b") as stream, naming(path):
+        yield stream
+
+
+def _cut(stream: BinaryIO, path: Path, size: int) -> None:
+    """Forget what was written after the record."""
+    if stream.seek(0, os.SEEK_END) < size:
+        raise DataError(f"{path}: is shorter than its record says; begin anew with --overwrite")
+    stream.truncate(size)
+    stream.seek(size)
+
+
+def _lock(stream: BinaryIO, prefix: str) -> None:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise DataError(f"{prefix}: another process is writing it") from error
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):  # of a file system without locks
+            raise

@@ -1,0 +1,166 @@
+"""PREFIX.manifest.json: what a corpus is made of and how far it has come, so that the same command goes on with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from nmt import __version__
+from nmt.config.schema import DecodingConfig
+from nmt.errors import ConfigError, DataError, shown
+from nmt.files.errors import naming, reason
+from nmt.files.new import replace_text
+from nmt.files.safe import LARGEST_RECORD, open_regular, read_bounded
+from nmt.interop import run_layout
+from nmt.synthetic.choice import SIMILARITIES
+from nmt.synthetic.counts import Counts
+from nmt.synthetic.texts import Texts
+
+FORMAT: Final = 1
+_SAME_TEXT: Final = ("batch_tokens", "precision")
+"""Keys of `decoding` that change a translation by no more than rounding."""
+_FEWEST: Final = 2
+"""Translations that can be chosen among."""
+_DIGEST: Final = "sha256:"
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be made."""
+
+    texts: Texts
+    models: Sequence[Path]
+    """Directories of the weights."""
+    decoding: DecodingConfig
+    languages: tuple[str, str]
+    """Of the text that is read and of what is made of it: the suffixes of the files."""
+    nearest: str | None = None
+    """A name of SIMILARITIES: of the n best translations that one which is nearest to the reference."""
+    keep_original: bool = False
+    """Also write each line with its reference."""
+    errors: str = "strict"
+    """The rule for lines that are not UTF-8."""
+
+    def __post_init__(self) -> None:
+        """ConfigError for options that ask for what there is not."""
+        if self.nearest is not None and self.nearest not in SIMILARITIES:
+            raise ConfigError(f"nearest: {shown(self.nearest)} is not known. Allowed: {', '.join(SIMILARITIES)}.")
+        if self.nearest is not None and self.decoding.n_best < _FEWEST:
+            raise ConfigError(f"nearest: is chosen among the n best; give n_best of {_FEWEST} or more")
+        asked = [name for name, given in (("nearest", self.nearest), ("keep_original", self.keep_original)) if given]
+        if asked and not any(part.reference is not None for part in self.texts.parts):
+            raise ConfigError(f"{asked[0]}: no text that is translated has references; only parallel text has")
+
+    def facts(self) -> dict[str, Any]:
+        """By name, all that decides what is written, as JSON has it: contents of files by their digests."""
+        texts = {f"text {number}": _DIGEST + part.digest for number, part in enumerate(self.texts.parts, start=1)}
+        models = {f"model {number}": _DIGEST + _sum(path) for number, path in enumerate(self.models, start=1)}
+        own = {name: getattr(self, name) for name in ("nearest", "keep_original", "errors")}
+        with_references = sum(part.reference is not None for part in self.texts.parts)
+        numbers = {"texts": len(texts), "texts with references": with_references, "models": len(models)}
+        found = {**numbers, **texts, **models, "languages": self.languages, **own, **_search(self.decoding)}
+        plain: dict[str, Any] = json.loads(json.dumps(found))
+        return plain
+
+
+@dataclass
+class Progress:
+    """How far a work has come."""
+
+    sizes: list[int] = field(default_factory=lambda: [0, 0])
+    """Bytes of the two files."""
+    counts: Counts = field(default_factory=Counts)
+    is_whole: bool = False
+    """Whether all lines are done, so that the files only need their names."""
+
+
+def read_record(path: Path, facts: Mapping[str, Any]) -> Progress | None:
+    """The progress that a record tells of the work with these facts; None where there is no record.
+
+    Raises:
+        ConfigError: it is of another work; the error names what differs.
+        DataError: it cannot be read, or is no such record.
+    """
+    try:
+        with open_regular(path) as stream:
+            content = json.loads(read_bounded(stream, largest=LARGEST_RECORD))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
+    except ValueError as error:
+        raise DataError(f"{path}: {_DAMAGED}") from error
+    try:
+        found, done = content["facts"], content["done"]
+        if content["format"] != FORMAT:
+            raise DataError(f"{path}: of another version of nmt; finish with that one, or begin anew with --overwrite")
+        differing = differences(found, facts)
+        progress = Progress(list(done["sizes"]), Counts.from_json(done["counts"]), bool(done["is_whole"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: {_DAMAGED}") from error
+    if differing:
+        raise ConfigError(
+            f"{path}: of other text, models or options ({'; '.join(differing)}); go on with those, give another "
+            "prefix, or begin anew with --overwrite"
+        )
+    return progress
+
+
+_DAMAGED: Final = "not a record of nmt-distill or nmt-backtranslate; begin anew with --overwrite"
+
+
+def write_record(path: Path, work: Work, facts: Mapping[str, Any], progress: Progress) -> None:
+    """Replace the record at once; OSError where that fails."""
+    content = {
+        "format": FORMAT,
+        "nmt": __version__,
+        "texts": [
+            {"source": str(part.source), "reference": None if part.reference is None else str(part.reference),
+             "lines": part.lines}
+            for part in work.texts.parts
+        ],
+        "models": [str(model) for model in work.models],
+        "facts": dict(facts),
+        "done": {"sizes": progress.sizes, "counts": progress.counts.to_json(), "is_whole": progress.is_whole},
+    }  # fmt: skip
+    with naming(path):
+        replace_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between the facts of two works, in words; what an older version did not know is left out."""
+    found = []
+    for name, value in new.items():
+        if name in old and old[name] != value:
+            is_content = str(value).startswith(_DIGEST)
+            found.append(f"{name} has other contents" if is_content else f"{name}: {old[name]!r} -> {value!r}")
+    return found
+
+
+def _search(decoding: DecodingConfig) -> dict[str, Any]:
+    names = [item.name for item in fields(decoding) if item.name not in _SAME_TEXT]
+    found = {f"decoding.{name}": getattr(decoding, name) for name in names}
+    for key in ("shortlist", "glossary"):
+        if (path := getattr(decoding, key)) is not None:
+            found[f"decoding.{key}"] = _DIGEST + _sum_of_file(Path(path))
+    return found
+
+
+def _sum(model: Path) -> str:
+    return _sum_of_file(model / run_layout.WEIGHTS)
+
+
+def _sum_of_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
+    return digest.hexdigest()

@@ -1,0 +1,40 @@
+"""Which translation becomes training text."""
+
+from __future__ import annotations
+
+import pytest
+import sacrebleu
+
+from nmt.search.translation import ScoredText
+from nmt.synthetic.choice import Made, chosen, made
+
+TEXTS = ("ein Hund sieht den Mann", "der Hund sieht einen Mann", "der Hund", "der Hund sieht einen Mann")
+
+
+def of(texts: tuple[str, ...]) -> Made:
+    return Made(texts, [f"{text} #{place}" for place, text in enumerate(texts)], (), 5)
+
+
+@pytest.mark.parametrize(("name", "score"), [("bleu", sacrebleu.sentence_bleu), ("chrf", sacrebleu.sentence_chrf)])
+def test_the_nearest_is_the_one_with_the_best_score_of_the_first_of_equals(name: str, score: object) -> None:
+    for reference in ("der Hund sieht einen Mann .", "ein Hund sieht den Mann", "der Hunt", "x"):
+        scores = [score(text, [reference]).score for text in TEXTS]  # type: ignore[operator]
+        expected = scores.index(max(scores))
+        assert chosen(of(TEXTS), reference, n_best=4, nearest=name) == [f"{TEXTS[expected]} #{expected}"]
+
+
+@pytest.mark.parametrize("reference", [None, "", "  "])
+def test_without_a_reference_the_best(reference: str | None) -> None:
+    assert chosen(of(TEXTS), reference, n_best=4, nearest="bleu") == [f"{TEXTS[0]} #0"]
+
+
+def test_n_lines_always() -> None:
+    assert chosen(of(TEXTS), None, n_best=2, nearest=None) == [f"{text} #{i}" for i, text in enumerate(TEXTS[:2])]
+    assert chosen(of(TEXTS[:1]), "x", n_best=3, nearest=None) == [f"{TEXTS[0]} #0", "", ""]
+
+
+def test_text_that_is_tokens_is_written_as_tokens() -> None:
+    found = [ScoredText("better", 0.0, ("bet@@", "ter", "<eos>")), ScoredText("", 0.0, ("<eos>",)), ScoredText("", 0.0)]
+    one = made(found, notes=["split"], source_tokens=3, as_tokens=True)
+    assert (one.texts, one.written) == (["better", "", ""], ["bet@@ ter", "", ""])
+    assert made(found, notes=[], source_tokens=3, as_tokens=False).written == ["better", "", ""]

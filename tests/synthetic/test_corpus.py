@@ -1,0 +1,254 @@
+"""A corpus translated: one line for every line, all that is counted, and kills at every moment."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.config.schema import DecodingConfig
+from nmt.errors import ConfigError, DataError
+from nmt.files.undecodable import Policy
+from nmt.search.notes import AT_LIMIT, NOT_FINITE
+from nmt.synthetic.choice import Made
+from nmt.synthetic.corpus import translate_corpus
+from nmt.synthetic.output import Output
+from nmt.synthetic.record import Progress, Work
+from nmt.synthetic.texts import Texts
+
+LINES = [f"line {number}" for number in range(11)] + ["", "fails", "   ", "too long", "\u2028 one line"]
+
+
+def upper(lines: Sequence[str]) -> list[Made]:
+    """A model that writes in capitals, and fails as it is asked to."""
+    notes = {"fails": (NOT_FINITE,), "too long": (AT_LIMIT,)}
+    texts = ["" if line == "fails" or not line.strip() else line.upper() for line in lines]
+    return [
+        Made([text, text[:3]], [text, text[:3]], notes.get(line, ()), len(line.split()))
+        for line, text in zip(lines, texts, strict=True)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/model.safetensors").write_bytes(b"weights")
+    (tmp_path / "text.en.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in LINES).encode()))
+    (tmp_path / "text.de").write_text("".join(f"{line.swapcase()}\n" for line in LINES), encoding="utf-8")
+    (tmp_path / "more").write_text("more\r\nand more", encoding="utf-8")
+    return tmp_path
+
+
+def work_of(
+    folder: Path,
+    *,
+    n_best: int = 1,
+    nearest: str | None = None,
+    keep_original: bool = False,
+    errors: Policy = "strict",
+    **decoding: object,
+) -> Work:
+    found = [(folder / "text.en.gz", folder / "text.de"), (folder / "more", None)]
+    search = DecodingConfig(beam_size=4, n_best=n_best, **decoding)  # type: ignore[arg-type]
+    return Work(
+        Texts(found, policy=errors),
+        [folder / "model"],
+        search,
+        ("en", "de"),
+        nearest=nearest,
+        keep_original=keep_original,
+        errors=errors,
+    )
+
+
+def make(
+    work: Work,
+    prefix: Path,
+    *,
+    translate: Callable[[Sequence[str]], Sequence[Made]] = upper,
+    window: int = 3,
+    overwrite: bool = False,
+) -> Progress:
+    output = Output(str(prefix), work)
+    progress = output.progress(overwrite=overwrite)
+    translate_corpus(work, output, progress, translate, window=window)
+    return progress
+
+
+def written(prefix: Path) -> list[tuple[str, str]]:
+    sides = [Path(f"{prefix}.{language}").read_bytes().decode().split("\n") for language in ("en", "de")]
+    assert [side.pop() for side in sides] == ["", ""]
+    return list(zip(*sides, strict=True))
+
+
+def test_one_line_for_every_line_and_what_is_counted(folder: Path) -> None:
+    progress = make(work_of(folder), folder / "out/made")
+    pairs = written(folder / "out/made")
+    assert [source for source, _ in pairs] == [*LINES, "more", "and more"]
+    assert [target for _, target in pairs] == [made.written[0] for made in upper([*LINES, "more", "and more"])]
+    counts = progress.counts
+    assert (counts.lines, counts.pairs, counts.halves, counts.empty, counts.failed) == (18, 18, 3, 2, 1)
+    text = folder / "text.en.gz"
+    assert counts.problems() == [
+        f"1 line without a translation of finite probability ({text}, line 13)",
+        f"1 line stopped at the length limit ({text}, line 15)",
+    ]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["made.de", "made.en", "made.manifest.json"]
+
+
+def test_n_best_and_originals(folder: Path) -> None:
+    make(work_of(folder, n_best=3, keep_original=True), folder / "made")
+    pairs = written(folder / "made")
+    assert len(pairs) == 16 * 4 + 2 * 3
+    assert pairs[4:8] == [("line 1", text) for text in ("LINE 1", "LIN", "", "LINE 1")]
+    assert pairs[-3:] == [("and more", "AND MORE"), ("and more", "AND"), ("and more", "")]
+
+
+MOMENTS = 2 + 3 * 4 + 2
+"""The record at the beginning; of 3 windows both files and the record; the names of the files."""
+
+
+@pytest.mark.parametrize("when", range(MOMENTS + 1))
+def test_a_kill_at_any_moment_changes_nothing(folder: Path, when: int) -> None:
+    """Before each time that something is put on disk, or gets its name."""
+    make(work_of(folder, n_best=2), folder / "whole", window=6)
+    child = os.fork()
+    if not child:
+        _kill_at(when)
+        make(work_of(folder, n_best=2), folder / "made", window=6)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == (signal.SIGKILL if when < MOMENTS else 0)
+    progress = make(work_of(folder, n_best=2), folder / "made", window=6)
+    for suffix in ("en", "de", "manifest.json"):
+        assert (folder / f"made.{suffix}").read_bytes() == (folder / f"whole.{suffix}").read_bytes()
+    assert progress.counts.lines == 18 and not list(folder.glob("*.partial"))
+
+
+def _kill_at(when: int) -> None:
+    calls = itertools.count()
+
+    def killing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            if next(calls) == when:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments)
+
+        return called
+
+    os.fsync, Path.replace = killing(os.fsync), killing(Path.replace)  # type: ignore[method-assign]
+
+
+def test_it_translates_nothing_twice(folder: Path) -> None:
+    seen: list[str] = []
+
+    def translate(lines: Sequence[str]) -> list[Made]:
+        if len(seen) == 6:
+            raise DataError("no more")
+        seen.extend(lines)
+        return upper(lines)
+
+    with pytest.raises(DataError, match="no more"):
+        make(work_of(folder), folder / "made", translate=translate)
+    assert not (folder / "made.en").exists() and not (folder / "made.de").exists()
+    done = json.loads((folder / "made.manifest.json").read_text())["done"]
+    assert done["counts"]["lines"] == 6 and done["is_whole"] is False
+    seen.append("goes on")
+    make(work_of(folder), folder / "made", translate=translate)
+    assert seen == [*LINES[:6], "goes on", *LINES[6:], "more", "and more"]
+    make(work_of(folder), folder / "made", translate=lambda lines: pytest.fail("it is whole"))
+
+
+def test_what_differs_is_named_and_nothing_is_touched(folder: Path) -> None:
+    make(work_of(folder), folder / "made")
+    before = written(folder / "made")
+    for changes, said in (
+        ({"n_best": 2}, "decoding.n_best: 1 -> 2"),
+        ({"keep_original": True}, "keep_original: False -> True"),
+        ({"length_penalty": 1.0}, "decoding.length_penalty: 0.6 -> 1.0"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            make(work_of(folder, **changes), folder / "made")  # type: ignore[arg-type]
+        assert str(error.value).startswith(f"{folder}/made.manifest.json: of other text, models or options ({said}); ")
+    assert make(work_of(folder, batch_tokens=7), folder / "made").is_whole  # which changes no translation
+    (folder / "model/model.safetensors").write_bytes(b"others")
+    (folder / "more").write_text("more\n")
+    with pytest.raises(ConfigError, match=r"\(text 2 has other contents; model 1 has other contents\)"):
+        make(work_of(folder), folder / "made")
+    assert written(folder / "made") == before
+    make(work_of(folder), folder / "made", overwrite=True)
+    assert len(written(folder / "made")) == len(before) - 1
+
+
+def test_files_in_the_way(folder: Path) -> None:
+    (folder / "made.de").write_text("mine\n")
+    with pytest.raises(DataError, match=r"made.de: is there already; give another prefix or --overwrite"):
+        make(work_of(folder), folder / "made")
+    assert (folder / "made.de").read_text() == "mine\n" and not (folder / "made.de.partial").exists()
+    make(work_of(folder), folder / "made", overwrite=True)
+    (folder / "made.de").write_text("changed\n")
+    with pytest.raises(DataError, match=r"made.de: has changed since .*made.manifest.json was written"):
+        make(work_of(folder), folder / "made")
+    with pytest.raises(ConfigError, match=r"text.de: is also the text to translate"):
+        make(work_of(folder), folder / "text", overwrite=True)
+    (folder / "made.manifest.json").write_text("{}")
+    with pytest.raises(DataError, match="not a record of nmt-distill or nmt-backtranslate"):
+        make(work_of(folder), folder / "made")
+    (folder / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be read .Not a directory"):
+        make(work_of(folder), folder / "file/made")
+
+
+def test_two_at_once_are_noticed(folder: Path) -> None:
+    def translate(lines: Sequence[str]) -> list[Made]:
+        with pytest.raises(DataError, match="made: another process is writing it"):
+            make(work_of(folder), folder / "made")
+        return upper(lines)
+
+    assert make(work_of(folder), folder / "made", translate=translate, window=99).is_whole
+
+
+def test_a_file_that_lost_what_the_record_tells_of(folder: Path) -> None:
+    def stop(lines: Sequence[str]) -> list[Made]:
+        if "line 3" in lines:
+            raise DataError("no more")
+        return upper(lines)
+
+    with pytest.raises(DataError, match="no more"):
+        make(work_of(folder), folder / "made", translate=stop)
+    (folder / "made.de.partial").write_text("LI")
+    with pytest.raises(DataError, match=r"made.de.partial: is shorter than its record says"):
+        make(work_of(folder), folder / "made")
+
+
+def test_lines_that_are_not_utf8(folder: Path) -> None:
+    (folder / "more").write_bytes(b"good\nb\xffd\n")
+    with pytest.raises(DataError, match=r"more, line 2: not UTF-8"):
+        work_of(folder)
+    progress = make(work_of(folder, errors="replace"), folder / "made")
+    assert written(folder / "made")[-1] == ("b\ufffdd", "B\ufffdD")
+    assert progress.counts.problems()[-1] == f"1 line not UTF-8 ({folder}/more, line 2)"
+
+
+def test_mistakes_of_the_text(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="nearest: is chosen among the n best"):
+        work_of(folder, nearest="bleu")
+    with pytest.raises(ConfigError, match=r"nearest: 'ter' is not known. Allowed: bleu, chrf."):
+        work_of(folder, nearest="ter", n_best=2)
+    with (folder / "text.de").open("a") as stream:
+        stream.write("one more\n")
+    with pytest.raises(DataError, match=r"text.en.gz has 16 lines but .*text.de has 17"):
+        work_of(folder)
+    (folder / "more").write_text("")
+    with pytest.raises(DataError, match="no line to translate in .*more"):
+        Texts([(folder / "more", None)])
+    alone = Texts([(folder / "text.de", None)])
+    with pytest.raises(ConfigError, match="keep_original: no text that is translated has references"):
+        Work(alone, [folder / "model"], DecodingConfig(), ("en", "de"), keep_original=True)
