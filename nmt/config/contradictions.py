@@ -30,6 +30,7 @@ def odd_settings(config: Config) -> list[Problem]:
         *_unused(config),
         *_idle_tag(config.data),
         *_same_text(config.data),
+        *_equal_passes(config),
     ]
 
 
@@ -146,6 +147,14 @@ def _odd_rate(config: Config) -> Iterator[Problem]:
             f"{patience} is not below training.patience ({training.patience}): training ends before the rate shrinks"
         )
         yield Problem("training.schedule_options.patience", message)
+
+
+def _equal_passes(config: Config) -> Iterator[Problem]:
+    """R-Drop where nothing is dropped, as far as the options of architectures say."""
+    model = config.model
+    others = (value for key, value in model.architecture_options.items() if key.endswith("dropout"))
+    if config.training.loss == "r_drop" and not any((model.dropout, model.recurrent_dropout, *others)):
+        yield Problem("training.loss", "'r_drop' compares two passes with other dropout, and model.dropout is 0")
 
 
 def _unused(config: Config) -> Iterator[Problem]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -79,12 +81,30 @@ class TrainingBatch:
 
         Each call is a pass through the model, with dropout of its own.
         """
+        with self._next_masks():
+            return self.model.word_features(self.source, self.target, words=self.places)
+
+    def passes(self, count: int) -> Tensor:
+        """The features [count, N, E] of so many passes, each with dropout of its own, that the model does together.
+
+        It reads count * B sentences at once, which is faster than `features` so many times and takes as much memory.
+        """
+        source, target = (ids.repeat(count, 1) for ids in (self.source, self.target))
+        places = torch.cat([self.places + number * self.target.numel() for number in range(count)])
+        with self._next_masks(together=len(self.source)):
+            return self.model.word_features(source, target, words=places).unflatten(0, (count, len(self.places)))
+
+    @contextlib.contextmanager
+    def _next_masks(self, *, together: int | None = None) -> Iterator[None]:
+        """Those of the next run of the model, if there are any; the first has those of the batch."""
         masks, number = current(), self._passes
         self._passes += 1
-        if masks is None or number == 0:
-            return self.model.word_features(self.source, self.target, words=self.places)
-        with masked_by(masks.of_pass(number)):
-            return self.model.word_features(self.source, self.target, words=self.places)
+        if masks is None:
+            yield
+            return
+        masks = masks if number == 0 else masks.of_pass(number)
+        with masked_by(masks._replace(together=together)):
+            yield
 
     def logits(self) -> Tensor:
         """Of each word [N, V], in at least fp32; see `features`. They can be most of the memory of an update."""

@@ -55,6 +55,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[str,
     found = []
     plain = {"dropout": 0.0, "cell": "lrn"}
     kinds = [*((training, plain) for training in VARIANTS.values()), *((UNEVEN, model) for model in DROPS)]
+    kinds.append(({**UNEVEN, "loss": "r_drop"}, DROPS[1]))
     for number, (training, model) in enumerate(kinds):
         folder = tmp_path_factory.mktemp(f"variant-{number}")
         write_corpus(folder, train=61)

@@ -166,6 +166,27 @@ def test_masks_do_not_depend_on_how_a_batch_is_shared_or_padded(kernels: str) ->
     assert current() is None
 
 
+def test_passes_that_are_made_together_have_masks_of_their_own(kernels: str) -> None:
+    """In the first pass those of a single one; each mask follows from its place in the batch, not from its part."""
+    x, key, length = torch.randn(7, 5, 70), batch_key(1, 1, 5), 5
+    words = torch.tensor([0, 4, 7, 19])
+    for first, end in ((0, 7), (2, 6)):
+        part, size = x[first:end], end - first
+        alone = []
+        for number in range(3):
+            with masked_by(Masks(key, first + number * 2**24)):
+                alone.append(layer_dropout(part, 0.4, layer=3))
+        assert not torch.equal(alone[0] == 0, alone[1] == 0) and not torch.equal(alone[1] == 0, alone[2] == 0)
+        with masked_by(Masks(key, first, together=size)):
+            found = layer_dropout(part.repeat(3, 1, 1), 0.4, layer=3)
+            assert torch.equal(found, torch.cat(alone))
+            assert torch.equal(layer_dropout(part[:, 2].repeat(3, 1), 0.4, layer=3, position=2), found[:, 2])
+            some = torch.cat([words + number * size * length for number in range(3)])
+            with among(some, length=length):
+                wanted = found.flatten(0, 1)[some]
+                assert torch.equal(layer_dropout(part.repeat(3, 1, 1).flatten(0, 1)[some], 0.4, layer=3), wanted)
+
+
 def test_masks_end_with_their_block() -> None:
     x, masks = torch.ones(2, 300), Masks(1)
     words = torch.tensor([0])

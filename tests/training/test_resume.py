@@ -49,6 +49,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     **{name: {"training": {"optimizer": name}} for name in ("adafactor", "adagrad")},
     "sgd": {"training": {"optimizer": "sgd", "optimizer_options": {"momentum": 0.9}, "schedule": "noam"}},
     "score": {"training": {"schedule": "score", "schedule_options": {"patience": 1}, "validate_every": 3}},
+    "r_drop": {"training": {"loss": "r_drop", "accumulate": 2, "precision": "bf16"}},
     "bf16": {"training": {"precision": "bf16"}, "model": {"cell": "lstm"}},
     # 8 pairs of dev several times in an epoch, in the middle of which the run is stopped
     "sampled": {"data": {"train": ["train", "dev"], "sampling_weights": [1.0, 2.0]}, "training": {"accumulate": 3}},

@@ -13,6 +13,8 @@ from torch import Tensor
 
 SENTENCE: Final = 2**32
 """From one sentence to the next in the places of words."""
+PASS: Final = 2**24
+"""From a sentence in one pass to the same one in the next, where rows are several passes over a batch."""
 
 
 class Draw(NamedTuple):
@@ -41,6 +43,9 @@ class Masks(NamedTuple):
     """Where rows are not whole sentences: [N] int64, words of the batch, counted row by row of [B, length]."""
     length: int = 1
     """Positions of a sentence, counted with `words`."""
+    together: int | None = None
+    """Where rows are several passes over these sentences, one after another, each with masks of its own: how many
+    sentences there are. The second pass over sentence s has the masks of a sentence s + 2**24, and so on."""
 
     def of_pass(self, number: int) -> Masks:
         """Those of a further pass over the same batch, from 1."""
@@ -50,17 +55,27 @@ class Masks(NamedTuple):
     def draw(self, x: Tensor, *, layer: int, position: int = 0) -> Draw:
         """For x [B, T, ...], T words of B sentences from `position` on, or [B, W], one word of each; see `among`."""
         if self.words is not None:
-            sentences = torch.div(self.words, self.length, rounding_mode="floor")
-            return Draw(self.key, layer, self.words + sentences * (SENTENCE - self.length) + self.first * SENTENCE)
-        places = _places(self.first, len(x), x.size(1) if x.dim() > 2 else 1, x.device)
+            rows = torch.div(self.words, self.length, rounding_mode="floor")
+            numbers = rows + self.first
+            if self.together is not None:
+                numbers = numbers + torch.div(rows, self.together, rounding_mode="floor") * (PASS - self.together)
+            return Draw(self.key, layer, self.words - rows * self.length + numbers * SENTENCE)
+        length = x.size(1) if x.dim() > 2 else 1
+        places = _places(self.first, len(x), length, x.device, together=self.together)
         return Draw(self.key, layer, places + position if position else places)
 
 
 @functools.lru_cache(maxsize=8)
-def _places(first: int, sentences: int, length: int, device: torch.device) -> Tensor:
-    """Of the words of so many sentences, row by row; kept, as all layers of a model ask for the same."""
+def _places(first: int, sentences: int, length: int, device: torch.device, *, together: int | None = None) -> Tensor:
+    """Of the words of so many sentences, row by row; kept, as all layers of a model ask for the same.
+
+    `together`: see `Masks`.
+    """
     with torch.inference_mode(False):
         places = torch.arange(first, first + sentences, device=device) * SENTENCE
+        if together:
+            passes = torch.arange(sentences // together, device=device).repeat_interleave(together)
+            places = places + passes * ((PASS - together) * SENTENCE)
         return (places.unsqueeze(1) + torch.arange(length, device=device)).flatten()
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from nmt.ops.linear_cross_entropy.chunks import LinearCrossEntropy, Losses, chunked
+from nmt.ops.linear_cross_entropy.chunks import Losses, chunked, weighted_sum
 from nmt.ops.linear_cross_entropy.reference import Loss
+from nmt.ops.linear_cross_entropy.two_passes import chunked_passes
 from nmt.ops.recurrence import product_type
 
-__all__ = ["Losses", "linear_cross_entropy"]
+__all__ = ["Losses", "linear_cross_entropy", "linear_r_drop"]
 
 
 def linear_cross_entropy(
@@ -26,13 +29,27 @@ def linear_cross_entropy(
 
     Raises IndexError for a target that is not in the table; on a GPU its loss can be NaN instead.
     """
-    dtype = product_type(features)
-    targets = targets.long()
-    wide = torch.promote_types(dtype, torch.float32)
-    weights = weights.to(wide).expand(len(targets)).contiguous()
+    dtype, weights = product_type(features), _wide_weights(weights, features, count=len(targets))
     loss = Loss.smoothed(len(table), label_smoothing)
-    if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
-        total, losses, nll = LinearCrossEntropy.apply(features, table, targets, weights, loss, dtype)
-        return Losses(total, losses, losses if nll is None else nll)
-    found = chunked(features, table, targets=targets, weights=None, loss=loss, dtype=dtype)
-    return Losses((found.losses * weights).sum(), found.losses, found.nll)
+    compute = partial(chunked, features, table, targets=targets.long(), weights=weights, loss=loss, dtype=dtype)
+    return weighted_sum(features, table, weights=weights, compute=lambda needed: compute(needed=needed))
+
+
+def linear_r_drop(
+    features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, alpha: float, label_smoothing: float = 0.0
+) -> Losses:
+    """As `linear_cross_entropy`, with the losses of R-Drop (see `two_passes`) of the features [2, N, E] of two passes.
+
+    The negative log-likelihoods are means of both passes. alpha: weight of the divergence, 0 or more.
+    """
+    dtype, weights = product_type(features), _wide_weights(weights, features, count=len(targets))
+    loss = Loss.smoothed(len(table), label_smoothing)
+    given = partial(chunked_passes, features, table, targets=targets.long(), weights=weights, dtype=dtype)
+    compute = partial(given, loss=loss, alpha=alpha)
+    return weighted_sum(features, table, weights=weights, compute=lambda needed: compute(needed=needed))
+
+
+def _wide_weights(weights: Tensor, features: Tensor, *, count: int) -> Tensor:
+    """The weights [count] in the type of the losses."""
+    wide = torch.promote_types(product_type(features), torch.float32)
+    return weights.to(wide).expand(count).contiguous()

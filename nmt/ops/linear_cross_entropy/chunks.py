@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -50,19 +51,19 @@ def chunked(
     table: Tensor,
     *,
     targets: Tensor,
-    weights: Tensor | None,
+    weights: Tensor,
     loss: Loss,
     dtype: torch.dtype,
-    needed: tuple[bool, bool] = (False, False),
+    needed: tuple[bool, bool] | None,
 ) -> Result:
-    """Losses, and with `weights` the gradients in features and table that are `needed`."""
+    """Losses [N] of features [N, E], and the gradients of their weighted sum that are `needed`; None: neither."""
     with torch.autocast(features.device.type, enabled=False):
         x, w = features.detach().to(dtype).contiguous(), matrix_of(table, dtype)
-        rows = _rows(len(x), most=GPU_ROWS if x.is_cuda else CPU_ROWS)
+        rows = rows_of_chunk(len(x), most=most_rows(x))
         wide = torch.promote_types(dtype, torch.float32)
         losses = x.new_empty(len(x), dtype=wide)
         nll = losses if loss.is_nll else torch.empty_like(losses)
-        dx = torch.empty_like(x) if needed[0] else None
+        dx = torch.empty_like(x) if needed and needed[0] else None
         dw: Tensor | None = None
         buffer = aligned_rows(rows, len(table), like=x)
         step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=buffer, **KERNELS)
@@ -70,18 +71,32 @@ def chunked(
             part = slice(start, start + rows)
             logits = buffer[: len(x[part])]
             w.forward(x[part], out=logits)
-            factors = None if weights is None else weights[part]
+            factors = None if needed is None else weights[part]
             apart = None if loss.is_nll else nll[part]
             step(logits, targets[part], weights=factors, loss=loss, losses=losses[part], nll=apart)
             if dx is not None:
                 w.backward(logits, out=dx[part])
-            if needed[1]:
+            if needed and needed[1]:
                 dw = w.weight_gradient(logits, x[part], to=dw)
-        if needed[1] and dw is None:
+        if needed and needed[1] and dw is None:
             dw = torch.zeros_like(table)
     return Result(
         losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
     )
+
+
+def weighted_sum(
+    features: Tensor, table: Tensor, *, weights: Tensor, compute: Callable[[tuple[bool, bool] | None], Result]
+) -> Losses:
+    """What `compute` finds, of which the sum of the losses times `weights` [N] is differentiable in both tensors.
+
+    It is called with the gradients that are needed, in features and table, or None without any.
+    """
+    if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
+        total, losses, nll = LinearCrossEntropy.apply(features, table, weights, compute)
+        return Losses(total, losses, losses if nll is None else nll)
+    found = compute(None)
+    return Losses((found.losses * weights).sum(), found.losses, found.nll)
 
 
 class LinearCrossEntropy(torch.autograd.Function):
@@ -89,13 +104,16 @@ class LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, loss: Loss, dtype: torch.dtype
+        ctx: Any,
+        features: Tensor,
+        table: Tensor,
+        weights: Tensor,
+        compute: Callable[[tuple[bool, bool] | None], Result],
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        needed = ctx.needs_input_grad[:2]
-        result = chunked(features, table, targets=targets, weights=weights, loss=loss, dtype=dtype, needed=needed)
+        result = compute(ctx.needs_input_grad[:2])
         # Not saved for autograd: these are no inputs of the backward pass but what it returns.
         ctx.gradients = result.features, result.table
-        apart = None if loss.is_nll else result.nll  # autograd does not take the same tensor twice
+        apart = None if result.nll is result.losses else result.nll  # autograd does not take the same tensor twice
         ctx.mark_non_differentiable(*(values for values in (result.losses, apart) if values is not None))
         return (result.losses * weights).sum(), result.losses, apart
 
@@ -108,10 +126,15 @@ class LinearCrossEntropy(torch.autograd.Function):
         factor = upstream[0]
         if factor.is_cuda or factor.item() != 1.0:  # looking would stall a GPU
             gradients = [None if gradient is None else gradient.mul_(factor) for gradient in gradients]
-        return (*gradients, None, None, None, None)
+        return (*gradients, None, None)
 
 
-def _rows(count: int, *, most: int) -> int:
+def most_rows(x: Tensor) -> int:
+    """Of a chunk, where `x` is."""
+    return GPU_ROWS if x.is_cuda else CPU_ROWS
+
+
+def rows_of_chunk(count: int, *, most: int) -> int:
     """Rows of a chunk, so that all chunks are of about the same size."""
     chunks = max(1, -(-count // most))
     return max(1, -(-count // chunks))
