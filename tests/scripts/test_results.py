@@ -81,7 +81,7 @@ def test_table_and_block(results, run, capsys):
     assert execute(results.build_parser(), results.write, arguments(run)) == 0
     text = capsys.readouterr().out
     cells = [cell.strip() for cell in text.split("\n")[2].strip("|").split("|")]
-    assert cells[:2] == ["multi_gru", "gru"]
+    assert cells[:2] == ["multi_gru", "deepnmt gru"]
     figures = ["1,234", "1.6", "3.0", "1,171", "300"]
     assert cells[3:8] == figures, "updates, epochs, minutes, CPU seconds of the end; median speed"
     assert "nmt-train multi_gru.yaml\n" in text
