@@ -187,6 +187,13 @@ def test_the_example_of_several_corpora_is_a_configuration(tmp_path: Path) -> No
     assert data.sampling_temperature == 5.0 and data.train is not None and len(data.train) == 2
 
 
+def test_the_example_of_bpe_dropout_is_a_configuration(tmp_path: Path) -> None:
+    block = yaml.safe_load(the_block("yaml", "bpe_dropout"))
+    text = {"run_dir": "run", "training": {"max_epochs": 1}, **block}
+    (tmp_path / "subwords.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
+    assert load_config(tmp_path / "subwords.yaml").data.tokenizer_options["bpe_dropout"] == 0.1
+
+
 def test_the_report_of_mistakes_is_the_real_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Fetch the corpora that the shipped configurations need; check and clean corpora of your own."
 MULTI30K = "Fetch Multi30k English-German (task 1, raw text), 29,000 pairs for training, where multi30k_*.yaml look."
+TATOEBA = """Fetch the English-German sentences of Tatoeba that ManyThings.org selects, and split them where
+tatoeba.yaml looks: 2,000 for validation, 2,500 for the test, and all pairs without a sentence of these for training."""
 WMT14 = """Fetch WMT14 English-German, 4.5 million pairs for training, where wmt14_*.yaml look: train: Europarl v7,
 Common Crawl and News Commentary v9; dev: newstest2013; test: newstest2014. 1.7 GB are fetched and 1.4 GB of text
 is made."""
@@ -45,6 +47,8 @@ def build_parser() -> argparse.ArgumentParser:
         return kind
 
     _add_fetching(add("multi30k", "fetch Multi30k English-German", MULTI30K), fetch_multi30k, to="data/multi30k")
+    tatoeba = add("tatoeba", "fetch Tatoeba English-German, and split it", TATOEBA)
+    _add_fetching(tatoeba, fetch_tatoeba, to="data/tatoeba", mirror=", a folder or the archive itself,")
     _add_fetching(add("wmt14", "fetch WMT14 English-German", WMT14), fetch_wmt14, to="data/wmt14")
     _add_checking(add("check", "count what is wrong with a corpus", CHECK), check)
     cleaning = add("clean", "copy a corpus without its faulty pairs", CLEAN)
@@ -57,11 +61,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_fetching(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, to: str) -> None:
+def _add_fetching(
+    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, to: str, mirror: str = ""
+) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("--to", type=Path, default=Path(to), metavar="DIR", help="where it goes (default: %(default)s)")
     parser.add_argument("--from", type=Path, dest="copies", metavar="DIR", help="take local copies from DIR instead")
-    parser.add_argument("--mirror", metavar="URL", help="fetch from URL instead of the publisher")
+    parser.add_argument("--mirror", metavar="URL", help=f"fetch from URL{mirror} instead of the publisher")
 
 
 def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
@@ -95,6 +101,14 @@ def fetch_multi30k(arguments: argparse.Namespace) -> int:
     from nmt.corpora import multi30k
 
     multi30k.get(arguments.to, copies=_copies(arguments), mirror=_mirror(arguments, multi30k.HOME))
+    return 0
+
+
+def fetch_tatoeba(arguments: argparse.Namespace) -> int:
+    """Fetch Tatoeba, and split it."""
+    from nmt.corpora import tatoeba
+
+    tatoeba.get(arguments.to, copies=_copies(arguments), mirror=_mirror(arguments, tatoeba.HOME))
     return 0
 
 

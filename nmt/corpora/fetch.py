@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nmt import __version__
 from nmt.errors import DataError
 
 BLOCK = 1 << 20
@@ -73,8 +74,11 @@ def take_copy(folder: Path, names: Sequence[str], to: Path, *, expected: Sum) ->
     raise DataError(f"{folder} holds neither {' nor '.join(names)}")
 
 
-def _settle(part: Path, path: Path, *, expected: Sum, origin: str) -> Path:
+def _settle(part: Path, path: Path, *, expected: Sum | None, origin: str) -> Path:
     """Give a complete file its name if it is what was published, else delete it."""
+    if expected is None:
+        os.replace(part, path)
+        return path
     try:
         fits = expected.fits(part)
     except DataError:
@@ -86,10 +90,10 @@ def _settle(part: Path, path: Path, *, expected: Sum, origin: str) -> Path:
     return path
 
 
-def download(url: str, path: Path, *, expected: Sum) -> Path:
+def download(url: str, path: Path, *, expected: Sum | None) -> Path:
     """Fetch `url` into `path`, taking up a transfer that an earlier call left as PATH.part.
 
-    `path` appears only when it is complete and its sum right. Raises DataError.
+    `path` appears only when it is complete and its sum right; `expected` is None where none is known. Raises DataError.
     """
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +120,9 @@ def _size(path: Path) -> int:
 def _transfer(url: str, part: Path) -> int | None:
     """Append what `part` lacks; returns the size of the whole file where the server tells it."""
     start = _size(part)
-    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+    # Some servers refuse what does not say who it is.
+    headers = {"User-Agent": f"nmt-data/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
+    request = urllib.request.Request(url, headers=headers)
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:

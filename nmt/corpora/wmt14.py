@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from nmt.corpora.fetch import Sum, blocks, digest, download
+from nmt.corpora.fetch import Sum, blocks, download
+from nmt.corpora.recorded import LANGUAGES, is_complete, settle
 from nmt.errors import DataError, counted
 
 FOLDER = Path("data/wmt14")
@@ -58,8 +59,6 @@ PARTS = {
     "test": [("test-full.tgz", "test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm")],
 }
 LINES = {"dev": 3000, "test": 3003}
-LANGUAGES = ("en", "de")
-SUMS = "SHA256SUMS"
 
 
 def get(to: Path, *, copies: Path | None, mirror: str) -> None:
@@ -77,16 +76,6 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
         lines = make(to, part, archives, [members for _, *members in shards])
         print(f"{to / part}.en, .de: {counted(lines, 'line')}")
     print(f"WMT14 is complete in {to}; {to / 'archives'} is no longer needed")
-
-
-def is_complete(to: Path, part: str) -> bool:
-    """Whether both sides are as an earlier run recorded them; DataError for files it did not make."""
-    recorded = read_sums(to)
-    present = [path for path in (to / f"{part}.{language}" for language in LANGUAGES) if path.exists()]
-    for path in present:
-        if digest(path) != recorded.get(path.name):
-            raise DataError(f"{path} is not what {to / SUMS} records; move it away and run this again")
-    return len(present) == len(LANGUAGES)
 
 
 def archive(name: str, folder: Path, *, copies: Path | None, mirror: str) -> Path:
@@ -114,11 +103,7 @@ def make(to: Path, part: str, archives: list[Path], members: list[list[str]]) ->
     counts = [sum(block.count(b"\n") for block in all_blocks(path)) for path in temporary]
     if counts[0] != counts[1] or counts[0] != LINES.get(part, counts[0]):
         raise DataError(f"{part}: {counts[0]} English and {counts[1]} German lines; the archives are not as expected")
-    # Recorded before the files get their names: a file with its name always has its sum.
-    sums = read_sums(to) | {path.stem: digest(path) for path in temporary}
-    (to / SUMS).write_text("".join(f"{value}  {name}\n" for name, value in sorted(sums.items())), encoding="utf-8")
-    for path in temporary:
-        path.replace(path.with_suffix(""))
+    settle(to, temporary)
     return counts[0]
 
 
@@ -157,12 +142,3 @@ def all_blocks(path: Path) -> Iterator[bytes]:
     """The bytes of a file in blocks."""
     with path.open("rb") as stream:
         yield from blocks(stream)
-
-
-def read_sums(to: Path) -> dict[str, str]:
-    """File names and the sums recorded for them."""
-    path = to / SUMS
-    if not path.is_file():
-        return {}
-    rows = (line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines())
-    return {name: value for value, name in rows}

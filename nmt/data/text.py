@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from nmt.errors import DataError, counted
 from nmt.files.undecodable import Policy, Undecodable
 
-_FETCHED_BY = {("data", "multi30k"): "nmt-data multi30k", ("data", "wmt14"): "nmt-data wmt14"}
+_FETCHED_BY = {("data", name): f"nmt-data {name}" for name in ("multi30k", "tatoeba", "wmt14")}
 
 LONGEST_LINE = 1 << 26
 """Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory."""

@@ -1,0 +1,40 @@
+"""Texts that were made here, and their sums, by which a later call knows them from others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.corpora.fetch import digest
+from nmt.errors import DataError
+
+LANGUAGES = ("en", "de")
+SUMS = "SHA256SUMS"
+
+
+def is_complete(to: Path, part: str) -> bool:
+    """Whether both sides are as an earlier run recorded them; DataError for files it did not make."""
+    recorded = _read(to)
+    present = [path for path in (to / f"{part}.{language}" for language in LANGUAGES) if path.exists()]
+    for path in present:
+        if digest(path) != recorded.get(path.name):
+            raise DataError(f"{path} is not what {to / SUMS} records; move it away and run this again")
+    return len(present) == len(LANGUAGES)
+
+
+def settle(to: Path, temporary: Sequence[Path]) -> None:
+    """Record the sums of files PART.LANGUAGE.part, and take the `.part` off their names."""
+    # Recorded before the files get their names: a file with its name always has its sum.
+    sums = _read(to) | {path.stem: digest(path) for path in temporary}
+    (to / SUMS).write_text("".join(f"{value}  {name}\n" for name, value in sorted(sums.items())), encoding="utf-8")
+    for path in temporary:
+        path.replace(path.with_suffix(""))
+
+
+def _read(to: Path) -> dict[str, str]:
+    """File names and the sums recorded for them."""
+    path = to / SUMS
+    if not path.is_file():
+        return {}
+    rows = (line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines())
+    return {name: value for value, name in rows}
