@@ -28,7 +28,7 @@ TENSORFLOW = ["tensorflow>=2.13"]  # only nmt-convert, only for TensorFlow's own
 setup(
     name="nmt-recurrent",  # `nmt` is taken on the package index; import and commands are called nmt
     version=read_version(),
-    description="Recurrent neural machine translation with selectable units: GRU, LSTM, ATR, SRU, LRN, oLRN",
+    description="Recurrent neural machine translation with selectable units: GRU, LSTM, ATR, SRU, LRN, SSRU and more",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     author="nmt contributors",

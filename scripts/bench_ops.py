@@ -22,8 +22,13 @@ from torch import Tensor, nn
 from nmt.ops.dispatch import selected
 from nmt.registry import CELLS
 
-PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)}
-"""Products of the input; tensors [B, T, H] that a forward and a backward pass must read or write at least."""
+PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)} | {
+    "ssru": (2, 5, 7),
+    "min_gru": (2, 3, 6),
+    "min_lstm": (3, 4, 8),
+}
+"""Products of the input; tensors [B, T, H] that a forward and a backward pass must read or write at least, one in fp32
+counting twice."""
 
 
 class Shapes(NamedTuple):
@@ -54,7 +59,8 @@ def sequence(unit: str, bench: Bench, shape: tuple[int, int, int]) -> tuple[Call
             outputs: Tensor = cell.sequence(x)[0]
         return outputs
 
-    parameters = [p for name, p in cell.named_parameters() if not name.startswith("input")]
+    of_input = "input_weight", "input_scale", "input_offset"
+    parameters = [parameter for name, parameter in cell.named_parameters() if name not in of_input]
     return run, [x, *parameters]
 
 
@@ -77,7 +83,7 @@ def both_ways(
 
 
 def elementwise(unit: str, bench: Bench, shapes: Shapes, *, bandwidth: Callable[[], float]) -> Iterator[Row]:
-    """LRN, oLRN or SRU against the copy bandwidth, bytes a second, and the loop."""
+    """A unit without matrices against the copy bandwidth, bytes a second, and the loop."""
     batch, length, hidden = shapes.elementwise
     run, leaves = sequence(unit, bench, shapes.elementwise)
     with selected(bench.fast):

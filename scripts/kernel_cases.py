@@ -7,7 +7,20 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-UNITS: Final = ("lrn", "olrn", "sru", "atr", "gru", "lstm", "attention", "loss", "dropout")
+UNITS: Final = (
+    "lrn",
+    "olrn",
+    "sru",
+    "ssru",
+    "min_gru",
+    "min_lstm",
+    "atr",
+    "gru",
+    "lstm",
+    "attention",
+    "loss",
+    "dropout",
+)
 STORAGES: Final = ("bf16", "fp32")
 FORWARD: Final = ((64, 1, 12), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
 BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
@@ -50,15 +63,19 @@ class Case(NamedTuple):
 
 
 def scan_cases() -> Iterator[Case]:
-    """LRN, oLRN and SRU: each launch there is, with mask and initial state; of the first in bf16 also
-    without, in both directions, and for pairs of cells; oLRN with tanh once."""
+    """Units that need no matrix: each launch there is, with mask and initial state; of the first in bf16 also
+    without, in both directions, and for pairs of cells; those with an option once."""
     from nmt.ops.lrn import LRN
+    from nmt.ops.min_gru import MinGRU
+    from nmt.ops.min_lstm import MinLSTM
     from nmt.ops.olrn import OLRN
     from nmt.ops.scan import Pair, ScanUnit
     from nmt.ops.scan.triton import scan_backward_kernel, scan_forward_kernel, unit_constants
     from nmt.ops.sru import SRU
+    from nmt.ops.ssru import SSRU
 
-    units: list[ScanUnit] = [LRN(), OLRN(), OLRN(tanh=True), SRU()]
+    units: list[ScanUnit] = [LRN(), OLRN(), OLRN(tanh=True), SRU(), SSRU(), MinGRU(), MinGRU(positive=True)]
+    units += [MinLSTM(), MinLSTM(positive=True)]
     variants = ("", "both directions, no mask, no initial state", "pair of cells")
     kernels = (scan_forward_kernel, FORWARD), (scan_backward_kernel, BACKWARD)
     for unit, storage, (kernel, launches) in itertools.product(units, STORAGES, kernels):
@@ -81,8 +98,9 @@ def scan_cases() -> Iterator[Case]:
             constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
             plainly = f"{unroll} steps unrolled" if unroll > 1 else "single steps"
             form = f"block {block}, " + (f"{stages} stages" if stages > 1 else plainly)
-            form += ", tanh" * bool(unit.bits) + f", {variant}" * bool(variant)
-            yield Case(unit.name, kernel, storage, form, constants, {}, 1)
+            form += unit.words.replace(unit.name, "").replace(" ", ", ") + f", {variant}" * bool(variant)
+            types = {"p_memory": "*fp32"} if unit.wide_memory else {}
+            yield Case(unit.name, kernel, storage, form, constants, types, 1)
 
 
 ATR_FORMS: Final[tuple[tuple[str, int, dict[str, Any]], ...]] = (

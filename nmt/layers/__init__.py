@@ -7,7 +7,10 @@ from nmt.layers.base import RecurrentLayers
 from nmt.layers.gru import GRU
 from nmt.layers.lrn import LRN
 from nmt.layers.lstm import LSTM
+from nmt.layers.min_gru import MinGRU
+from nmt.layers.min_lstm import MinLSTM
 from nmt.layers.olrn import OLRN
 from nmt.layers.sru import SRU
+from nmt.layers.ssru import SSRU
 
-__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "SRU", "RecurrentLayers"]
+__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "SRU", "SSRU", "MinGRU", "MinLSTM", "RecurrentLayers"]

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from nmt import layers
-from nmt.layers import ATR, GRU, LRN, LSTM, OLRN, SRU, RecurrentLayers
+from nmt.layers import ATR, GRU, LRN, LSTM, OLRN, SRU, SSRU, MinGRU, MinLSTM, RecurrentLayers
 from nmt.layers import base as layers_base
 from nmt.ops.dropout import Masks, masked_by
 
-UNITS = [ATR, GRU, LRN, LSTM, OLRN, SRU]
+UNITS = [ATR, GRU, LRN, LSTM, OLRN, SRU, SSRU, MinGRU, MinLSTM]
 B, T, D, H = 3, 4, 5, 6
 LENGTHS = (3, 1, 4)
 MASK = torch.arange(T) < torch.tensor(LENGTHS).unsqueeze(1)

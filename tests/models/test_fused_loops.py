@@ -15,7 +15,8 @@ from nmt.ops import dispatch, native
 from nmt.ops.unit import UNITS as KINDS
 from tests.models.two_cells import USUAL, check, given, maker, masks, run_attention, run_one_to_one, started
 
-UNITS = sorted(name for name, kind in KINDS.items() if kind.native)
+UNITS = sorted(name for name, kind in KINDS.items() if kind.native and name != "min_gru")
+"""All but one that has, to a loop, the form of `min_lstm`."""
 BENT = "ssru"
 """Its relu has a derivative that jumps: a value that bf16 rounds to the other side of 0 gets another gradient."""
 OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -65,7 +66,7 @@ def test_attention_loop(unit: str, options: dict[str, Any], heads: int, mask: Te
 
 @pytest.mark.parametrize("mask", masks())
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit != "min_lstm"])  # whose form is that of `lrn`
 def test_deep_attention_loop(unit: str, heads: int, mask: Tensor | None) -> None:
     network = started(DeepAttentionRNN(maker(unit), USUAL.inputs, USUAL.memory, levels=3, heads=heads))
     assert isinstance(network, DeepAttentionRNN)

@@ -30,8 +30,6 @@ UNITS: Final[dict[str, ScanUnit]] = {
     "pair lrn tanh": Pair(cell=LRN(tanh=True)),
     "pair olrn": Pair(cell=OLRN()),
     "pair sru": Pair(cell=SRU()),
-    "pair ssru": Pair(cell=SSRU()),
-    "pair min_gru positive": Pair(cell=MinGRU(positive=True)),
     "pair min_lstm": Pair(cell=MinLSTM()),
 }
 """Without weights."""

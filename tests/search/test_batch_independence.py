@@ -64,7 +64,8 @@ def small_model(cell: str, *, layer_norm: bool) -> Seq2Seq:
     return model
 
 
-UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru"]
+UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru", "ssru"]
+ALL_UNITS = [*UNITS, *(pytest.param(unit, marks=pytest.mark.slow) for unit in ("min_gru", "min_lstm"))]
 VARIANTS: dict[str, dict[str, Any]] = {
     **{cell: {"cell": cell} for cell in (*UNITS, "rnn")},
     "gru, reset after": {"cell": "gru", "cell_options": {"reset": "after"}},
@@ -73,7 +74,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize("cell", UNITS)
+@pytest.mark.parametrize("cell", ALL_UNITS)
 def test_batches_of_1_and_64(cell: str, layer_norm: bool) -> None:
     """In float32 the ids may differ where two hypotheses are closer than 1e-5; such cases are counted."""
     torch.manual_seed(5)
@@ -92,7 +93,7 @@ def test_batches_of_1_and_64(cell: str, layer_norm: bool) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("cell", UNITS)
+@pytest.mark.parametrize("cell", ALL_UNITS)
 def test_in_few_bits_companions_change_less_than_the_bits_do(cell: str, precision: PrecisionName) -> None:
     """A library may add up the product of one row in another order than those of many, which rounding makes visible.
 

@@ -13,43 +13,35 @@ from nmt.ops.triton_tools import LOG2_E, reciprocal
 
 
 @triton.jit
-def near(x):
-    """e^-|x|"""
-    return tl.exp2(tl.abs(x) * -LOG2_E)
-
-
-@triton.jit
-def rest(x):
-    """1 - sigmoid(x)"""
-    return tl.where(x < 0.0, 1.0, near(x)) * reciprocal(1.0 + near(x))
-
-
-@triton.jit
-def forget_share(f, i):
-    """sigmoid(f) / (sigmoid(f) + sigmoid(i)), though both be too small for a float; see native.c."""
-    far = tl.exp2((tl.where(f < 0.0, -f, 0.0) - tl.where(i < 0.0, -i, 0.0)) * LOG2_E)
-    return reciprocal(1.0 + far * (1.0 + near(f)) * reciprocal(1.0 + near(i)))
+def powers_of(f, i):
+    """e^-m, e^(-f - m) and e^(-i - m), m being the greatest of 0, -f and -i; see native.c."""
+    m = tl.maximum(tl.maximum(-f, -i), 0.0)
+    return tl.exp2(m * -LOG2_E), tl.exp2((f + m) * -LOG2_E), tl.exp2((i + m) * -LOG2_E)
 
 
 @triton.jit
 def step(x, state, vectors, OPTIONS: tl.constexpr):
+    one, e_f, e_i = powers_of(x[0] + vectors[0], x[1] + vectors[1])
     g = x[2] + vectors[2]
     if OPTIONS == 1:
         g = positive_part(g)
-    return (g + forget_share(x[0] + vectors[0], x[1] + vectors[1]) * (state[0] - g),)
+    old = one + e_i
+    new = one + e_f
+    return ((old * state[0] + new * g) * reciprocal(old + new),)
 
 
 @triton.jit
 def gradient(x, state, vectors, d, OPTIONS: tl.constexpr):
-    f = x[0] + vectors[0]
-    i = x[1] + vectors[1]
+    one, e_f, e_i = powers_of(x[0] + vectors[0], x[1] + vectors[1])
     g = x[2] + vectors[2]
-    share = forget_share(f, i)
-    dg = d[0] * (1.0 - share)
+    old = one + e_i
+    new = one + e_f
+    factor = reciprocal(old + new)
+    dg = d[0] * new * factor
     if OPTIONS == 1:
         dg = dg * positive_slope(g)
         g = positive_part(g)
-    gate = d[0] * (state[0] - g) * share * (1.0 - share)
-    df = gate * rest(f)
-    di = -gate * rest(i)
-    return (df, di, dg), (d[0] * share,), (df, di, dg)
+    gate = d[0] * (state[0] - g) * factor * factor
+    df = gate * old * e_f
+    di = -gate * new * e_i
+    return (df, di, dg), (d[0] * old * factor,), (df, di, dg)

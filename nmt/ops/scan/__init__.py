@@ -33,6 +33,8 @@ class ScanUnit(Unit):
     """C file with what scan.h says; None for that of nmt in the folder of its name."""
     functions: ClassVar[str]
     """Module with its `step` and `gradient` in Triton, as `nmt.ops.scan.triton` calls them."""
+    wide_memory: ClassVar[bool] = False
+    """Whether Triton keeps the states besides h in fp32, for a gradient that jumps where they cross a value."""
     cells: ClassVar[int] = 1
 
     @property
@@ -57,7 +59,7 @@ class Pair(ScanUnit):
 
     def __post_init__(self) -> None:
         cell = self.cell
-        same = {name: getattr(cell, name) for name in ("name", "states", "native_source", "functions")}
+        same = {name: getattr(cell, name) for name in ("name", "states", "native_source", "functions", "wide_memory")}
         both = {"inputs": 2 * cell.inputs, "vectors_each": 2 * cell.vectors_each}
         for name, value in (same | both).items():
             object.__setattr__(self, name, value)

@@ -317,7 +317,8 @@ class TritonScan(Scan):
         directions, batch, length, width = x.shape
         hidden = width // unit.inputs
         outputs = sequence_like(x, hidden=hidden)
-        memory = x.new_empty(unit.states - 1, batch, length, directions, hidden)
+        kind = torch.float32 if unit.wide_memory else x.dtype
+        memory = x.new_empty(unit.states - 1, batch, length, directions, hidden, dtype=kind)
         last = x.new_empty(directions, unit.states, batch, hidden, dtype=torch.float32)
         launch = launch_for(x, hidden=hidden)
         _forward(given, outputs, memory, last, kept=unit.states, launch=launch)

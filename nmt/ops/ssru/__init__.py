@@ -24,6 +24,7 @@ class SSRU(ScanUnit):
     inputs: ClassVar[int] = 2
     states: ClassVar[int] = 2
     vectors_each: ClassVar[int] = 1
+    wide_memory: ClassVar[bool] = True
     functions: ClassVar[str] = "nmt.ops.ssru.triton"
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:

@@ -14,9 +14,11 @@ first = pytest.importorskip("nmt.kernel_check.first", reason="Triton is not inst
 
 TINY = SMALL._replace(sentences=2, target=3, source=4, inputs=6, hidden=8, words=20)
 KEYS = [key for key in all_keys() if key not in WITHOUT_TRITON and "normalized" not in key]
+SLOW = [key for key in KEYS if "min_gru" in key and not key.startswith("sequence min_gru")]
+"""Those of a unit that has, to loops, the form of `min_lstm`."""
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [pytest.param(key, marks=pytest.mark.slow if key in SLOW else ()) for key in KEYS])
 def test_kernels_pass_their_checks(key: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     used = set()
 

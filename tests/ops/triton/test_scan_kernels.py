@@ -60,7 +60,7 @@ def test_outputs_and_gradients(
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["lrn", "olrn", "sru", "pair sru"])
+@pytest.mark.parametrize("name", ["lrn", "olrn", "sru", "ssru", "min_lstm", "pair sru"])
 def test_low_precision_storage_with_fp32_state(name: str, dtype: torch.dtype, device: torch.device) -> None:
     unit, mask = UNITS[name], make_mask("padding", 2, LENGTH, device)
     given = inputs(unit, batch=2, length=LENGTH, hidden=HIDDEN, device=device, dtype=dtype)
@@ -69,6 +69,17 @@ def test_low_precision_storage_with_fp32_state(name: str, dtype: torch.dtype, de
     assert (outputs.dtype, last.dtype) == (dtype, torch.float32)
     slack = unit.cells  # steps that start from a state that was kept in low precision
     assert_equal(kernel, equation(unit, mask, reverse=False), given.flat, storage=dtype, slack=slack)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_relu_of_ssru_has_the_gradient_of_what_it_was_in_fp32(dtype: torch.dtype, device: torch.device) -> None:
+    """c is 1 + 2^-11 after the first step, which these types round to 1, and 2^-12 after the second."""
+    x = torch.tensor([[0, 1], [0, -1]], dtype=dtype, device=device)[None, None].requires_grad_()
+    state = torch.tensor([0, 1 + 2**-10], dtype=torch.float32, device=device).view(1, 2, 1, 1)
+    outputs, _ = whole(scan.TritonScan, UNITS["ssru"], None, reverse=False)(x, state, torch.zeros(1, 1, device=device))
+    assert outputs[0, 0, 1].item() == 2**-12
+    (dx,) = torch.autograd.grad(outputs[0, 0, 1].sum(), x)
+    assert dx[0, 0, :, 1].tolist() == [0.25, 0.5]
 
 
 @pytest.mark.parametrize("name", ["lrn", "sru", "pair sru"])
@@ -88,7 +99,7 @@ def test_both_directions_in_one_launch_are_the_two_alone(name: str, device: torc
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize(("name", "masked"), [("lrn tanh", True), ("olrn", False), ("sru", True), ("pair sru", True)])
+@pytest.mark.parametrize(("name", "masked"), [("lrn tanh", True), ("olrn", False), ("ssru", True), ("pair sru", True)])
 def test_single_steps_are_the_whole_sequence(name: str, masked: bool, device: torch.device) -> None:
     unit, mask = UNITS[name], make_mask("holes", BATCH, LENGTH, device) if masked else None
     given = inputs(unit, batch=BATCH, length=LENGTH, hidden=HIDDEN, device=device)
