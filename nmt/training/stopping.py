@@ -107,7 +107,8 @@ class Limits:
 
 
 def _amount(seconds: float, kind: str = "") -> str:
-    return f"{seconds / 60:.3g} {kind}minutes" if seconds >= 60 else f"{seconds:.3g} {kind}seconds"
+    value, unit = (seconds / 60, "minutes") if seconds >= 60 else (seconds, "seconds")
+    return f"{value:,.1f}".removesuffix(".0") + f" {kind}{unit}"
 
 
 def stopped_by(number: int) -> Ending:

@@ -82,7 +82,7 @@ def test_the_budget_ends_a_run_which_a_larger_one_continues_as_if_nothing_had_be
     # The validation that the budget adds, 0.25, counts, as does the start of the second command, 0.5.
     assert cpu_seconds(run, "validation") == [5.75]
     assert nmt_train(config, "--max-cpu-minutes", str(13.75 / 60)) == 0
-    assert "or 13.8 CPU seconds are used, of which 5.75 seconds were used before; " in capsys.readouterr().err
+    assert "or 13.8 CPU seconds are used, of which 5.8 seconds were used before; " in capsys.readouterr().err
     assert cpu_seconds(run, "start") == [0.5, 6.25]
     assert cpu_seconds(run, "validation") == [5.75, 7.5, 13.75]
     assert events(run, kinds=("train",)) == events(alone, kinds=("train",))
@@ -147,7 +147,8 @@ def test_limits_in_words() -> None:
     limits = Limits(max_epochs=40, budget=Budget(cpu_seconds=25 * 60))
     assert str(limits) == "training until epoch 40 or 25 CPU minutes are used"
     before = limits.described(used_cpu_seconds=451)
-    assert before == "training until epoch 40 or 25 CPU minutes are used, of which 7.52 minutes were used before"
+    assert before == "training until epoch 40 or 25 CPU minutes are used, of which 7.5 minutes were used before"
+    assert str(Limits(budget=Budget(cpu_seconds=60 * 12345.25))) == "training until 12,345.2 CPU minutes are used"
     assert Limits(budget=Budget(cpu_seconds=1.5)).reached(Progress(cpu_seconds=1.49), ranking()) is None
 
 
