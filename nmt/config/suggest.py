@@ -57,6 +57,8 @@ _MEANT: dict[str, str] = {
     "data.test": "test_file test_data",
     "data.max_length": "max_len max_seq_len max_sent_length",
     "data.tokenizer_options.vocab_size": "src_vocab_size tgt_vocab_size",
+    "data.tokenizer_options.bpe_dropout data.tokenizer_options.unigram_alpha":
+        "subword_alpha src_subword_alpha tgt_subword_alpha sentencepiece_alphas subword_regularization",
     "data.workers": "num_workers n_workers",
     "training.max_steps": "max_updates max_update train_steps max_training_steps updates steps num_steps",
     "training.max_epochs": "epochs epoches max_epoch num_epochs max_num_epochs",

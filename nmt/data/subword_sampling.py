@@ -7,11 +7,9 @@ from typing import Literal
 import numpy as np
 import sentencepiece
 
+from nmt.data.sentencepiece_options import WORD_BEGIN
 from nmt.errors import ConfigError
 from nmt.ops.subwords import Alphabet, MergeDropout, PathSampling, Splitter, Table
-
-_SPACE = "\u2581"
-"""How SentencePiece writes a space; with it words begin."""
 
 
 def bpe_dropout(model: sentencepiece.SentencePieceProcessor, p: float, *, key: str) -> Splitter:
@@ -73,7 +71,7 @@ def _is_user_defined(model: sentencepiece.SentencePieceProcessor, i: int) -> boo
     """
     if model.get_score(i) != 0:
         return False
-    text = model.id_to_piece(i).replace(_SPACE, " ")
+    text = model.id_to_piece(i).replace(WORD_BEGIN, " ")
     return kind_of(model) == "unigram" or i in model.sample_encode_as_ids(text, alpha=1.0, nbest_size=-1)
 
 
@@ -91,8 +89,8 @@ def _alphabet(model: sentencepiece.SentencePieceProcessor, pieces: dict[str, int
             frozen[i] = 0
             characters[i] = [pieces[character] for character in piece]
     # Where spaces stand only at the beginning of pieces, no piece is part of two words.
-    if _SPACE in pieces and not any(_SPACE in piece[1:] for piece in pieces):
-        starts[pieces[_SPACE]] = 1
+    if WORD_BEGIN in pieces and not any(WORD_BEGIN in piece[1:] for piece in pieces):
+        starts[pieces[WORD_BEGIN]] = 1
     first = np.zeros(size + 1, np.int64)
     np.cumsum([len(own) for own in characters], out=first[1:])
     return Alphabet(first, np.concatenate([np.array(own, np.int32) for own in characters]), frozen, starts)

@@ -222,3 +222,18 @@ def test_a_saved_model_is_a_file_of_its_folder_and_of_bounded_size(
         model.unlink()
         with model.open("wb") as stream:
             stream.truncate(1 << 40)
+
+
+def test_sides_are_sampled_from_as_their_options_say(joint: SentencePieceTokenizer) -> None:
+    def sampled(**options: float) -> list[bool]:
+        joint.options = replace(SMALL, **options)
+        return [splitter is not None for splitter in joint.sampling()]
+
+    before = joint.options
+    try:
+        assert sampled() == [False, False]
+        assert sampled(bpe_dropout=0.1) == [True, True]
+        assert sampled(source_bpe_dropout=0.1) == [True, False]
+        assert sampled(bpe_dropout=0.1, source_bpe_dropout=0.0) == [False, True]
+    finally:
+        joint.options = before
