@@ -109,12 +109,13 @@ class Command:
         done = progress.counts.lines
         start = time.perf_counter()
         window = WINDOW * self._world.size
-        with self._progress(work, progress) as (bar, on_window):
-            translate = self._translate(work, models, bar)
-            if progress.is_whole:
-                self.tell(f"{prefix}: is whole already; --overwrite begins anew")
-            elif done:
-                self.tell(f"goes on after {done:,} of {counted(work.texts.lines, 'line')}")
+        bar = self._bar(work, progress)
+        translate = self._translate(work, models, bar)
+        if progress.is_whole:
+            self.tell(f"{prefix}: is whole already; --overwrite begins anew")
+        elif done:
+            self.tell(f"goes on after {done:,} of {counted(work.texts.lines, 'line')}")
+        with self._shown(bar, work, progress) as on_window:
             if self._world.is_main:
                 joined = models[0].tokenizer.joined_target
                 translate_corpus(work, output, progress, translate, joined=joined, window=window, on_window=on_window)
@@ -162,19 +163,24 @@ class Command:
 
         return translate
 
-    @contextlib.contextmanager
-    def _progress(self, work: Work, progress: Progress) -> Iterator[tuple[LinesBar, Callable[[int], object]]]:
-        """A bar on a terminal, now and then a line elsewhere; and what a user may do who has ended it."""
+    def _bar(self, work: Work, progress: Progress) -> LinesBar:
         from nmt.cli.bar import LinesBar
+
+        return LinesBar(
+            work.texts.lines,
+            shown=self._world.is_main and not self._is_quiet and sys.stderr.isatty(),
+            processes=self._world.size,
+            done=progress.counts.lines,
+        )
+
+    @contextlib.contextmanager
+    def _shown(self, bar: LinesBar, work: Work, progress: Progress) -> Iterator[Callable[[int], object]]:
+        """The bar on a terminal, now and then a line elsewhere; and what a user may do who has ended it."""
         from nmt.data.progress import progress as shown_progress
 
-        wanted = self._world.is_main and not self._is_quiet
-        is_terminal = sys.stderr.isatty()
         total, done = work.texts.lines, progress.counts.lines
-        bar = LinesBar(total, shown=wanted and is_terminal, processes=self._world.size, done=done)
-        elsewhere = shown_progress(
-            "translating", total=total, unit=" lines", done=done, shown=wanted and not is_terminal
-        )
+        shown = self._world.is_main and not self._is_quiet and not sys.stderr.isatty()
+        elsewhere = shown_progress("translating", total=total, unit=" lines", done=done, shown=shown)
         before = 0
 
         def on_window(lines: int) -> None:
@@ -185,7 +191,7 @@ class Command:
 
         try:
             with bar, elsewhere as advance:
-                yield bar, on_window
+                yield on_window
         except (KeyboardInterrupt, Terminated):
             self.tell(f"{progress.counts.lines:,} of {total:,} lines are done; the same command goes on with them")
             raise

@@ -9,12 +9,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nmt.cli import evaluate, translate
+from nmt.cli import distill, evaluate, translate
 from nmt.cli.bar import LinesBar
 from nmt.cli.lines import line_count
+from nmt.errors import DataError
+from nmt.synthetic import corpus
+from nmt.synthetic.output import Writer
 from tests.terminal import COLUMNS, Terminal, terminal
 from tests.tiny_run import make_run
 
@@ -67,6 +71,33 @@ def test_a_bar_is_shown_and_leaves_nothing_behind(run: str, text: str, tmp_path:
     assert len(said) == 2 and said[1] == "nmt-translate: 60 lines"
     assert all(line.startswith(("nmt-translate:", "  ")) for line in lines[:-1]) and lines[-1] == ""
     assert all(len(line) <= COLUMNS for line in lines if "/" not in line), "lines are wrapped, but for paths"
+
+
+def test_distillation_shows_the_bar_from_where_it_goes_on(
+    run: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "WINDOW", 20)
+    arguments = [run, "--source", text, "-o", str(tmp_path / "made"), *FAST]
+
+    append, calls = Writer.append, iter(range(9))
+
+    def stops_at_the_third(*given: Any, **options: Any) -> None:
+        if next(calls) == 2:
+            raise DataError("full")
+        append(*given, **options)
+
+    with monkeypatch.context() as context:
+        context.setattr(Writer, "append", stops_at_the_third)
+        assert distill.main(arguments) == 1
+    with standard_error() as screen:
+        assert distill.main(arguments) == 0
+        shown = screen.rest()
+    assert "translating:  67%|" in shown and "| 40/60 [00:00<?, ? lines/s]" in shown
+    assert "translating:   0%|" not in shown
+    parts = re.split("[\r\n]", shown)
+    assert all(len(part) <= COLUMNS for part in parts if part.startswith(("translating", "nmt-distill")))
+    said = [part for part in parts if part.startswith("nmt-distill:")]
+    assert said[1] == "nmt-distill: goes on after 40 of 60 lines" and said[2].startswith("nmt-distill: 20 lines in ")
 
 
 def test_an_error_is_a_line_of_its_own_below_the_bar(run: str, tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nmt.config import Config, load_config
-from nmt.data import EOS, PreparedData, prepare
+from nmt.data import EOS, PAD, PreparedData, prepare
 from nmt.data.checksums import write_checksums
 from nmt.data.monolingual import training_prefixes
 from nmt.data.prepare import generated
+from nmt.data.resegmentation import Resegmentation
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import ConfigError, DataError
 from nmt.training.setup import describe_sampling
@@ -62,6 +64,20 @@ def test_without_a_tag_it_is_one_more_text(folder: Path) -> None:
     assert tagged.train.key != plain.train.key
     assert tagged.report.source_tokens == plain.report.source_tokens + 13
     assert "train: 13 pairs of these from data.monolingual" in plain.report_lines()
+
+
+def test_the_tag_stays_whole_where_text_is_split_anew(folder: Path) -> None:
+    config = config_of(folder, "data.tokenizer_options.bpe_dropout=0.5")
+    data = prepared(config)
+    tag = data.tokenizer.source_symbol("<BT>")
+    rows = np.arange(73)
+    drawn = Resegmentation(data.train, data.sides, seed=1, max_length=100)(0, rows)
+    ids = drawn.padded_source(rows)
+    assert (ids[60:, 0] == tag).all() and (ids == tag).sum() == 13
+    assert [data.tokenizer.decode_source(row[row != PAD].tolist()[1:]) for row in ids[60:]] == [
+        source for source, _ in (*sentences(8, 100), *sentences(5, 200))
+    ]
+    assert ids.shape[1] > data.train.source_lengths.max()
 
 
 def test_the_vocabulary_is_that_of_the_parallel_text(folder: Path) -> None:

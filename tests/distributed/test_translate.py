@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import translate
+from nmt.cli import distill, translate
 from tests.distributed.launch import Ranks
-from tests.distributed.work import translate_run
+from tests.distributed.work import distill_run, translate_run
 from tests.tiny_run import make_run
 
 LINES = [
@@ -50,6 +50,20 @@ def test_same_lines_as_one_process_in_the_same_order(folder: Path, size: int, fo
     loaded, summary = ranks.said(0)
     assert f"on cpu, {size} processes, beam 3, " in loaded and "13 lines in" in summary
     assert not any(ranks.said(rank) for rank in range(1, size))
+
+
+def test_distilled_text_is_shared_and_goes_on_when_a_process_is_killed(folder: Path) -> None:
+    source = ["--source", str(folder / "in"), "--n-best", "2", "-o"]
+    assert distill.main([str(folder / "run"), *source, str(folder / "alone"), "--device", "cpu"]) == 0
+    arguments = [str(folder / "run"), *source, str(folder / "together")]
+    killed = Ranks(2, distill_run, arguments, 1, folder=folder / "killed", timeout=5)
+    assert killed.wait()[0] == -9 and not (folder / "together.de").exists()
+    ranks = Ranks(2, distill_run, arguments, None, folder=folder / "said")
+    assert ranks.wait() == [0, 0], ranks.said(0)
+    for language in ("en", "de"):
+        assert (folder / f"together.{language}").read_bytes() == (folder / f"alone.{language}").read_bytes()
+    assert "nmt-distill: goes on after 6 of 13 lines" in ranks.said(0)
+    assert not ranks.said(1)
 
 
 def test_an_ensemble_is_shared_as_a_model_is(folder: Path) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.cli import train, translate
+from nmt.cli import distill, train, translate
 from nmt.config import load_config
 from nmt.cpu_time import CpuClock
 from nmt.data import prepare
 from nmt.search import translator
+from nmt.synthetic import corpus, output
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World, check_same, connected
 from nmt.training.setup import build_batches, build_updater
@@ -122,6 +123,21 @@ def translate_run(arguments: list[str], tricks: dict[int, tuple[str, Any]] | Non
         globals()[name](argument)
     translator.WINDOW = 3
     return translate.main([*arguments, "--device", "cpu"])
+
+
+def distill_run(arguments: list[str], kill_rank_0_after: int | None) -> int:
+    """nmt-distill on each rank, in windows of 3 lines for each; rank 0 is killed after so many windows."""
+    if kill_rank_0_after is not None and os.environ["RANK"] == "0":
+        append, windows = output.Writer.append, iter(range(1, 99))
+
+        def killed(*given: Any, **options: Any) -> None:
+            append(*given, **options)
+            if next(windows) == kill_rank_0_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        output.Writer.append = killed  # type: ignore[method-assign]
+    corpus.WINDOW = 3
+    return distill.main([*arguments, "--device", "cpu"])
 
 
 def signal_at(number_and_step: tuple[int, int]) -> None:
