@@ -24,6 +24,11 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "deepnmt": {"architecture": "deepnmt", "encoder_layers": 2},
     "plain": {"architecture": "deepnmt", "context_aware_encoder": False},
     "rnnsearch": {"architecture": "rnnsearch", "decoder_layers": 1, "attention_heads": 1},
+    "transformer": {
+        "architecture": "transformer",
+        "embedding_size": 8,
+        "architecture_options": {"heads": 2, "encoder_layers": 1, "decoder_layers": 2},
+    },
 }
 """Keys of models that have every kind of layer among them, for `make_model`."""
 

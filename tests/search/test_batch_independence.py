@@ -43,9 +43,10 @@ def is_near_tie(found: list[Hypothesis], alone: list[Hypothesis]) -> bool:
     return rank + 1 == len(alone) or alone[rank].score - alone[rank + 1].score < NEAR_TIE
 
 
-def small_model(cell: str, *, layer_norm: bool) -> Seq2Seq:
+def small_model(cell: str, *, layer_norm: bool, **settings: Any) -> Seq2Seq:
     """One whose translations depend on the source and do not end at once."""
     config = ModelConfig(
+        **settings,
         cell=cell,
         layer_norm=layer_norm,
         hidden_size=16,
@@ -70,7 +71,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{cell: {"cell": cell} for cell in (*UNITS, "rnn")},
     "gru, reset after": {"cell": "gru", "cell_options": {"reset": "after"}},
     "lstm, peepholes": {"cell": "lstm", "cell_options": {"peepholes": True, "output_activation": "identity"}},
+    "transformer": {"architecture": "transformer", "architecture_options": {"heads": 2}},
+    "plain transformer": {
+        "architecture": "transformer",
+        "architecture_options": {"heads": 2, "encoder_mixing": "attention", "decoder_mixing": "attention"},
+    },
 }
+BLOCKS = {"lrn, blocks": VARIANTS["transformer"], "attention, blocks": VARIANTS["plain transformer"]}
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -93,14 +100,16 @@ def test_batches_of_1_and_64(cell: str, layer_norm: bool) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("cell", ALL_UNITS)
+@pytest.mark.parametrize("cell", [*ALL_UNITS, *BLOCKS])
 def test_in_few_bits_companions_change_less_than_the_bits_do(cell: str, precision: PrecisionName) -> None:
     """A library may add up the product of one row in another order than those of many, which rounding makes visible.
 
     How much is held against what the precision itself changes.
     """
     torch.manual_seed(8)
-    model = small_model(cell, layer_norm=cell in ("gru", "lrn", "sru"))
+    model = small_model(
+        cell if cell in UNITS else "lrn", layer_norm=cell in ("gru", "lrn", "sru"), **BLOCKS.get(cell, {})
+    )
     format_ = choose_search_precision(precision, device=torch.device("cpu"))
     converted = format_.converted(model)
     source = sentences()[:12]
@@ -143,7 +152,8 @@ def lists_of_their_own() -> Shortlist:
 @pytest.mark.parametrize("unit", VARIANTS)
 def test_in_double_precision_nothing_differs(unit: str) -> None:
     torch.manual_seed(6)
-    config = ModelConfig(**VARIANTS[unit], architecture="rnnsearch", hidden_size=8, embedding_size=8, init_range=0.5)
+    settings = {"architecture": "rnnsearch", "hidden_size": 8, "embedding_size": 8, "init_range": 0.5}
+    config = ModelConfig(**{**settings, **VARIANTS[unit]})
     model = build_model(config, VOCABULARY, VOCABULARY).double().eval()
     source = sentences()
     for search, size in ((beam_search, 3), (greedy_search, 1)):
