@@ -79,6 +79,7 @@ def make(
             nearest=nearest,
             keep_original=keep_original,
             errors=arguments.errors,
+            as_tokens=models[0].tokenizer.splits_at_spaces,
         )
         return command.run(work, models, arguments.output, overwrite=arguments.overwrite)
 
@@ -146,8 +147,7 @@ class Command:
         search = SEARCHES.get(work.decoding.chosen_search)
         self.tell(f"{names_of(models)} on {self._world.device}, {search.size(work.decoding)}, {translator.precision}")
         longest = min(model.longest_source.tokens for model in models)
-        splits = loaded.tokenizer.splits_at_spaces
-        details: list[Detail] = ["tokens"] if splits else []
+        details: list[Detail] = ["tokens"] if work.as_tokens else []
 
         def translate(lines: Sequence[str]) -> list[Made]:
             found = translate_across_processes(translator, lines, details, world=self._world)
@@ -156,7 +156,7 @@ class Command:
                     one.hypotheses,
                     notes=notes_of(one, longest=longest),
                     source_tokens=one.source_tokens,
-                    as_tokens=splits,
+                    as_tokens=work.as_tokens,
                 )
                 for one in found
             ]

@@ -50,8 +50,10 @@ class PreparedData:
     test_references: Sequence[Sequence[str]] = ()
     dev_facts: ValidationFacts | None = None
     """By which a change of the validation text or its references is noticed."""
+    train_notes: Sequence[str] = ()
+    """What else people should know of the training text, as lines."""
     notes: Sequence[str] = ()
-    """What else people should know of it, as lines."""
+    """The same of all text."""
     sides: Sides = Sides()
     """How the training text is split anew in each epoch, if it is."""
 
@@ -70,7 +72,7 @@ class PreparedData:
     def report_lines(self) -> list[str]:
         """The reports of all corpora, for people."""
         dev = [] if self.dev is None else self.dev.report.lines("dev")
-        return [*self.train.report.lines("train"), *dev, *self.notes]
+        return [*self.train.report.lines("train"), *self.train_notes, *dev, *self.notes]
 
 
 def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> PreparedData:
@@ -124,7 +126,8 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
         dev_references=dev_references,
         test_references=test_references,
         dev_facts=dev_facts,
-        notes=[*describe_monolingual(data, train), *dev_notes, *test_notes],
+        train_notes=describe_monolingual(data, train),
+        notes=[*dev_notes, *test_notes],
         sides=sides,
     )
 

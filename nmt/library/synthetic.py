@@ -143,6 +143,7 @@ def _make(
     translator = model if isinstance(model, Translator) else load(model)
     try:
         from nmt.config.changed import changed_decoding
+        from nmt.registry import TOKENIZERS
         from nmt.synthetic.record import Work
         from nmt.synthetic.texts import Texts, files_to_translate
 
@@ -157,6 +158,7 @@ def _make(
             nearest=nearest,
             keep_original=keep_original,
             errors=errors,
+            as_tokens=TOKENIZERS.get(config.data.tokenizer).splits_at_spaces,
         )
         return _done(work, translator, prefix, given, overwrite=overwrite, told=progress)
     finally:
@@ -174,17 +176,15 @@ def _done(
     told: Callable[[int, int], object] | None,
 ) -> SyntheticText:
     """Do the work, or what is left of it."""
-    from nmt.registry import TOKENIZERS
     from nmt.synthetic.choice import made
     from nmt.synthetic.corpus import translate_corpus
     from nmt.synthetic.output import Output
 
-    splits = TOKENIZERS.get(translator.config.data.tokenizer).splits_at_spaces
-    details: list[Literal["tokens"]] = ["tokens"] if splits else []
+    details: list[Literal["tokens"]] = ["tokens"] if work.as_tokens else []
 
     def translate(lines: Sequence[str]) -> list[Made]:
         return [
-            made(one.n_best, notes=one.notes, source_tokens=one.source_tokens, as_tokens=splits)
+            made(one.n_best, notes=one.notes, source_tokens=one.source_tokens, as_tokens=work.as_tokens)
             for one in translator.translate(list(lines), scores=False, details=details, **options)
         ]
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nmt.errors import counted
-from nmt.search.notes import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SPLIT
+from nmt.search.notes import AT_LIMIT, LONGER, NOT_FINITE, SPLIT
 from nmt.synthetic.choice import Made
 from nmt.synthetic.texts import Line
 
@@ -18,7 +18,6 @@ NOT_UTF8: Final = "not_utf8"
 _SAID: Final = MappingProxyType(
     {
         NOT_FINITE: "without a translation of finite probability",
-        MISSING: "without all required phrases",
         AT_LIMIT: "stopped at the length limit",
         LONGER: "longer than any that the model was trained on",
         SPLIT: "translated in parts (decoding.split_long)",

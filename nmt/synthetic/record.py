@@ -23,6 +23,8 @@ from nmt.synthetic.texts import Texts
 FORMAT: Final = 1
 _SAME_TEXT: Final = ("batch_tokens", "precision")
 """Keys of `decoding` that change a translation by no more than rounding."""
+_REWRITING: Final = ("placeholders", "glossary", "replace_unknown")
+"""Keys of `decoding` that put something else in place of what the model has written."""
 _FEWEST: Final = 2
 """Translations that can be chosen among."""
 _DIGEST: Final = "sha256:"
@@ -45,6 +47,8 @@ class Work:
     """Also write each line with its reference."""
     errors: str = "strict"
     """The rule for lines that are not UTF-8."""
+    as_tokens: bool = False
+    """Whether what is made is written as tokens with spaces between them, for a tokenizer that splits at spaces."""
 
     def __post_init__(self) -> None:
         """ConfigError for options that ask for what there is not."""
@@ -52,6 +56,11 @@ class Work:
             raise ConfigError(f"nearest: {shown(self.nearest)} is not known. Allowed: {', '.join(SIMILARITIES)}.")
         if self.nearest is not None and self.decoding.n_best < _FEWEST:
             raise ConfigError(f"nearest: is chosen among the n best; give n_best of {_FEWEST} or more")
+        rewriting = [name for name in _REWRITING if getattr(self.decoding, name)]
+        if self.as_tokens and rewriting:
+            raise ConfigError(
+                f"{rewriting[0]}: changes translations afterwards, but text for this tokenizer is tokens of the model"
+            )
         asked = [name for name, given in (("nearest", self.nearest), ("keep_original", self.keep_original)) if given]
         if asked and not any(part.reference is not None for part in self.texts.parts):
             raise ConfigError(f"{asked[0]}: no text that is translated has references; only parallel text has")
