@@ -6,7 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,21 +58,22 @@ class Output:
         Raises DataError where another process writes the files, where what the record tells of is gone, or where
         writing fails.
         """
-        with self._errors(), contextlib.ExitStack() as stack:
-            self.record.parent.mkdir(parents=True, exist_ok=True)
-            streams = [stack.enter_context(_opened(path)) for path in self._partial]
-            _lock(streams[0], self.prefix)
-            self.save(progress)  # which may have been that of another work
-            for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
-                _cut(stream, path, size)
-            yield Writer(self, streams, progress)
+        with contextlib.ExitStack() as stack:
+            with _writing_errors(self.prefix):
+                self.record.parent.mkdir(parents=True, exist_ok=True)
+                streams = [stack.enter_context(_opened(path)) for path in self._partial]
+                _lock(streams[0], self.prefix)
+                self._save(progress)  # which may have been that of another work
+                for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
+                    _cut(stream, path, size)
+            yield Writer([*zip(streams, self._partial, strict=True)], progress, self._save)
 
     def finish(self, progress: Progress) -> None:
         """Give the files of a whole work their names; a kill in between is made good by doing it again.
 
         Raises DataError where they are not what the record tells of.
         """
-        with self._errors():
+        with _writing_errors(self.prefix):
             for partial, path, size in zip(self._partial, self.files, progress.sizes, strict=True):
                 if partial.exists():
                     partial.replace(path)
@@ -80,19 +81,13 @@ class Output:
                     what = "has changed" if path.exists() else "is gone"
                     raise DataError(f"{path}: {what} since {self.record} was written; begin anew with --overwrite")
 
-    def save(self, progress: Progress) -> None:
+    def _save(self, progress: Progress) -> None:
         """Tell the record how far the work has come; what it tells of is on disk already."""
         write_record(self.record, self._work, self.facts, progress)
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            with naming(self.prefix):
-                yield
-        except OSError as error:
-            raise DataError(f"{error.filename}: cannot be written ({reason(error)})") from error
-
     def _check_names(self) -> None:
+        if not Path(self.prefix).name or self.prefix.endswith("/"):
+            raise ConfigError(f"{self.prefix}: is no prefix of files, such as data/made")
         inputs = [path for part in self._work.texts.parts for path in (part.source, part.reference) if path is not None]
         for path in self.files:
             for given in inputs:
@@ -106,28 +101,46 @@ class Output:
 class Writer:
     """Appends pairs, some at a time."""
 
-    def __init__(self, output: Output, streams: Sequence[BinaryIO], progress: Progress) -> None:
-        self._output = output
-        self._streams = streams
+    def __init__(
+        self, files: Sequence[tuple[BinaryIO, Path]], progress: Progress, save: Callable[[Progress], object]
+    ) -> None:
+        self._files = files
         self._progress = progress
+        self._save = save
 
     def append(self, pairs: Iterable[tuple[str, str]], counts: Counts, *, is_last: bool) -> None:
-        """Write pairs, then record that so much, `counts` with these pairs, is done."""
+        """Write pairs, then record that so much, `counts` with these pairs, is done; DataError where that fails."""
         texts = ["".join(f"{line}\n" for line in side).encode() for side in zip(*pairs, strict=True)]
-        for place, (stream, text) in enumerate(zip(self._streams, texts, strict=True)):
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+        for place, ((stream, path), text) in enumerate(zip(self._files, texts, strict=True)):
+            with _writing_errors(path):
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
             self._progress.sizes[place] += len(text)
         self._progress.counts, self._progress.is_whole = counts, is_last
-        self._output.save(self._progress)
+        with _writing_errors(self._files[0][1]):
+            self._save(self._progress)
+
+
+@contextlib.contextmanager
+def _writing_errors(path: Path | str) -> Iterator[None]:
+    """What cannot be written is a DataError, which names this file where the error itself names none."""
+    try:
+        with naming(path):
+            yield
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be written ({reason(error)})") from error
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    with open(descriptor, "r+b") as stream, naming(path):
+    stream = open(descriptor, "r+b")  # noqa: SIM115  (closed below)
+    try:
         yield stream
+    finally:
+        with contextlib.suppress(OSError):  # of a full disk, once more; what counts has been on disk before
+            stream.close()
 
 
 def _cut(stream: BinaryIO, path: Path, size: int) -> None:

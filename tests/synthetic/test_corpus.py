@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import itertools
 import json
@@ -204,6 +205,35 @@ def test_files_in_the_way(folder: Path) -> None:
     (folder / "file").write_text("")
     with pytest.raises(DataError, match="cannot be read .Not a directory"):
         make(work_of(folder), folder / "file/made")
+
+
+@pytest.mark.parametrize(("when", "file"), [(4, "en.partial"), (5, "de.partial"), (6, "manifest.json")])
+def test_a_full_disk_is_one_line_and_the_work_goes_on_afterwards(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, when: int, file: str
+) -> None:
+    make(work_of(folder), folder / "whole")
+    sync, calls = os.fsync, itertools.count()
+
+    def full(descriptor: int) -> None:
+        if next(calls) == when:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=rf"/made.{file}: cannot be written \(the disk is full\)$"):
+        make(work_of(folder), folder / "made")
+    assert make(work_of(folder), folder / "made").is_whole
+    assert written(folder / "made") == written(folder / "whole")
+
+
+def test_an_error_of_the_model_is_its_own(folder: Path) -> None:
+    def fails(lines: Sequence[str]) -> list[Made]:
+        raise OSError(errno.ENOENT, "no such file", "kernel.so")
+
+    with pytest.raises(OSError, match="kernel"):
+        make(work_of(folder), folder / "made", translate=fails)
+    with pytest.raises(ConfigError, match="is no prefix of files"):
+        Output(f"{folder}/", work_of(folder))
 
 
 def test_two_at_once_are_noticed(folder: Path) -> None:
