@@ -56,6 +56,8 @@ def test_all_commands_are_installed() -> None:
         "nmt-convert",
         "nmt-data",
         "nmt-export",
+        "nmt-distill",
+        "nmt-backtranslate",
     }
 
 

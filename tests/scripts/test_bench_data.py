@@ -50,6 +50,7 @@ def test_a_smaller_corpus_is_the_beginning_of_a_larger_one(monkeypatch: pytest.M
     assert len(set(whole)) > 240
 
 
+@pytest.mark.slow
 def test_every_part_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prefix, work = str(tmp_path / "text"), str(tmp_path / "work")
     command = [sys.executable, str(SCRIPTS / "generate_corpus.py"), prefix, "--pairs", "600"]

@@ -58,6 +58,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_rates_parts_and_the_ratio_to_a_peer(script: ModuleType, folder: Path) -> None:
     peer = fake_peer(folder, [1, 100, 300, 200])  # the first is a warm-up
     output = folder / "train.md"

@@ -48,6 +48,7 @@ def test_a_lost_line_is_seen_and_the_text_is_kept(
     assert (tmp_path / "guilty").is_file()
 
 
+@pytest.mark.slow
 def test_odd_lines_both_ways(inputs: ModuleType, tmp_path: Path) -> None:
     found = inputs.lines(tmp_path, count=30, seed=1)
     assert found["lines translated twice with a beam"] == found["lines translated twice with greedy search"] == 30

@@ -141,7 +141,9 @@ def test_signal_at_a_validation_step_leaves_the_validation_for_later(
     assert same(training_state(straight, 12), training_state(resumed, 12))
 
 
-@pytest.mark.parametrize("data", [{}, SUBWORDS], ids=["words", "subwords"])
+@pytest.mark.parametrize(
+    "data", [pytest.param({}, id="words"), pytest.param(SUBWORDS, id="subwords", marks=pytest.mark.slow)]
+)
 def test_killed_process_resumes_and_ends_at_the_same_weights(folder: Path, data: dict[str, Any]) -> None:
     config = write_config(folder, data=data, training={"max_steps": 60, "save_every": 10, "keep_last": 9})
     assert nmt_train(config, "--set", f"run_dir={folder / 'straight'}") == 0
