@@ -20,6 +20,11 @@ from nmt.ops.unit import Projection
 PADDING_PENALTY = -1e8
 
 
+def padding_penalty(mask: Tensor, *, like: Tensor) -> Tensor:
+    """[B, 1, 1, S], added to scores: 0 at words, where mask [B, S] is true, and -1e8 at padding."""
+    return ((1 - mask.to(at_least_fp32(like).dtype)) * PADDING_PENALTY)[:, None, None]
+
+
 class AttentionMemory(NamedTuple):
     """What attention reads for B sentences with S source positions in G heads of the M-wide memory."""
 
@@ -110,7 +115,7 @@ class AdditiveAttention(AttentionQuery):
     def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """Project memory [B, S, M] once for all queries; mask [B, S] is true at words."""
         dtype = product_type(memory)
-        penalty = (1 - mask.to(at_least_fp32(memory).dtype)) * PADDING_PENALTY
+        penalty = padding_penalty(mask, like=memory)
         keys = self._split(2 * self.memory(memory).to(dtype))
         powers = powers_of(keys) if not torch.is_grad_enabled() and use_native(keys) else None
-        return AttentionMemory(keys, self._split(memory.to(dtype)), penalty[:, None, None], powers)
+        return AttentionMemory(keys, self._split(memory.to(dtype)), penalty, powers)

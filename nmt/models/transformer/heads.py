@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.models.attention import PADDING_PENALTY, AttentionMemory
+from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty
 from nmt.models.dropout import Dropout
 from nmt.models.linear import Linear
 from nmt.ops.dot_attention import attend
@@ -27,11 +27,6 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def join_heads(x: Tensor) -> Tensor:
     """[B, G, T, D] -> [B, T, G * D]."""
     return x.transpose(1, 2).flatten(2)
-
-
-def padding_penalty(mask: Tensor, *, like: Tensor) -> Tensor:
-    """[B, 1, 1, S], added to scores: 0 at words, where mask [B, S] is true, and -1e8 at padding."""
-    return ((1 - mask.to(at_least_fp32(like).dtype)) * PADDING_PENALTY)[:, None, None]
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:

@@ -105,7 +105,7 @@ def _encoder_block(config: ModelConfig, options: TransformerOptions, sizes: Size
     else:
         mixing = SelfAttention(size, heads=options.heads, dropout=dropouts.attention)
     feed_forward = _feed_forward(size, sizes, options, dropouts)
-    return EncoderBlock(mixing, feed_forward, size=size, norm=options.norm)
+    return EncoderBlock(mixing, feed_forward, size=size, norm=options.norm, dropout=dropouts.residual)
 
 
 def _decoder_block(config: ModelConfig, options: TransformerOptions, sizes: Sizes, dropouts: Dropouts) -> DecoderBlock:

@@ -61,11 +61,13 @@ class TargetWords(Words):
 class EncoderBlock(nn.Module):
     """x + dropout(mixing(norm(x))), then the feed-forward layer."""
 
-    def __init__(self, mixing: BothWays | SelfAttention, feed_forward: FeedForward, *, size: int, norm: Norm) -> None:
+    def __init__(
+        self, mixing: BothWays | SelfAttention, feed_forward: FeedForward, *, size: int, norm: Norm, dropout: float
+    ) -> None:
         super().__init__()
         self.norm = BlockNorm(size, norm)
         self.mixing = mixing
-        self.dropout = Dropout(feed_forward.residual_dropout.p)
+        self.dropout = Dropout(dropout)
         self.feed_forward = feed_forward
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
