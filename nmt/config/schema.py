@@ -206,6 +206,9 @@ class TrainingConfig:
     that a plugin registers. What is shown as loss is always the cross entropy without smoothing."""
     loss_options: Options = field(default_factory=dict)
     """Options of the loss; see the table of losses."""
+    dropout_warmup_steps: NotNegative = 0
+    """All dropouts of the model grow linearly from 0 to their values over so many updates: early updates learn more
+    without, and overfitting comes later. 0: they have their values from the first."""
     label_smoothing: Fraction = 0.1
     """Probability mass spread over the other words of the vocabulary; 0 with a loss that cannot do so."""
     normalization: Literal["token", "sentence"] = "token"

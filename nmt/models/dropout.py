@@ -21,6 +21,31 @@ class Dropout(nn.Dropout):
         return layer_dropout(x, self.p, layer=self.layer_number, position=position)
 
 
+class DropoutWarmup:
+    """Dropouts of a model that grow linearly from 0 to their values over its first updates.
+
+    Curriculum dropout (Morerio et al., ICCV 2017), whose curve is an exponential: a model learns most at first without
+    dropout, and overfits only later.
+    """
+
+    def __init__(self, model: nn.Module, *, steps: int) -> None:
+        """`steps`: the update, counted from 0, in which they reach the values that the model has now; 0: at once."""
+        self.steps = steps
+        self._full = [
+            (module, name, float(getattr(module, name)))
+            for kind, name in ((nn.Dropout, "p"), (Cell, "recurrent_dropout"))
+            for module in model.modules()
+            if isinstance(module, kind)
+        ]
+
+    def at_step(self, step: int) -> None:
+        """Set the dropouts of the update after `step` earlier ones."""
+        if self.steps:
+            share = min(1.0, step / self.steps)
+            for module, name, full in self._full:
+                setattr(module, name, full * share)
+
+
 def number_layers(model: nn.Module) -> None:
     """Give each layer that can drop a number of its own, in the order in which the model lists them.
 

@@ -118,6 +118,7 @@ def build_updater(
         precision=choose_precision(training.precision, device=device),
         guard=BadUpdateGuard(max_bad_updates=training.max_bad_updates, skip_norm=training.skip_norm),
         ema=EMA(model, decay=training.ema_decay) if training.ema_decay else None,
+        dropout_warmup_steps=training.dropout_warmup_steps,
         world=world,
     )
 

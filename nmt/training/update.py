@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.models.base import Normalization, Seq2Seq
-from nmt.models.dropout import number_layers
+from nmt.models.dropout import DropoutWarmup, number_layers
 from nmt.ops.dropout import masked_by
 from nmt.training.batches import Group
 from nmt.training.distributed import World
@@ -60,9 +60,13 @@ class Updater:
         precision: Precision,
         guard: BadUpdateGuard,
         ema: EMA | None = None,
+        dropout_warmup_steps: int = 0,
         world: World | None = None,
     ) -> None:
-        """`world`: the processes that share the batches of each update; by default this one has them all."""
+        """Of a model with the dropouts of its configuration.
+
+        `world`: the processes that share the batches of each update; by default this one has them all.
+        """
         self.model = model
         self.optimizer = optimizer
         self.schedule = schedule
@@ -74,6 +78,7 @@ class Updater:
         self.scaler = precision.grad_scaler()
         self._options = dict(optimizer.defaults)  # torch adds to them later
         number_layers(model)
+        self._dropouts = DropoutWarmup(model, steps=dropout_warmup_steps)
         self._parameters = [weight for weight in model.parameters() if weight.requires_grad]
 
     def update(self, group: Group, *, step: int) -> Update:
@@ -86,6 +91,7 @@ class Updater:
         if group.seed is not None:
             seed_everything(group.seed)
         lr = self._set_rate(step)
+        self._dropouts.at_step(step)
         self.optimizer.zero_grad(set_to_none=True)
         objective, nll = self.world.add_up(self._parameters, self._backward(group))
         self.scaler.unscale_(self.optimizer)

@@ -48,7 +48,7 @@ CHANGES = [
     *(f"training.optimizer={name}" for name in ("adadelta", "adafactor", "adagrad", "rmsprop", "sgd")),
     *("training.optimizer_options.beta1=0.1", "training.lr=0.02", "training.schedule=noam"),
     *("training.schedule_options.warmup_steps=5", "training.clip_norm=0.01", "training.label_smoothing=0.3"),
-    "training.skip_norm=0.01",
+    *("training.skip_norm=0.01", "training.dropout_warmup_steps=3"),
     *("training.normalization=sentence", "training.precision=bf16", "training.ema_decay=0.9"),
 ]
 

@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.cells import Cell
 from nmt.config import load_config
 from nmt.data import prepare
+from nmt.models.dropout import Dropout
 from nmt.training import trainer
 from nmt.training.batches import BatchStream, Position
 from nmt.training.distributed import Share
@@ -102,3 +104,24 @@ def test_a_run_goes_on_alike_whatever_state_generators_are_in(
     states = [training_state(tmp_path / name, 6) for name in ("one", "other")]
     assert not same(*(part.pop("random") for part in states))
     assert same(*states)
+
+
+def test_dropouts_grow_to_their_values(config_file: Path) -> None:
+    def after(updates: list[int], *overrides: str) -> tuple[dict[str, Tensor], set[float], set[float]]:
+        config = load_config(config_file, overrides)
+        data = prepare(config, config.run_dir, progress=False)
+        updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+        for step, group in zip(updates, build_batches(config, data.train).groups(Position(1, 0)), strict=False):
+            updater.update(group, step=step)
+        layers = {round(module.p, 9) for module in updater.model.modules() if isinstance(module, Dropout)}
+        units = {round(module.recurrent_dropout, 9) for module in updater.model.modules() if isinstance(module, Cell)}
+        return updater.model.state_dict(), layers, units
+
+    growing = ["training.dropout_warmup_steps=4", "model.recurrent_dropout=0.2"]
+    assert after([0, 1], *growing)[1:] == ({0.075}, {0.05})
+    assert after([3], *growing)[1:] == ({0.225}, {0.15})
+    assert after([4], *growing)[1:] == after([9], *growing)[1:] == after([0], growing[1])[1:] == ({0.3}, {0.2})
+    first, without = (after([0], *keys)[0] for keys in (growing, ["model.dropout=0", "model.recurrent_dropout=0"]))
+    assert same(first, without)
+    whole, later = (after([5, 6], *keys)[0] for keys in (growing[1:], growing))
+    assert same(later, whole)
