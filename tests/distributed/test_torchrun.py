@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nmt.training.logs import read_events
 from tests.conftest import REPOSITORY
 from tests.tiny_training import events, write_config, write_corpus
@@ -24,6 +26,7 @@ Updater.update = update
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_started_again_and_the_run_goes_on(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     config = write_config(tmp_path, training={"save_every": 4, "validate_every": 8, "max_steps": 8})
