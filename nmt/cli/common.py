@@ -96,7 +96,7 @@ def add_errors(parser: argparse.ArgumentParser) -> None:
         "--errors",
         choices=POLICIES,
         default=POLICIES[0],
-        help="lines that are not UTF-8: strict ends at the first, after the lines before it (default); replace reads "
+        help="lines that are not UTF-8: strict ends at the first of them (default); replace reads "
         "such bytes as U+FFFD; empty reads such a line as empty",
     )
 
