@@ -202,8 +202,9 @@ class TrainingConfig:
     """An update whose gradient has a larger global norm, before clipping, is skipped and counted like one with a NaN.
     Zero: `gnorm_upper_bound` with `safe_nan`."""
     loss: Text = "cross_entropy"
-    """What is minimised: `cross_entropy`, `r_drop` (two passes with other dropout that are to predict alike), or a loss
-    that a plugin registers. What is shown as loss is always the cross entropy without smoothing."""
+    """What is minimised: `cross_entropy`, `sampled_cross_entropy` (a softmax over a sample of the vocabulary, which is
+    faster), `r_drop` (two passes with other dropout that are to predict alike), or a loss that a plugin registers. What
+    is shown as loss is always the cross entropy without smoothing."""
     loss_options: Options = field(default_factory=dict)
     """Options of the loss; see the table of losses."""
     dropout_warmup_steps: NotNegative = 0
