@@ -47,6 +47,7 @@ def test_no_sentence_comes_twice_in_a_part_or_in_two(corpus: Path, side: str) ->
     assert len(counts) == sum(SIZES.values())
 
 
+@pytest.mark.slow
 def test_the_other_direction_is_the_same_corpus(corpus: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path, "de", "en")
     for path in corpus.iterdir():

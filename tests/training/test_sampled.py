@@ -106,7 +106,7 @@ def test_the_sum_over_the_sample_has_the_expectation_of_the_sum_over_the_vocabul
             totals.append(loss(TrainingBatch.of(model, SOURCE, TARGET)).total.item())
     mean = sum(totals) / len(totals)
     assert max(totals) - min(totals) > 0.02
-    assert mean == pytest.approx(float(exact), abs=0.01)
+    assert mean == pytest.approx(exact.item(), abs=0.01)
 
 
 def test_the_sample_is_that_of_the_batch(model: Seq2Seq) -> None:
