@@ -120,7 +120,7 @@ def test_output_is_appended_and_several_runs_share_a_table(results, run, capsys,
 )
 def test_curves_over_what_is_asked_for(results, run, axis, curve):
     texts = results.read_texts(str(run.parent / "test.en"), [str(run.parent / "test.de")])
-    measured = results.measure(str(run), texts, [], device="cpu", plugins=())
+    measured = results.measure(str(run), texts, lambda language: [], device="cpu", plugins=())
     assert results.points(measured, "bleu", results.AXES[axis]) == curve
 
 
@@ -137,11 +137,13 @@ def test_a_log_of_an_older_version_has_no_cpu_seconds(results, run, capsys, tmp_
 
 def test_metrics_that_are_asked_for_and_the_table_alone(results, run, capsys):
     pytest.importorskip("sacremoses", reason="sacremoses, of nmt-recurrent[moses], is not installed")
+    config = (run / "config.yaml").read_text().replace("data: {", "data: {source_language: en, target_language: fr, ")
+    (run / "config.yaml").write_text(config)
     asked = ["--metrics", "chrf", "bleu_moses_lc", "--no-dash-splits"]
     assert execute(results.build_parser(), results.write, [*arguments(run), *asked]) == 0
     text = capsys.readouterr().out
     assert "| chrF2 | chrF2 greedy | bleu_moses_lc | sentences/CPU s beam |" in text
-    assert "dashes-kept" in text and "nmt-eval" in text
+    assert "moses-fr+dashes-kept" in text and "nmt-eval" in text
     assert "--metrics chrf bleu_moses_lc --no-dash-splits\n" in text, "the command gives these figures"
     assert execute(results.build_parser(), results.write, [*arguments(run), *asked, "--brief"]) == 0
     brief = capsys.readouterr().out

@@ -92,8 +92,8 @@ def test_total_and_gradients_equal_the_formula(model: Seq2Seq) -> None:
     torch.testing.assert_close(ours, theirs)
 
 
-def test_the_sum_over_the_sample_has_the_expectation_of_the_sum_over_the_vocabulary(model: Seq2Seq) -> None:
-    """So the gradient of a step is right on average: the mean over samples nears that of cross entropy as they grow."""
+def test_the_mean_over_many_samples_is_near_cross_entropy(model: Seq2Seq) -> None:
+    """As each word of a sample counts for all that it stands for."""
     model.eval()
     exact = build_loss("cross_entropy", label_smoothing=0.0, options=None)(
         TrainingBatch.of(model, SOURCE, TARGET)
