@@ -193,7 +193,7 @@ class TrainingConfig:
     lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 2e-3
     """Learning rate; what it means to a schedule is said in the table of schedules."""
     schedule: Text = "inverse_sqrt"
-    """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine` or `inverse_sqrt`."""
+    """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine`, `budgeted` or `inverse_sqrt`."""
     schedule_options: Options = field(default_factory=dict)
     """Options of the schedule; see the table of schedules."""
     clip_norm: NotNegativeFloat = 1.0

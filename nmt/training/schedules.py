@@ -33,12 +33,14 @@ class Schedule:
     """Base of all schedules; one whose rate never changes.
 
     Reading a schedule never looks at the clock or the model: the rate follows from the number of updates and
-    from what `end_epoch` and `end_validation` were told, and `state_dict` holds all of that.
+    from what `use_share`, `end_epoch` and `end_validation` were told, and `state_dict` holds all of that.
     """
 
     Options: ClassVar[type] = ScheduleOptions
     needs_validation: ClassVar[bool] = False
     """Whether the rate follows from validation scores."""
+    needs_end: ClassVar[bool] = False
+    """Whether the rate follows from how much of the training is done, so that its end must be known."""
 
     def __init__(self, *, lr: float, hidden_size: int, options: Any = None) -> None:
         """`lr` is `training.lr`, `hidden_size` the width of the model, `options` an instance of `Options`."""
@@ -61,6 +63,9 @@ class Schedule:
         """Set and return the rate of the next update, when `step` updates (from 0) have been done."""
         self._rate = self._rate_at(step)
         return self.rate
+
+    def use_share(self, share: float) -> None:
+        """Say how much of the training is done before the next update, from 0 to 1; asked for by `needs_end`."""
 
     def end_epoch(self, epoch: int | None = None) -> None:
         """Say that an epoch has ended: its number, from 1, or None where it is not known."""
@@ -87,7 +92,7 @@ class Schedule:
         return float(self.options.max_lr)
 
 
-def _warmup(step: int, warmup_steps: int) -> float:
+def warm_up(step: int, warmup_steps: int) -> float:
     """Factor of a linear warm-up that ends at 1 with update number `warmup_steps` (from 1)."""
     return min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
 
@@ -111,7 +116,7 @@ class Constant(Schedule):
             require(self.warmup_steps >= 0, f"warmup_steps: must be 0 or more, not {self.warmup_steps}")
 
     def _rate_at(self, step: int) -> float:
-        return self.lr * _warmup(step, self.options.warmup_steps)
+        return self.lr * warm_up(step, self.options.warmup_steps)
 
 
 @SCHEDULES.register("epoch")

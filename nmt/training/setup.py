@@ -275,4 +275,8 @@ def build_limits(config: Config, *, budget: Budget) -> Limits:
     if training.max_steps is None and training.max_epochs is None and patience is None and budget == Budget():
         options = "--max-minutes or --max-cpu-minutes"
         raise ConfigError(f"training: needs an end: give max_steps, max_epochs or patience, or {options}")
+    known = (training.max_steps, training.max_epochs, budget.cpu_seconds)
+    if known == (None, None, None) and SCHEDULES.get(training.schedule).needs_end:
+        limits = "max_steps, max_epochs or --max-cpu-minutes"
+        raise ConfigError(f"training.schedule: '{training.schedule}' needs to know the end of training: give {limits}")
     return Limits(max_steps=training.max_steps, max_epochs=training.max_epochs, patience=patience, budget=budget)

@@ -1,13 +1,13 @@
-"""Learning rates that are a curve over updates: `inverse_sqrt`, `noam`, `gnmt+`, `cosine`."""
+"""Learning rates that are a curve over updates: `inverse_sqrt`, `noam`, `gnmt+`, `cosine`, `budgeted`."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from nmt.registry import SCHEDULES
-from nmt.training.schedules import Schedule, ScheduleOptions, require
+from nmt.training.schedules import Schedule, ScheduleOptions, require, warm_up
 
 
 @SCHEDULES.register("inverse_sqrt")
@@ -179,3 +179,41 @@ class Cosine(Schedule):
         # As Zero computes it: rounding of this logarithm decides on which side of a restart an update falls.
         period = math.floor(math.log(1 - updates / first * (1 - factor), factor))
         return period, updates - (1 - factor**period) / (1 - factor) * first, factor**period * first
+
+
+@SCHEDULES.register("budgeted")
+class Budgeted(Schedule):
+    """Linear warm-up, then a fall from lr to min_lr that ends with the training (Li et al., ICLR 2020).
+
+        low + (lr - low) (1 + cos(pi * share)) / 2,  low = min_lr, or with shape linear  lr - (lr - low) share
+
+    `share` is how much of the training is done: the largest of updates / max_steps, epochs / max_epochs and, with
+    `--max-cpu-minutes`, CPU time / budget. With the last the rate depends on the speed of the machine, so that two
+    runs differ. A run that goes on with a larger budget is at a smaller share, and its rate rises again.
+    """
+
+    needs_end = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ScheduleOptions):
+        """Options of `budgeted`."""
+
+        warmup_steps: int = 400
+        """Updates during which the rate grows linearly; 0 starts at lr."""
+        shape: Literal["cosine", "linear"] = "cosine"
+        """How the rate falls."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.warmup_steps >= 0, f"warmup_steps: must be 0 or more, not {self.warmup_steps}")
+
+    _share = 0.0
+
+    def use_share(self, share: float) -> None:
+        """Take note; more than 1 is 1."""
+        self._share = min(1.0, share)
+
+    def _rate_at(self, step: int) -> float:
+        low = min(float(self.options.min_lr), self.lr)
+        left = 1.0 - self._share if self.options.shape == "linear" else 0.5 * (1.0 + math.cos(math.pi * self._share))
+        return warm_up(step, self.options.warmup_steps) * (low + (self.lr - low) * left)

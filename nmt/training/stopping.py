@@ -89,6 +89,18 @@ class Limits:
         """Whether the deadline has passed."""
         return self.budget.deadline is not None and time.monotonic() >= self.budget.deadline
 
+    def share(self, progress: Progress) -> float:
+        """How much of the training is done, by the limit that is nearest; without any 0.
+
+        Patience tells nothing of this, nor a deadline: what it ends is to go on later.
+        """
+        used = (
+            (progress.step, self.max_steps),
+            (progress.epochs_done(), self.max_epochs),
+            (progress.cpu_seconds, self.budget.cpu_seconds),
+        )
+        return min(1.0, max((done / most for done, most in used if most), default=0.0))
+
     def reached(self, progress: Progress, ranking: Ranking, *, late: bool = False) -> Ending | None:
         """The limit that has been reached, None to go on; `late`: the time is up, for all processes of the run."""
         if self.max_steps is not None and progress.step >= self.max_steps:

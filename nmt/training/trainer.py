@@ -110,6 +110,8 @@ class Trainer:
         group = next(groups)
         self.interval.waited += time.perf_counter() - started
         is_first = self.progress.step == 0 and self.progress.skipped == 0
+        if self.updater.schedule.needs_end:
+            self.updater.schedule.use_share(self.limits.share(self.progress))
         update = self.updater.update(group, step=self.progress.step)
         self._count(group, update)
         self.interval.seconds += time.perf_counter() - started

@@ -143,6 +143,34 @@ def test_the_library_takes_it(folder: Path) -> None:
     assert training.validation is not None and training.validation["cpu_seconds"] == 4.75
 
 
+def test_a_rate_that_falls_to_the_end_knows_each_limit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"warmup_steps": 0, "shape": "linear"}
+    training = {"schedule": "budgeted", "schedule_options": options, "lr": 0.01, "max_steps": 10, "log_every": 1}
+    config = write_config(folder, training=training)
+
+    def rates(name: str, *arguments: str) -> list[float]:
+        assert nmt_train(config, *arguments, "--set", f"run_dir={folder / name}") == 0
+        return [line["lr"] for line in events(folder / name, kinds=("train",))]
+
+    assert rates("steps") == pytest.approx([0.01 * (1 - step / 10) for step in range(10)])
+    # 15 updates an epoch: the limit of epochs is the nearer one. Resumed, the rate goes on as if nothing had been.
+    epochs = [0.01 * (1 - step / 15) for step in range(15)]
+    whole = "--set", "training.max_steps=30", "--set", "training.max_epochs=1"
+    assert rates("epochs", *whole) == pytest.approx(epochs)
+    # 0.5 CPU seconds before the first update, 1 for each: after 4 updates the budget of 4.5 is used.
+    assert rates("budget", "--max-cpu-minutes", str(4.5 / 60)) == pytest.approx(
+        [0.01 * (1 - (0.5 + step) / 4.5) for step in range(4)]
+    )
+    assert rates("budget", "--max-cpu-minutes", str(20 / 60))[4:6] == pytest.approx([0.006, 0.005])
+    capsys.readouterr()
+    patience = "--set", "training.max_steps=null", "--set", "training.patience=2"
+    assert nmt_train(config, *patience, "--set", f"run_dir={folder / 'open'}") == 2
+    assert capsys.readouterr().err.endswith(
+        "training.schedule: 'budgeted' needs to know the end of training: "
+        "give max_steps, max_epochs or --max-cpu-minutes\n"
+    )
+
+
 def test_limits_in_words() -> None:
     limits = Limits(max_epochs=40, budget=Budget(cpu_seconds=25 * 60))
     assert str(limits) == "training until epoch 40 or 25 CPU minutes are used"

@@ -16,7 +16,7 @@ from nmt.training.zero import schedule_from_zero
 from tests.conftest import golden_names
 
 TOLERANCE = 1e-12
-NAMES = ["constant", "cosine", "epoch", "gnmt+", "inverse_sqrt", "noam", "score"]
+NAMES = ["budgeted", "constant", "cosine", "epoch", "gnmt+", "inverse_sqrt", "noam", "score"]
 
 
 def make(name: str, lr: float = 1e-3, hidden_size: int = 64, **options: object) -> Schedule:
@@ -138,6 +138,23 @@ def test_cosine_without_max_lr_peaks_at_lr():
     assert rates == pytest.approx([0.0, 0.2, 0.4, 0.2, 0.2, 0.1, 0.1])
 
 
+def test_budgeted_falls_to_its_smallest_rate_at_the_end_of_the_training():
+    schedule = make("budgeted", lr=0.4, warmup_steps=4, min_lr=0.1)
+    assert schedule.needs_end
+    found = []
+    for step, share in [(0, 0.0), (1, 0.0), (9, 0.25), (9, 0.5), (9, 1.0), (9, 1.7)]:
+        schedule.use_share(share)
+        found.append(schedule.at_step(step))
+    quarter = 0.1 + 0.3 * (1 + math.sqrt(0.5)) / 2
+    assert found == pytest.approx([0.1, 0.2, quarter, 0.25, 0.1, 0.1])
+    straight = make("budgeted", lr=0.4, warmup_steps=0, min_lr=0.1, shape="linear")
+    straight.use_share(0.25)
+    assert straight.at_step(0) == pytest.approx(0.325)
+    below = make("budgeted", lr=0.01, warmup_steps=0, min_lr=0.1)
+    below.use_share(0.5)
+    assert below.at_step(3) == 0.1
+
+
 @pytest.mark.parametrize("unit", ["atr", "gru", "lrn", "lstm", "olrn", "sru"])
 def test_the_published_setting_still_learns_in_its_second_half(unit):
     training = load_config(f"wmt14_{unit}.yaml").training
@@ -172,6 +189,8 @@ def test_gnmt_does_not_overflow():
         ("cosine", {"period": 0}, "period"),
         ("cosine", {"period_factor": 0.5}, "period_factor"),
         ("cosine", {"min_lr": math.nan}, "min_lr"),
+        ("budgeted", {"warmup_steps": -1}, "warmup_steps"),
+        ("budgeted", {"shape": "square"}, "shape.*cosine.*linear"),
     ],
 )
 def test_wrong_options_are_named(name, options, message):
