@@ -186,8 +186,8 @@ class TrainingConfig:
     accumulate: Positive = fixed(1)
     """Batches whose gradients make one update."""
     optimizer: Text = fixed("adam")
-    """`adam`, `adamw`, `adam_tf` (epsilon added before bias correction, as TensorFlow does), `adadelta`, `adafactor`,
-    `adagrad`, `rmsprop`, `sgd`, or one that a plugin registers."""
+    """`adam`, `adamw`, `adam_tf` (epsilon added before bias correction, as TensorFlow does), `muon`, `adadelta`,
+    `adafactor`, `adagrad`, `rmsprop`, `sgd`, or one that a plugin registers."""
     optimizer_options: Options = field(default_factory=dict)
     """Options of the optimizer; see the table of optimizers."""
     lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 2e-3

@@ -158,10 +158,8 @@ class AdamTF(torch.optim.Optimizer):
         return [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]
 
 
-def build_optimizer(
-    name: str, parameters: Iterable[Tensor], *, lr: float, options: Any = None
-) -> torch.optim.Optimizer:
-    """Make the optimizer registered as `name`.
+def build_optimizer(name: str, parameters: Iterable[Any], *, lr: float, options: Any = None) -> torch.optim.Optimizer:
+    """Make the optimizer registered as `name` for these tensors, or groups of them.
 
     `options` is an instance of its `Options` (see `nmt.config.component_options`); None takes the defaults.
     Raises ConfigError for an unknown name.

@@ -103,12 +103,14 @@ def build_updater(
     model = build_network(config, tokenizer, device=device)
     if start is not None:
         load_initial_weights(start, model, tokenizer=tokenizer)
-    optimizer_options = component_options(OPTIMIZERS.get(training.optimizer), training.optimizer_options)
+    optimizer = OPTIMIZERS.get(training.optimizer)
+    optimizer_options = component_options(optimizer, training.optimizer_options)
+    parameters = optimizer.groups(model) if hasattr(optimizer, "groups") else model.parameters()
     schedule_options = component_options(SCHEDULES.get(training.schedule), training.schedule_options)
     hidden_size = model.outline(config.model).width
     return Updater(
         model,
-        build_optimizer(training.optimizer, model.parameters(), lr=training.lr, options=optimizer_options),
+        build_optimizer(training.optimizer, parameters, lr=training.lr, options=optimizer_options),
         schedule=build_schedule(training.schedule, lr=training.lr, hidden_size=hidden_size, options=schedule_options),
         objective=Objective(
             loss=build_training_loss(training),

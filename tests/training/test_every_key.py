@@ -45,7 +45,7 @@ CHANGES = [
     *("model.init_range=0.01", "model.architecture=rnnsearch", "model.cell_options.recurrent_init=orthogonal"),
     *("data.max_length=3", "data.pool_batches=1", "data.tokenizer_options.min_count=20"),
     *("training.batch_sentences=9", "training.accumulate=2", "training.optimizer=adamw", "training.optimizer=adam_tf"),
-    *(f"training.optimizer={name}" for name in ("adadelta", "adafactor", "adagrad", "rmsprop", "sgd")),
+    *(f"training.optimizer={name}" for name in ("adadelta", "adafactor", "adagrad", "muon", "rmsprop", "sgd")),
     *("training.optimizer_options.beta1=0.1", "training.lr=0.02", "training.schedule=noam"),
     *("training.schedule_options.warmup_steps=5", "training.clip_norm=0.01", "training.label_smoothing=0.3"),
     *("training.skip_norm=0.01", "training.dropout_warmup_steps=3"),

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.config import component_options
+from nmt.config import component_options, load_config
 from nmt.errors import ConfigError
 from nmt.interop import zero
+from nmt.models import build_model
 from nmt.registry import OPTIMIZERS
 from nmt.training.gradients import Accumulation, clip_
+from nmt.training.muon import orthogonalized
 from nmt.training.optimizers import build_optimizer
 from nmt.training.zero import optimizer_from_zero
 from tests.conftest import golden_names
+from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
 
 ADAMS = ["adam", "adam_tf", "adamw"]
 OTHERS = {
@@ -26,7 +29,7 @@ OTHERS = {
     "adagrad": {"lr_decay": 0.1, "initial_accumulator": 1e-7, "epsilon": 1e-4},
     "adafactor": {"beta2_decay": -0.5, "epsilon1": 1e-6, "epsilon2": 1e-2, "clip_threshold": 1.2},
 }
-NAMES = [*ADAMS, *OTHERS]
+NAMES = [*ADAMS, "muon", *OTHERS]
 NOISE = 12345.0
 
 
@@ -164,6 +167,72 @@ def test_equations_of_the_others(name, options):
     assert not np.allclose(after_gradients(name, start, lr=0.1, weight_decay=0.1), defaults, rtol=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (5, 5)])
+def test_muon_steps_by_singular_values_of_the_gradients(shape):
+    """The polynomial is that of the singular values, whatever way the products of matrices come by it."""
+    torch.manual_seed(3)
+    weights = [torch.nn.Parameter(torch.randn(shape, dtype=torch.float64)) for _ in range(2)]
+    before = [weight.detach().numpy().copy() for weight in weights]
+    optimizer = make("muon", weights, lr=0.1, momentum=0.8, steps=3, scale=0.4)
+    means = [np.zeros(shape) for _ in weights]
+    for _ in range(2):
+        for weight in weights:
+            weight.grad = torch.randn(shape, dtype=torch.float64)
+        optimizer.step()
+        for i, weight in enumerate(weights):
+            gradient = weight.grad.numpy()
+            means[i] = 0.8 * means[i] + 0.2 * gradient
+            left, values, right = np.linalg.svd(0.2 * gradient + 0.8 * means[i], full_matrices=False)
+            values = values / np.linalg.norm(values)
+            for _ in range(3):
+                values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+            before[i] -= 0.1 * 0.4 * math.sqrt(6 if shape != (5, 5) else 5) * (left * values) @ right
+    for weight, expected in zip(weights, before, strict=True):
+        np.testing.assert_allclose(weight.detach().numpy(), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_muon_brings_singular_values_near_one():
+    torch.manual_seed(4)
+    found = torch.linalg.svdvals(orthogonalized(torch.randn(3, 48, 32), steps=5))
+    assert found.min() > 0.6 and found.max() < 1.25
+    assert torch.equal(orthogonalized(torch.zeros(1, 4, 3), steps=5), torch.zeros(1, 4, 3))
+
+
+def test_muon_is_adam_for_tables_vectors_and_numbers():
+    sizes = ((7, 3), (5,), (1, 4), ())
+    torch.manual_seed(5)
+    mine, theirs = ([torch.nn.Parameter(torch.ones(size)) for size in sizes] for _ in range(2))
+    options = component_options(OPTIMIZERS.get("muon"), {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3})
+    groups = [{"params": mine[:1], "tables": True}, {"params": mine[1:]}]
+    optimizer = build_optimizer("muon", groups, lr=0.1, options=options)
+    adam = torch.optim.Adam(theirs, lr=0.1, betas=(0.8, 0.9), eps=1e-3)
+    for _ in range(3):
+        for a, b in zip(mine, theirs, strict=True):
+            a.grad = torch.randn(a.shape)
+            b.grad = a.grad.clone()
+        optimizer.step()
+        adam.step()
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("config", ["multi30k.yaml", "multi30k_gru.yaml"])
+def test_muon_takes_all_weights_of_a_model_and_leaves_the_tables_to_adam(config):
+    model = build_model(load_config(config).model, 40, 40)
+    tables, others = OPTIMIZERS.get("muon").groups(model)
+    assert {id(weight) for weight in tables["params"]} == {id(weight) for weight in model.embeddings.parameters()}
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    found = [names[id(weight)] for group in (tables, others) for weight in group["params"]]
+    assert sorted(found) == sorted(names.values()) and tables["tables"] and not others.get("tables")
+
+
+def test_training_gives_muon_its_groups(tmp_path):
+    write_corpus(tmp_path)
+    assert nmt_train(write_config(tmp_path, training={"optimizer": "muon", "max_steps": 1})) == 0
+    groups = training_state(tmp_path / "run", 1)["updater"]["optimizer"]["state"]["param_groups"]
+    assert [group["tables"] for group in groups] == [True, False]
+
+
 @pytest.mark.parametrize("options", [{}, None], ids=["default", "all"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_kept_for_each_weight(name, options):
@@ -234,6 +303,10 @@ def test_a_weight_without_gradient_stays():
         ("adafactor", {"beta2_decay": 0.8}, "beta2_decay: must be 0 or less, not 0.8"),
         ("adafactor", {"clip_threshold": 0.5}, "clip_threshold: must be 1 or more"),
         ("adafactor", {"epsilon1": -1e-3}, "epsilon1: must be 0 or more"),
+        ("muon", {"momentum": 1.0}, "momentum: must be 0 or more and below 1"),
+        ("muon", {"steps": 0}, "steps: must be above 0"),
+        ("muon", {"scale": 0.0}, "scale: must be above 0"),
+        ("muon", {"beta2": 1.0}, "beta2"),
     ],
 )
 def test_wrong_options_are_named(name, options, message):

@@ -1,0 +1,142 @@
+"""Muon: steps of orthogonal matrices for the layers, Adam for tables and vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor
+
+from nmt.registry import OPTIMIZERS
+from nmt.training.optimizers import AdamOptions
+from nmt.training.schedules import require
+
+if TYPE_CHECKING:
+    from nmt.models.base import Seq2Seq
+
+_QUINTIC: Final = (3.4445, -4.7750, 2.0315)
+"""a, b, c of Jordan et al.: a s + b s**3 + c s**5 brings a singular value s from anywhere in (0, 1] near 1, soon."""
+
+
+def orthogonalized(matrices: Tensor, *, steps: int) -> Tensor:
+    """U V' of each matrix U S V' of `matrices` [N, rows, columns], roughly: singular values of 0.7 to 1.2.
+
+    `steps` iterations of Newton and Schulz, products of matrices alone; the smaller S, the more it takes.
+    """
+    a, b, c = _QUINTIC
+    tall = matrices.size(1) > matrices.size(2)
+    found = matrices.mT.contiguous() if tall else matrices
+    found = found / (torch.linalg.matrix_norm(found, keepdim=True) + 1e-7)
+    for _ in range(steps):
+        gram = torch.bmm(found, found.mT)
+        gram = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        found = torch.baddbmm(found, gram, found, beta=a)
+    return found.mT if tall else found
+
+
+@OPTIMIZERS.register("muon")
+class Muon(torch.optim.Optimizer):
+    """Muon (Jordan et al., 2024) for matrices, Adam for tables of embeddings, vectors and numbers.
+
+        m  = momentum * m + (1 - momentum) * g,  W -= lr * scale * sqrt(max(rows, columns)) * orthogonal(n)
+
+    with n = (1 - momentum) * g + momentum * m. With a `scale` of 0.2 the steps are as long as Adam's usually are, so
+    that both can have the same lr (Liu et al., 2025). Larger batches than with Adam pay: an update costs more.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(AdamOptions):
+        """Options of `muon`; those of Adam are for what is no matrix."""
+
+        momentum: float = 0.95
+        """Decay of the mean of the gradients of matrices."""
+        steps: int = 5
+        """Iterations of Newton and Schulz; fewer are faster and less exact."""
+        scale: float = 0.2
+        """Root mean square of a step of a matrix, relative to lr."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(0 <= self.momentum < 1, f"momentum: must be 0 or more and below 1, not {self.momentum}")
+            require(self.steps > 0, f"steps: must be above 0, not {self.steps}")
+            require(0 < self.scale < math.inf, f"scale: must be above 0, not {self.scale}")
+
+    def __init__(self, parameters: Iterable[Any], *, lr: float, options: Options) -> None:
+        """`parameters`: tensors, or groups of them, of which one with `tables: True` has no matrices."""
+        defaults = {
+            "lr": lr,
+            "betas": (options.beta1, options.beta2),
+            "eps": options.epsilon,
+            "momentum": options.momentum,
+            "steps": options.steps,
+            "scale": options.scale,
+            "tables": False,
+            "updates": 0,
+        }
+        super().__init__(parameters, defaults)
+
+    @staticmethod
+    def groups(model: Seq2Seq) -> list[dict[str, Any]]:
+        """The parameters of a model: the tables, whose rows are words' own, and the others."""
+        tables = list(model.embeddings.parameters())
+        known = {id(table) for table in tables}
+        others = [weight for weight in model.parameters() if id(weight) not in known]
+        return [{"params": tables, "tables": True}, {"params": others}]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Do one update with the gradients that are there; return what `closure` gives, if there is one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            group["updates"] += 1
+            alike: dict[tuple[int, ...], list[Tensor]] = {}
+            others = []
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                if weight.ndim == 2 and min(weight.shape) > 1 and not group["tables"]:
+                    alike.setdefault(tuple(weight.shape), []).append(weight)
+                else:
+                    others.append(weight)
+            for weights in alike.values():
+                self._update_matrices(group, weights)
+            if others:
+                self._update_others(group, others)
+        return loss
+
+    def _update_matrices(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        """One update of matrices that all have the same shape."""
+        momentum = group["momentum"]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        means = self._kept(weights, "exp_avg")
+        torch._foreach_lerp_(means, gradients, 1 - momentum)
+        directions = torch.stack(torch._foreach_lerp(gradients, means, momentum))
+        length = group["scale"] * math.sqrt(max(weights[0].shape))
+        found = orthogonalized(directions, steps=group["steps"])
+        torch._foreach_add_(weights, found.unbind(), alpha=-group["lr"] * length)
+
+    def _update_others(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        """Adam, as `torch.optim.Adam` has it."""
+        beta1, beta2 = group["betas"]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        means, squares = self._kept(weights, "exp_avg"), self._kept(weights, "exp_avg_sq")
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        denominators = torch._foreach_sqrt(squares)
+        torch._foreach_div_(denominators, math.sqrt(1 - beta2 ** group["updates"]))
+        torch._foreach_add_(denominators, group["eps"])
+        torch._foreach_addcdiv_(weights, means, denominators, -group["lr"] / (1 - beta1 ** group["updates"]))
+
+    def _kept(self, weights: list[Tensor], name: str) -> list[Tensor]:
+        """What is kept of each weight under a name, at first zeros."""
+        for weight in weights:
+            if name not in self.state[weight]:
+                self.state[weight][name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+        return [self.state[weight][name] for weight in weights]
