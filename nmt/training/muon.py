@@ -53,7 +53,7 @@ class Muon(torch.optim.Optimizer):
 
         momentum: float = 0.95
         """Decay of the mean of the gradients of matrices."""
-        steps: int = 5
+        ns_steps: int = 5
         """Iterations of Newton and Schulz; fewer are faster and less exact."""
         scale: float = 0.2
         """Root mean square of a step of a matrix, relative to lr."""
@@ -61,7 +61,7 @@ class Muon(torch.optim.Optimizer):
         def __post_init__(self) -> None:
             super().__post_init__()
             require(0 <= self.momentum < 1, f"momentum: must be 0 or more and below 1, not {self.momentum}")
-            require(self.steps > 0, f"steps: must be above 0, not {self.steps}")
+            require(self.ns_steps > 0, f"ns_steps: must be above 0, not {self.ns_steps}")
             require(0 < self.scale < math.inf, f"scale: must be above 0, not {self.scale}")
 
     def __init__(self, parameters: Iterable[Any], *, lr: float, options: Options) -> None:
@@ -71,7 +71,7 @@ class Muon(torch.optim.Optimizer):
             "betas": (options.beta1, options.beta2),
             "eps": options.epsilon,
             "momentum": options.momentum,
-            "steps": options.steps,
+            "ns_steps": options.ns_steps,
             "scale": options.scale,
             "tables": False,
             "updates": 0,
@@ -118,7 +118,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(means, gradients, 1 - momentum)
         directions = torch.stack(torch._foreach_lerp(gradients, means, momentum))
         length = group["scale"] * math.sqrt(max(weights[0].shape))
-        found = orthogonalized(directions, steps=group["steps"])
+        found = orthogonalized(directions, steps=group["ns_steps"])
         torch._foreach_add_(weights, found.unbind(), alpha=-group["lr"] * length)
 
     def _update_others(self, group: dict[str, Any], weights: list[Tensor]) -> None:

@@ -76,7 +76,7 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
             "model.cell: 'atrr' is not a known cell. Did you mean 'atr'? "
             "Allowed: atr, gru, lrn, lstm, min_gru, min_lstm, olrn, rnn, sru, ssru.",
             "training.schedule: 'nom' is not a known schedule. Did you mean 'noam'? "
-            "Allowed: constant, cosine, epoch, gnmt+, inverse_sqrt, noam, score.",
+            "Allowed: budgeted, constant, cosine, epoch, gnmt+, inverse_sqrt, noam, score.",
             "decoding: n_best (9) must not exceed beam_size (4)",
             "decoding.batch_tokens: 'many' is not an integer; 'auto' is allowed too",
         ]

@@ -173,7 +173,7 @@ def test_muon_steps_by_singular_values_of_the_gradients(shape):
     torch.manual_seed(3)
     weights = [torch.nn.Parameter(torch.randn(shape, dtype=torch.float64)) for _ in range(2)]
     before = [weight.detach().numpy().copy() for weight in weights]
-    optimizer = make("muon", weights, lr=0.1, momentum=0.8, steps=3, scale=0.4)
+    optimizer = make("muon", weights, lr=0.1, momentum=0.8, ns_steps=3, scale=0.4)
     means = [np.zeros(shape) for _ in weights]
     for _ in range(2):
         for weight in weights:
@@ -304,7 +304,7 @@ def test_a_weight_without_gradient_stays():
         ("adafactor", {"clip_threshold": 0.5}, "clip_threshold: must be 1 or more"),
         ("adafactor", {"epsilon1": -1e-3}, "epsilon1: must be 0 or more"),
         ("muon", {"momentum": 1.0}, "momentum: must be 0 or more and below 1"),
-        ("muon", {"steps": 0}, "steps: must be above 0"),
+        ("muon", {"ns_steps": 0}, "ns_steps: must be above 0"),
         ("muon", {"scale": 0.0}, "scale: must be above 0"),
         ("muon", {"beta2": 1.0}, "beta2"),
     ],
