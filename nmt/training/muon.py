@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.registry import OPTIMIZERS
-from nmt.training.optimizers import AdamOptions
+from nmt.training.optimizers import AdamOptions, OwnOptimizer, gradients_of
 from nmt.training.schedules import require
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def orthogonalized(matrices: Tensor, *, steps: int) -> Tensor:
 
 
 @OPTIMIZERS.register("muon")
-class Muon(torch.optim.Optimizer):
+class Muon(OwnOptimizer):
     """Muon (Jordan et al., 2024) for matrices, Adam for tables of embeddings, vectors and numbers.
 
         m  = momentum * m + (1 - momentum) * g,  W -= lr * scale * sqrt(max(rows, columns)) * orthogonal(n)
@@ -86,57 +86,26 @@ class Muon(torch.optim.Optimizer):
         others = [weight for weight in model.parameters() if id(weight) not in known]
         return [{"params": tables, "tables": True}, {"params": others}]
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Do one update with the gradients that are there; return what `closure` gives, if there is one."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            group["updates"] += 1
-            alike: dict[tuple[int, ...], list[Tensor]] = {}
-            others = []
-            for weight in group["params"]:
-                if weight.grad is None:
-                    continue
-                if weight.ndim == 2 and min(weight.shape) > 1 and not group["tables"]:
-                    alike.setdefault(tuple(weight.shape), []).append(weight)
-                else:
-                    others.append(weight)
-            for weights in alike.values():
-                self._update_matrices(group, weights)
-            if others:
-                self._update_others(group, others)
-        return loss
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        alike: dict[tuple[int, ...], list[Tensor]] = {}
+        others = []
+        for weight in weights:
+            if weight.ndim == 2 and min(weight.shape) > 1 and not group["tables"]:
+                alike.setdefault(tuple(weight.shape), []).append(weight)
+            else:
+                others.append(weight)
+        for matrices in alike.values():
+            self._update_matrices(group, matrices)
+        if others:
+            corrected = math.sqrt(1 - group["betas"][1] ** group["updates"])
+            self._adam(group, others, epsilon=group["eps"] * corrected)  # as PyTorch adds it, after bias correction
 
     def _update_matrices(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         """One update of matrices that all have the same shape."""
         momentum = group["momentum"]
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        means = self._kept(weights, "exp_avg")
+        gradients, means = gradients_of(weights), self._kept(weights, "exp_avg")
         torch._foreach_lerp_(means, gradients, 1 - momentum)
         directions = torch.stack(torch._foreach_lerp(gradients, means, momentum))
         length = group["scale"] * math.sqrt(max(weights[0].shape))
         found = orthogonalized(directions, steps=group["ns_steps"])
         torch._foreach_add_(weights, found.unbind(), alpha=-group["lr"] * length)
-
-    def _update_others(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        """Adam, as `torch.optim.Adam` has it."""
-        beta1, beta2 = group["betas"]
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        means, squares = self._kept(weights, "exp_avg"), self._kept(weights, "exp_avg_sq")
-        torch._foreach_lerp_(means, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        denominators = torch._foreach_sqrt(squares)
-        torch._foreach_div_(denominators, math.sqrt(1 - beta2 ** group["updates"]))
-        torch._foreach_add_(denominators, group["eps"])
-        torch._foreach_addcdiv_(weights, means, denominators, -group["lr"] / (1 - beta1 ** group["updates"]))
-
-    def _kept(self, weights: list[Tensor], name: str) -> list[Tensor]:
-        """What is kept of each weight under a name, at first zeros."""
-        for weight in weights:
-            if name not in self.state[weight]:
-                self.state[weight][name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
-        return [self.state[weight][name] for weight in weights]

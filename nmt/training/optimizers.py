@@ -106,8 +106,55 @@ class AdamW(torch.optim.AdamW):
         super().load_state_dict(_with_own_choice(self, state_dict))
 
 
+class OwnOptimizer(torch.optim.Optimizer):
+    """Base of the optimizers whose equations stand here, for all weights of a group together."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Do one update with the gradients that are there; return what `closure` gives, if there is one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if weights:
+                group["updates"] += 1
+                self._update(group, weights)
+        return loss
+
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        """Do update number `group["updates"]`, from 1, of those weights of a group that have gradients."""
+        raise NotImplementedError
+
+    def _adam(self, group: dict[str, Any], weights: list[Tensor], *, epsilon: float) -> None:
+        """Adam with this epsilon, which is added to the root of the second mean before bias correction."""
+        beta1, beta2 = group["betas"]
+        rate = group["lr"] * math.sqrt(1 - beta2 ** group["updates"]) / (1 - beta1 ** group["updates"])
+        grads = gradients_of(weights)
+        means, squares = self._kept(weights, "exp_avg"), self._kept(weights, "exp_avg_sq")
+        torch._foreach_lerp_(means, grads, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+        denominators = torch._foreach_sqrt(squares)
+        torch._foreach_add_(denominators, epsilon)
+        torch._foreach_addcdiv_(weights, means, denominators, -rate)
+
+    def _kept(self, weights: list[Tensor], name: str) -> list[Tensor]:
+        """What is kept of each weight under a name, at first zeros."""
+        for weight in weights:
+            if name not in self.state[weight]:
+                self.state[weight][name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+        return [self.state[weight][name] for weight in weights]
+
+
+def gradients_of(weights: list[Tensor]) -> list[Tensor]:
+    """The gradients of weights that all have one."""
+    return [weight.grad for weight in weights if weight.grad is not None]
+
+
 @OPTIMIZERS.register("adam_tf")
-class AdamTF(torch.optim.Optimizer):
+class AdamTF(OwnOptimizer):
     """Adam with TensorFlow's epsilon, which bias correction does not scale; what Zero trains with.
 
         lr_t = lr * sqrt(1 - beta2**t) / (1 - beta1**t)
@@ -122,40 +169,8 @@ class AdamTF(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": (options.beta1, options.beta2), "eps": options.epsilon, "updates": 0}
         super().__init__(parameters, defaults)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Do one update with the gradients that are there; return what `closure` gives, if there is one."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if weights:
-                self._update(group, weights)
-        return loss
-
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        group["updates"] += 1
-        beta1, beta2 = group["betas"]
-        rate = group["lr"] * math.sqrt(1 - beta2 ** group["updates"]) / (1 - beta1 ** group["updates"])
-        grads = [weight.grad for weight in weights if weight.grad is not None]
-        means, squares = self._moments(weights)
-        torch._foreach_lerp_(means, grads, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
-        denominators = torch._foreach_sqrt(squares)
-        torch._foreach_add_(denominators, group["eps"])
-        torch._foreach_addcdiv_(weights, means, denominators, -rate)
-
-    def _moments(self, weights: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        for weight in weights:
-            state = self.state[weight]
-            if not state:
-                state["exp_avg"] = torch.zeros_like(weight, memory_format=torch.preserve_format)
-                state["exp_avg_sq"] = torch.zeros_like(weight, memory_format=torch.preserve_format)
-        states = [self.state[weight] for weight in weights]
-        return [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]
+        self._adam(group, weights, epsilon=group["eps"])
 
 
 def build_optimizer(name: str, parameters: Iterable[Any], *, lr: float, options: Any = None) -> torch.optim.Optimizer:

@@ -65,7 +65,7 @@ class Schedule:
         return self.rate
 
     def use_share(self, share: float) -> None:
-        """Say how much of the training is done before the next update, from 0 to 1; asked for by `needs_end`."""
+        """Say how much of the training is done before the next update, 1 being the end; asked for by `needs_end`."""
 
     def end_epoch(self, epoch: int | None = None) -> None:
         """Say that an epoch has ended: its number, from 1, or None where it is not known."""

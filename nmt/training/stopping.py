@@ -90,7 +90,7 @@ class Limits:
         return self.budget.deadline is not None and time.monotonic() >= self.budget.deadline
 
     def share(self, progress: Progress) -> float:
-        """How much of the training is done, by the limit that is nearest; without any 0.
+        """How much of the training is done, by the limit that is nearest: 1 or more at the end, without any limit 0.
 
         Patience tells nothing of this, nor a deadline: what it ends is to go on later.
         """
@@ -99,7 +99,7 @@ class Limits:
             (progress.epochs_done(), self.max_epochs),
             (progress.cpu_seconds, self.budget.cpu_seconds),
         )
-        return min(1.0, max((done / most for done, most in used if most), default=0.0))
+        return max((done / most for done, most in used if most), default=0.0)
 
     def reached(self, progress: Progress, ranking: Ranking, *, late: bool = False) -> Ending | None:
         """The limit that has been reached, None to go on; `late`: the time is up, for all processes of the run."""
