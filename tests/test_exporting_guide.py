@@ -20,11 +20,12 @@ GUIDE = (REPOSITORY / "docs/exporting.md").read_text(encoding="utf-8")
 def test_its_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    make_run(tmp_path / "runs/multi30k_lrn")
+    make_run(tmp_path / "runs/multi30k_lrn", sentencepiece=True)
     (tmp_path / "news.en").write_text("a b\nlonger c\n")
-    (block,) = re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S)
-    for line in block.splitlines():
-        assert call(*shlex.split(line)) == 0
+    for block in re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S):
+        for line in block.splitlines():
+            assert call(*shlex.split(line)) == 0
+    assert (tmp_path / "multi30k_lrn.nmt").is_file()
     assert len((tmp_path / "news.de").read_text(encoding="utf-8").splitlines()) == 2
     for name in re.findall(r"^\| `([^`]+)` \| (?:the |vocab|a model|checksums)", GUIDE, re.M):
         if name != "facts.json":  # of a run that has recorded it

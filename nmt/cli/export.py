@@ -1,4 +1,4 @@
-"""nmt-export: a trained model as one small folder that every command takes."""
+"""nmt-export: a trained model as one small folder that every command takes, or as one file for the engine."""
 
 from __future__ import annotations
 
@@ -6,31 +6,51 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from nmt.cli.common import add_plugins, execute, make_parser
 from nmt.cli.models import MODEL, add_checkpoint
 from nmt.errors import ConfigError
 
+if TYPE_CHECKING:
+    from nmt.interop.engine.tensors import Precision
+
 DESCRIPTION = """Write a model as a folder of its own: weights in the number format they are used in, vocabulary,
-configuration, checksums, and a card that says what it is. All commands take it in place of the run."""
-FORMATS = ("folder",)
+configuration, checksums, and a card that says what it is. All commands take it in place of the run. Or as one file for
+the engine, which translates without PyTorch."""
+FORMATS = ("engine", "folder")
+SUFFIX = ".nmt"
+FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
+ENGINE_PRECISIONS: Final[tuple[Precision, ...]] = ("int8", "fp32", "bf16")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-export."""
     parser = make_parser("nmt-export", DESCRIPTION)
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODEL)
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, required=True, help="the new folder")
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="what is written (default: %(default)s)")
+    parser.add_argument(
+        "-o", "--output", metavar="OUTPUT", type=Path, required=True, help="the new folder, or the new file model.nmt"
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help=f"what is written: one file for the engine (default where OUTPUT ends in {SUFFIX}), or a folder",
+    )
     parser.add_argument(
         "--precision",
-        choices=("fp32", "bf16", "int8", "int8_bf16"),
-        default="fp32",
-        help="what weights are stored as: fp32, as trained (default); bf16, matrices and embeddings rounded; int8, "
-        "matrices of decoder and output layer, all else fp32, so that translations are those of the run with "
-        "--precision int8; int8_bf16, all else bf16, which is smaller",
+        choices=FOLDER_PRECISIONS,
+        help="what weights are stored as: fp32, as trained (default of folders); bf16, matrices and tables rounded; "
+        "int8, matrices of decoder and output layer, all else fp32, so that translations are those of the run with "
+        "--precision int8, and for the engine, of which it is the default, all matrices; int8_bf16, for folders alone, "
+        "all else bf16, which is smaller",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an exported folder that is there")
+    parser.add_argument(
+        "--shortlist",
+        metavar="FILE",
+        help="of nmt-shortlist, for the engine: each sentence is translated with the words listed for it alone "
+        "(default: decoding.shortlist of the model)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an exported folder or file that is there")
     add_checkpoint(parser)
     add_plugins(parser)
     return parser
@@ -38,27 +58,62 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Export, and say what was written."""
+    format_ = arguments.format or ("engine" if arguments.output.suffix == SUFFIX else "folder")
+    if len(arguments.models) > 1:
+        what, each = ("a model file", "files") if format_ == "engine" else ("an exported folder", "folders")
+        raise ConfigError(
+            f"MODEL: {what} holds one model; export each by itself, and name the {each} together for an ensemble"
+        )
+    return (_write_engine if format_ == "engine" else _write_folder)(arguments)
+
+
+def _write_folder(arguments: argparse.Namespace) -> int:
     from nmt.interop.export import export_model
     from nmt.interop.model_card import megabytes
 
-    if len(arguments.models) > 1:
+    if arguments.shortlist is not None:
         raise ConfigError(
-            "MODEL: an exported folder holds one model; export each by itself, and name the folders together for an "
-            "ensemble"
+            "--shortlist: is for --format engine; a folder has the file that decoding.shortlist of the model names"
         )
     (model,) = arguments.models
+    stored = arguments.precision or "fp32"
     exported = export_model(
         model,
         arguments.output,
-        stored=arguments.precision,
+        stored=stored,
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
         overwrite=arguments.overwrite,
     )
     weights = f"{megabytes(exported.weights)} of weights"
-    if arguments.precision != "fp32":
+    if stored != "fp32":
         weights += f", in fp32 {megabytes(exported.weights_fp32)}"
     print(f"{arguments.output}: {exported.model.path} in {exported.stored}, {megabytes(exported.total)} ({weights})")
+    return 0
+
+
+def _write_engine(arguments: argparse.Namespace) -> int:
+    precision = arguments.precision or ENGINE_PRECISIONS[0]
+    if precision not in ENGINE_PRECISIONS:
+        allowed = ", ".join(ENGINE_PRECISIONS)
+        raise ConfigError(f"--precision: '{precision}' is for folders. Allowed with --format engine: {allowed}.")
+    from nmt.interop.engine.export import export_engine
+    from nmt.interop.model_card import megabytes
+    from nmt.search.shortlist import load_shortlist
+
+    (model,) = arguments.models
+    exported = export_engine(
+        model,
+        arguments.output,
+        precision=precision,
+        shortlist=arguments.shortlist,
+        read_shortlist=load_shortlist,
+        checkpoint=arguments.checkpoint,
+        plugins=arguments.plugins,
+        overwrite=arguments.overwrite,
+    )
+    size = f"{megabytes(exported.total)} ({megabytes(exported.weights)} of weights)"
+    print(f"{arguments.output}: {exported.model.path} for the engine in {precision}, {size}")
     return 0
 
 

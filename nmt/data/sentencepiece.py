@@ -53,6 +53,11 @@ class SentencePieceTokenizer(Tokenizer):
         self.source_size = self._source.get_piece_size()
         self.target_size = self._target.get_piece_size()
 
+    @property
+    def models(self) -> tuple[bytes, bytes]:
+        """The serialised models of source and target."""
+        return self._source_proto, self._target_proto
+
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
         return _encode(self._source, lines)
 

@@ -84,7 +84,7 @@ def export_model(
     loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
     form = FORMATS[stored]
     if form.others == torch.bfloat16:
-        _check_range(loaded.model)
+        check_range(loaded.model)
     weights = packed(loaded.model, form)
     with whole_directory(output, replace=replaces) as folder:
         config = _own_config(loaded.config, folder, precision=form.precision)
@@ -113,7 +113,8 @@ def _check_output(output: Path, *, model: Path, overwrite: bool) -> bool:
     return True
 
 
-def _check_range(model: Seq2Seq) -> None:
+def check_range(model: Seq2Seq) -> None:
+    """Raise ConfigError if a matrix holds a value that bf16 cannot."""
     for name, weight in known_matrices(model):
         if not bool(weight.to(torch.bfloat16).isfinite().all()):
             largest = float(weight.detach().abs().max())

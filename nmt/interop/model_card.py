@@ -29,13 +29,16 @@ MAKER = "made_by"
 Row = tuple[str, ...]
 
 
-def model_card(loaded: LoadedModel, *, name: str, stored: str, weights: int, total: int) -> str:
+def model_card(
+    loaded: LoadedModel, *, name: str, stored: str, weights: int, total: int, words: str | None = None
+) -> str:
     """The card, in Markdown, of the model as it was read from a run.
 
     Args:
-        name: of the folder.
-        stored: one of FORMATS.
-        weights, total: bytes of the weights, and of all files but the card and the checksums.
+        name: of the folder or file.
+        stored: one of FORMATS, or of a file for the engine the number format of its matrices.
+        weights, total: bytes of the weights, and of all but the card and the checksums.
+        words: of a file for the engine, which needs no code of a plugin, what its weights are stored as.
     """
     config = loaded.config
     events = _events(loaded.path)
@@ -44,12 +47,19 @@ def model_card(loaded: LoadedModel, *, name: str, stored: str, weights: int, tot
     parts = [
         f"# {_cell(name)}: {source} to {target}",
         "A recurrent translation model for nmt (the Python package `nmt-recurrent`).",
-        _table([("", ""), *_facts(loaded, events, stored=stored, weights=weights, total=total)]),
+        _table(
+            [
+                ("", ""),
+                *_facts(
+                    loaded, events, stored=words or f"{stored}: {FORMATS[stored].words}", weights=weights, total=total
+                ),
+            ]
+        ),
         "## Use",
         f"```\npip install nmt-recurrent\nnmt-translate {folder} < text.{source} > text.{target}\n```",
         "or in Python",
         f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("...").text)\n```',
-        *_plugins(config),
+        *(_plugins(config) if words is None else ()),
         "## Data",
         _table([("text", "name", "sentence pairs"), *_data(config, events)]),
         "## Scores",
@@ -69,7 +79,7 @@ def _facts(
     yield "recurrent unit", outline.mixing
     yield "widths", f"states {outline.width:,}, embeddings {section.embedding_size:,}"
     yield "parameters", f"{sum(parameters_by_part(model).values()):,}"
-    yield "weights", f"{stored}: {FORMATS[stored].words}"
+    yield "weights", stored
     yield "size on disk", f"{megabytes(total)}, the weights {megabytes(weights)}"
     sizes = f"{model.source_vocab_size:,} and {model.target_vocab_size:,} entries"
     yield "tokenizer", f"{config.data.tokenizer}, {sizes}"

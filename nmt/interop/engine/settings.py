@@ -1,0 +1,64 @@
+"""What a search by the engine needs to be told, from the section `decoding`; and what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from nmt.config.schema import DecodingConfig
+from nmt.errors import ConfigError
+
+_USUAL: Final = {
+    "coverage_penalty": 0.0,
+    "min_length": 0,
+    "no_repeat_ngram": 0,
+    "replace_unknown": False,
+    "placeholders": False,
+    "glossary": None,
+}
+"""Keys that change translations in a way that the engine does not know, and the values with which they do nothing."""
+
+
+class Settings(NamedTuple):
+    """The search, as the file has it."""
+
+    beam_size: int
+    """1: greedy search"""
+    length_penalty: float
+    max_length_offset: int
+    longest_source: int
+    """Tokens, the end symbol not counted, beyond which a line is translated in parts; 0: any number"""
+
+
+def settings_of(decoding: DecodingConfig) -> Settings:
+    """The settings of the search that a model translates with by default.
+
+    Raises ConfigError, naming the key, for what would change translations and is unknown to the engine.
+    """
+    for key, message in _problems(decoding):
+        raise ConfigError(f"decoding.{key}: {message}; the engine has no such thing: change it in config.yaml")
+    return Settings(
+        decoding.beam_size if decoding.chosen_search == "beam" else 1,
+        float(decoding.length_penalty),
+        decoding.max_length_offset,
+        decoding.split_long or 0,
+    )
+
+
+def _problems(decoding: DecodingConfig) -> Iterator[tuple[str, str]]:
+    search = decoding.chosen_search
+    if search not in ("beam", "greedy"):
+        yield "search", f"'{search}' is not known. Allowed: beam, greedy"
+    if search == "beam" and decoding.beam_size == 1:
+        yield "search", "'beam' with a beam_size of 1 is not the same as greedy. Allowed: greedy, or a wider beam"
+    temperature = decoding.search_options.get("temperature", 1.0)
+    if temperature != 1:
+        yield "search_options.temperature", f"{temperature:g} is set. Allowed: 1"
+    for key, usual in _USUAL.items():
+        if (value := getattr(decoding, key)) != usual:
+            yield key, f"{value!r} is set. Allowed: {'null' if usual is None else str(usual).lower()}"
+
+
+def settings_in_words(settings: Settings) -> dict[str, float | str]:
+    """The same for the card of the file."""
+    return {"search": "beam" if settings.beam_size > 1 else "greedy", **settings._asdict()}

@@ -1,0 +1,113 @@
+"""The tensors of an engine's model file: which there are, and their values as the engine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.ops.matrices.inference import quantize_rows
+
+Precision = Literal["int8", "fp32", "bf16"]
+
+STRIP: Final = 32
+"""Rows of a matrix that are stored together."""
+SMALLEST_INT8: Final = 16
+"""Columns from which on a matrix is stored in int8 where that is asked for."""
+
+
+class Kind(IntEnum):
+    """Types of tensors by their numbers in the file."""
+
+    VECTOR = 0
+    F32 = 1
+    BF16 = 2
+    INT8 = 3
+
+
+GROUPS: Final = {Kind.F32: 1, Kind.BF16: 2, Kind.INT8: 4}
+"""Neighbouring columns of a matrix that lie together."""
+
+
+class Stored(NamedTuple):
+    """A tensor as it is written."""
+
+    kind: Kind
+    rows: int
+    columns: int
+    values: bytes
+    scales: bytes = b""
+    """f32 of each row; only int8"""
+    sums: bytes = b""
+    """i32 of each row; only int8"""
+
+
+class Tensors:
+    """The tensors of a model in the order of the file; one that is used twice is there once."""
+
+    def __init__(self, precision: Precision) -> None:
+        self.precision = precision
+        self._parts: list[tuple[Tensor, ...]] = []
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._used = set[int]()
+
+    def matrix(self, parts: Sequence[Tensor]) -> int:
+        """The number of the matrix of these parts [M_i, K], one below the other."""
+        return self._number(parts)
+
+    def vector(self, parts: Sequence[Tensor]) -> int:
+        """The number of the vector of these parts [K_i], side by side."""
+        return self._number(parts)
+
+    def use(self, *parameters: Tensor) -> None:
+        """Note that these are in the file, or that no translation depends on them."""
+        self._used.update(map(id, parameters))
+
+    def has(self, parameter: Tensor) -> bool:
+        """Whether it is in the file, or a part of what is."""
+        return id(parameter) in self._used
+
+    def stored(self) -> list[Stored]:
+        """All of them, as they are written."""
+        return [_stored(torch.cat([part.detach() for part in parts]), self.precision) for parts in self._parts]
+
+    def _number(self, parts: Sequence[Tensor]) -> int:
+        key = tuple(map(id, parts))
+        if key not in self._numbers:
+            self._numbers[key] = len(self._parts)
+            self._parts.append(tuple(parts))  # kept, so that no other tensor gets its id
+            self.use(*parts)
+        return self._numbers[key]
+
+
+def _stored(tensor: Tensor, precision: Precision) -> Stored:
+    tensor = tensor.float().cpu()
+    if tensor.dim() == 1:
+        return Stored(Kind.VECTOR, 1, len(tensor), _bytes(tensor))
+    rows, columns = tensor.shape
+    if precision == "int8" and columns >= SMALLEST_INT8:
+        values, scales = quantize_rows(tensor)
+        sums = values.sum(1, dtype=torch.int32)
+        return Stored(Kind.INT8, rows, columns, _bytes(strips(values, Kind.INT8)), _bytes(scales), _bytes(sums))
+    if precision == "bf16":
+        # numpy has no bf16
+        rounded = strips(tensor.to(torch.bfloat16).view(torch.int16), Kind.BF16)
+        return Stored(Kind.BF16, rows, columns, _bytes(rounded))
+    return Stored(Kind.F32, rows, columns, _bytes(strips(tensor, Kind.F32)))
+
+
+def strips(matrix: Tensor, kind: Kind) -> Tensor:
+    """The values of a matrix [M, K] in the order of the file, [strips, groups, STRIP, size of a group]."""
+    rows, columns = matrix.shape
+    group = GROUPS[kind]
+    padded = F.pad(matrix, (0, -columns % group, 0, -rows % STRIP))
+    return padded.view(-1, STRIP, padded.shape[1] // group, group).transpose(1, 2).contiguous()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    array = tensor.contiguous().numpy()
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -1,0 +1,170 @@
+"""Lowering of the recurrent units: their input products, and one step of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from nmt.cells import Cell
+from nmt.cells.atr import ATR
+from nmt.cells.gru import GRU
+from nmt.cells.lrn import LRN
+from nmt.cells.lstm import LSTM
+from nmt.cells.min_gru import MinGRU
+from nmt.cells.min_lstm import MinLSTM
+from nmt.cells.olrn import OLRN
+from nmt.cells.rnn import RNN
+from nmt.cells.sru import SRU
+from nmt.cells.ssru import SSRU
+from nmt.cells.unit import UnitCell
+from nmt.interop.engine.layers import unknown
+from nmt.interop.engine.program import Op, Program, Value
+from nmt.ops.layer_norm import EPSILON
+from nmt.ops.recurrence import Recurrent
+
+_ATR_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
+_ATR_GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
+
+
+def input_products(program: Program, x: Value, cells: Sequence[Cell[Any]]) -> list[Value]:
+    """The input products of each of these cells, which read the same, by one matrix."""
+    known = [_known(cell) for cell in cells]
+    heights = [len(cell.input_weight) for cell in known]
+    products = program.linear(x, [cell.input_weight for cell in known]).split(heights)
+    for cell, own in zip(known, products, strict=True):
+        if cell.input_scale is not None:
+            scale, offset = cell.input_scale, cell.input_offset
+            _norm_parts(program, own, scale, offset, widths=[part * cell.hidden_size for part in cell.input_parts])
+    return products
+
+
+def step(program: Program, cell: Cell[Any], x: Value, before: Value, after: Value) -> None:
+    """One step of a cell from its input products `x`: the state `before` it gives the one `after`, or in its place."""
+    _STEPS[type(_known(cell))](program, cell, x, before, after)
+
+
+def output(program: Program, cell: Cell[Any], state: Value, *, out: Value | None = None) -> Value:
+    """What a cell puts out in a state; without `out` where it already is, if it is there."""
+    h = state.part(0, cell.hidden_size)
+    if type(cell) is ATR and cell.options.activation == "output":
+        out = out or program.new_row(cell.hidden_size)
+        program.emit(Op.TANH, out, h)
+        return out
+    if out is None:
+        return h
+    program.emit(Op.COPY, out, h)
+    return out
+
+
+def _known(cell: Cell[Any]) -> UnitCell[Any]:
+    if type(cell) not in _STEPS or not isinstance(cell, UnitCell):
+        raise unknown(cell, *_STEPS, key="model.cell")
+    return cell
+
+
+def _recurrent(program: Program, h: Value, recurrent: Recurrent, out: Value, *, widths: Sequence[int]) -> None:
+    """The product of a state with a recurrent matrix, normalised in parts of `widths`, without the bias."""
+    program.linear(h, [recurrent.weight], out=out)
+    if recurrent.scale is not None:
+        _norm_parts(program, out, recurrent.scale, recurrent.offset, widths=widths)
+
+
+def _norm_parts(program: Program, a: Value, scale: Any, offset: Any, *, widths: Sequence[int]) -> None:
+    program.tensors.use(scale, offset)
+    scales, offsets = ([scale], [offset]) if len(widths) == 1 else (scale.split(widths), offset.split(widths))
+    for part, own_scale, own_offset in zip(a.split(widths), scales, offsets, strict=True):
+        program.norm(part, own_scale, own_offset, epsilon=EPSILON, out=part)
+
+
+def _lrn(program: Program, cell: LRN, x: Value, before: Value, after: Value) -> None:
+    program.apply(Op.LRN, after, x, before, p=int(cell.options.tanh))
+
+
+def _olrn(program: Program, cell: OLRN, x: Value, before: Value, after: Value) -> None:
+    # of c, to which the option applies, not of h
+    program.apply(Op.OLRN, after, x, before, p=int(cell.options.tanh))
+
+
+def _sru(program: Program, cell: SRU, x: Value, before: Value, after: Value) -> None:
+    _memory(program, Op.SRU, cell, x, before, after, vectors=[cell.peephole_forget, cell.peephole_reset])
+
+
+def _ssru(program: Program, cell: SSRU, x: Value, before: Value, after: Value) -> None:
+    _memory(program, Op.SSRU, cell, x, before, after, vectors=[cell.forget_gate_bias])
+
+
+def _min_gru(program: Program, cell: MinGRU, x: Value, before: Value, after: Value) -> None:
+    vectors = [cell.update_gate_bias, cell.candidate_bias]
+    program.apply(Op.MIN_GRU, after, x, before, vectors=vectors, p=int(cell.options.positive))
+
+
+def _min_lstm(program: Program, cell: MinLSTM, x: Value, before: Value, after: Value) -> None:
+    vectors = [cell.forget_gate_bias, cell.input_gate_bias, cell.candidate_bias]
+    program.apply(Op.MIN_LSTM, after, x, before, vectors=vectors, p=int(cell.options.positive))
+
+
+def _atr(program: Program, cell: ATR, x: Value, before: Value, after: Value) -> None:
+    u = program.new_row(cell.hidden_size)
+    _recurrent(program, before, cell.recurrent, u, widths=[u.width])
+    p = _ATR_ACTIVATIONS[cell.options.activation] + 3 * _ATR_GATES[cell.options.gates]
+    program.apply(Op.ATR, after, x, before, u, vectors=[cell.recurrent_bias], p=p)
+
+
+def _rnn(program: Program, cell: RNN, x: Value, before: Value, after: Value) -> None:
+    u = program.new_row(cell.hidden_size)
+    _recurrent(program, before, cell.recurrent, u, widths=[u.width])
+    p = {"tanh": 0, "relu": 1}[cell.options.activation]
+    program.apply(Op.RNN, after, x, None, u, vectors=[cell.recurrent_bias], p=p)
+
+
+def _gru(program: Program, cell: GRU, x: Value, before: Value, after: Value) -> None:
+    width = cell.hidden_size
+    products = program.new_row(3 * width)
+    gates, candidate = products.split([2 * width, width])
+    biases = [cell.recurrent_bias, cell.candidate_bias]
+    if cell.options.reset == "before":
+        _recurrent(program, before, cell.recurrent, gates, widths=[2 * width])
+        seen = program.new_row(width)
+        program.apply(Op.GRU_RESET, seen, x, before, products, vectors=biases[:1])
+        _recurrent(program, seen, cell.candidate, candidate, widths=[width])
+        program.apply(Op.GRU, after, x, before, products, vectors=biases, p=0)
+        return
+    assert cell.options.reset == "after"
+    program.linear(before, [cell.recurrent_weight, cell.candidate_weight], out=products)
+    for part, recurrent in ((gates, cell.recurrent), (candidate, cell.candidate)):
+        if recurrent.scale is not None:
+            _norm_parts(program, part, recurrent.scale, recurrent.offset, widths=[part.width])
+    program.apply(Op.GRU, after, x, before, products, vectors=biases, p=1)
+
+
+def _lstm(program: Program, cell: LSTM, x: Value, before: Value, after: Value) -> None:
+    width = cell.hidden_size
+    u = program.new_row(4 * width)
+    _recurrent(program, before.part(0, width), cell.recurrent, u, widths=[3 * width, width])
+    peepholes = [cell.peephole_input, cell.peephole_forget, cell.peephole_output]
+    vectors = [cell.recurrent_bias, *(vector for vector in peepholes if vector is not None)]
+    p = {"tanh": 0, "identity": 1}[cell.options.output_activation]
+    _memory(program, Op.LSTM, cell, x, before, after, u, vectors=vectors, p=p)
+
+
+def _memory(
+    program: Program, op: Op, cell: Any, x: Value, before: Value, after: Value, *more: Value, vectors: Any, p: int = 0
+) -> None:
+    """A step whose state has two parts; n is the width of one."""
+    numbers = [program.tensors.vector([vector]) for vector in vectors]
+    program.emit(op, after, x, before, *more, tensors=numbers, n=cell.hidden_size, p=p)
+
+
+_STEPS: Final[dict[type, Callable[[Program, Any, Value, Value, Value], None]]] = {
+    ATR: _atr,
+    GRU: _gru,
+    LRN: _lrn,
+    LSTM: _lstm,
+    MinGRU: _min_gru,
+    MinLSTM: _min_lstm,
+    OLRN: _olrn,
+    RNN: _rnn,
+    SRU: _sru,
+    SSRU: _ssru,
+}
+"""By exact class: one that is derived may compute something else."""

@@ -1,0 +1,142 @@
+"""Files for the engine: an interpreter of the file computes what PyTorch does, whatever the model is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.config.schema import DecodingConfig, ModelConfig
+from nmt.data import EOS
+from nmt.interop.engine.file import file_of, sections_of
+from nmt.interop.engine.lowering import lower
+from nmt.interop.engine.settings import settings_of
+from nmt.interop.engine.tensors import Precision
+from nmt.models import build_model
+from nmt.models.base import Seq2Seq
+from tests.interop.engine_reference import File, Search
+
+SENTENCES = [[5, 3, 9, 7, EOS], [8, EOS], [4, 4, 6, EOS]]
+STEPS = 4
+TRANSFORMER = {"architecture": "transformer", "embedding_size": 24}
+
+
+def section(**changes: Any) -> ModelConfig:
+    sizes = {"hidden_size": 16, "embedding_size": 12, "init_range": 0.5, "dropout": 0.3}
+    if changes.get("architecture") == "transformer":
+        sizes = {"embedding_size": 24}
+    return ModelConfig(**{**sizes, **changes})
+
+
+def make_model(config: ModelConfig) -> Seq2Seq:
+    """With random values in all weights, biases too, so that none of them can be forgotten unseen."""
+    torch.manual_seed(3)
+    same = config.tie_embeddings == "all"
+    model = build_model(config, 19 if same else 17, 19)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.add_(torch.randn_like(weight) * (0.5 if "embeddings" in name else 0.3))
+    return model.eval()
+
+
+def engine_file(model: Seq2Seq, *, precision: Precision = "fp32", **decoding: Any) -> File:
+    sections = sections_of(
+        lower(model, precision=precision),
+        settings=settings_of(DecodingConfig(**decoding)),
+        vocabularies=(model.source_vocab_size, model.target_vocab_size),
+        subwords=(b"source", b"target"),
+        shortlist=None,
+    )
+    return File(file_of(sections))
+
+
+def check_same(model: Seq2Seq) -> None:
+    """Logits and attention of some steps of a greedy search, by PyTorch for a batch, by the file one by one."""
+    file = engine_file(model)
+    source = torch.zeros(len(SENTENCES), max(map(len, SENTENCES)), dtype=torch.long)
+    for row, sentence in zip(source, SENTENCES, strict=True):
+        row[: len(sentence)] = torch.tensor(sentence)
+    searches = [Search(file, sentence) for sentence in SENTENCES]
+    with torch.inference_mode():
+        state, tokens = model.start(source), None
+        for _ in range(STEPS):
+            logits, weights, state = model.attending_step(tokens, state)
+            words = [None] * len(SENTENCES) if tokens is None else tokens.tolist()
+            found = np.stack([search.step(word) for search, word in zip(searches, words, strict=True)])
+            np.testing.assert_allclose(found, logits.numpy(), rtol=1e-4, atol=1e-4 * float(logits.abs().max()))
+            for search, sentence, row in zip(searches, SENTENCES, weights.numpy(), strict=True):
+                mean = np.concatenate([search.attention[i] for i in range(file.attentions)]).mean(0)
+                np.testing.assert_allclose(mean, row[: len(sentence)], atol=1e-4)
+            tokens = logits[:, 3:].argmax(1) + 3
+    assert len({tuple(np.round(search.values[file.features][0], 3)) for search in searches}) == len(searches)
+
+
+UNITS = {
+    "atr": [{"activation": a} for a in ("none", "output", "state", "candidate")]
+    + [{"gates": "coupled"}, {"gates": "coupled_input", "activation": "output"}],
+    "gru": [{}, {"reset": "after"}],
+    "lstm": [{}, {"peepholes": True}, {"output_activation": "identity"}],
+    "rnn": [{}, {"activation": "relu"}],
+    "lrn": [{}, {"tanh": True}],
+    "olrn": [{}, {"tanh": True}],
+    "sru": [{}],
+    "ssru": [{"forget_bias": 0.5}],
+    "min_gru": [{}, {"positive": True}],
+    "min_lstm": [{}, {"positive": True}],
+}
+EACH_UNIT = [(name, options) for name, all_options in UNITS.items() for options in all_options]
+
+
+@pytest.mark.parametrize(("cell", "options"), EACH_UNIT)
+def test_each_unit_with_each_option(cell: str, options: dict[str, Any]) -> None:
+    for config in (
+        section(cell=cell, cell_options=options, layer_norm=True),
+        section(cell=cell, cell_options=options, layer_norm=False, context_aware_encoder=False, encoder_layers=2),
+        section(cell=cell, cell_options=options, architecture="rnnsearch_deepatt", encoder_layers=2, decoder_layers=2),
+        section(cell=cell, cell_options=options, **TRANSFORMER),
+    ):
+        check_same(make_model(config))
+
+
+OTHERS = [
+    {"encoder_layers": 3, "decoder_layers": 3},
+    {"encoder_layers": 2, "decoder_layers": 3, "context_aware_encoder": False},
+    {"encoder_layers": 2, "decoder_layers": 3, "deep_attention": True, "attention_heads": 4},
+    {"decoder_layers": 2, "deep_attention": True, "attention_heads": 2, "layer_norm": False},
+    {"deep_output": False, "embedding_size": 16, "tie_embeddings": "all"},
+    {"deep_output": False, "decoder_layers": 2, "context_aware_encoder": False},
+    {"encoder_hidden_size": 20, "tie_embeddings": "none"},
+    {"encoder_hidden_size": 20, "context_aware_encoder": False, "layer_norm": False},
+    {"encoder_cell": "lstm", "decoder_cell": "gru", "decoder_layers": 2},
+    {"encoder_cell": "atr", "encoder_cell_options": {"activation": "output"}, "decoder_cell": "sru"},
+    {"architecture": "rnnsearch", "cell": "gru", "tie_embeddings": "none"},
+    {"architecture": "rnnsearch", "cell": "gru", "layer_norm": False, "context_aware_encoder": False},
+    {"architecture": "rnnsearch", "encoder_cell": "lrn", "decoder_cell": "lstm", "encoder_hidden_size": 20},
+    {"architecture": "rnnsearch_deepatt", "encoder_layers": 3, "decoder_layers": 3, "attention_heads": 4},
+    {"architecture": "rnnsearch_deepatt", "encoder_hidden_size": 20, "layer_norm": False, "tie_embeddings": "all"},
+]
+
+
+@pytest.mark.parametrize("changes", OTHERS, ids=str)
+def test_each_option_of_the_recurrent_architectures(changes: dict[str, Any]) -> None:
+    check_same(make_model(section(**changes)))
+
+
+BLOCKS = [
+    {"encoder_mixing": "attention", "decoder_mixing": "attention"},
+    {"encoder_mixing": "attention", "feed_forward": "gated", "norm": "rms"},
+    {"decoder_mixing": "attention", "feed_forward": "gated", "heads": 2, "encoder_layers": 1},
+    {"norm": "rms", "decoder_feed_forward": 0, "decoder_layers": 1, "encoder_unit_size": 10, "decoder_unit_size": 18},
+    {"encoder_feed_forward": 20, "decoder_feed_forward": 28, "heads": 3},
+]
+
+
+@pytest.mark.parametrize("options", BLOCKS, ids=str)
+def test_each_option_of_the_transformer(options: dict[str, Any]) -> None:
+    check_same(make_model(section(architecture="transformer", architecture_options=options)))
+
+
+def test_mixed_units_and_shared_tables_of_the_transformer() -> None:
+    check_same(make_model(section(encoder_cell="lrn", decoder_cell="ssru", tie_embeddings="all", **TRANSFORMER)))
