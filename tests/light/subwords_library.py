@@ -1,0 +1,112 @@
+"""The C of nmt/light/src/subwords*.c compiled for tests, and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "nmt/light/src"
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+
+Ids = ctypes.POINTER(ctypes.c_int32)
+Text = ctypes.POINTER(ctypes.c_char)
+
+_C = ctypes.CDLL(None)
+_C.free.argtypes, _C.free.restype = (ctypes.c_void_p,), None
+
+
+def compiler() -> list[str]:
+    """The command of CC, else cc, gcc or clang; skips where there is none."""
+    name = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not name:
+        pytest.skip("there is no C compiler")
+    return name.split()
+
+
+def compiled(to: Path, *arguments: str) -> Path:
+    """The sources of the subwords, and what else the arguments name, compiled to `to` without a warning."""
+    sources = sorted(map(str, SOURCE.glob("subwords*.c")))
+    command = [*compiler(), *WARNINGS, f"-I{SOURCE}", "-o", str(to), *sources, *arguments, "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return to
+
+
+def skip_without(folder: Path, *arguments: str) -> None:
+    """Skips where the compiler or the linker does not take these arguments, or what they make does not run."""
+    (folder / "empty.c").write_text("#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }\n")
+    command = [*compiler(), "-o", str(folder / "empty"), str(folder / "empty.c"), *arguments]
+    for step in (command, [str(folder / "empty")]):
+        if subprocess.run(step, capture_output=True, check=False).returncode:
+            pytest.skip(f"the compiler does not take {' '.join(arguments)}")
+
+
+class Library:
+    """The functions of subwords.h in a shared library."""
+
+    def __init__(self, path: Path) -> None:
+        self.c = ctypes.CDLL(str(path))
+        size, length = ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)
+        model, text = ctypes.c_void_p, ctypes.c_char_p
+        for name, result, arguments in (
+            ("open", model, (text, size, ctypes.POINTER(text))),
+            ("close", None, (model,)),
+            ("size", ctypes.c_int32, (model,)),
+            ("encode", ctypes.c_int64, (model, text, size, ctypes.POINTER(Ids), length)),
+            ("decode", ctypes.c_int64, (model, Ids, ctypes.c_int64, ctypes.POINTER(Text), length)),
+            ("piece", Text, (model, ctypes.c_int32, length)),
+        ):
+            function = getattr(self.c, f"subwords_{name}")
+            function.restype, function.argtypes = result, arguments
+
+    def open(self, proto: bytes) -> Model:
+        """The model; ValueError with the library's line where it refuses it."""
+        return Model(self.c, proto)
+
+
+class Model:
+    """An opened model, whose results grow with what is asked and are copied to Python."""
+
+    def __init__(self, c: ctypes.CDLL, proto: bytes) -> None:
+        self._c, self._proto = c, proto
+        problem = ctypes.c_char_p()
+        self._model = c.subwords_open(proto, len(proto), ctypes.byref(problem))
+        if not self._model:
+            assert problem.value
+            raise ValueError(problem.value.decode())
+        assert problem.value is None
+
+    def __del__(self) -> None:
+        if getattr(self, "_model", None):
+            self._c.subwords_close(self._model)
+
+    def __len__(self) -> int:
+        return int(self._c.subwords_size(self._model))
+
+    def encode(self, text: bytes) -> list[int]:
+        ids, room = Ids(), ctypes.c_size_t()
+        count = self._c.subwords_encode(self._model, text, len(text), ctypes.byref(ids), ctypes.byref(room))
+        assert 0 <= count <= room.value
+        found = ids[:count] if count else []
+        _C.free(ids)
+        return found
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        text, room = Text(), ctypes.c_size_t()
+        given = (ctypes.c_int32 * len(ids))(*ids)
+        size = self._c.subwords_decode(self._model, given, len(ids), ctypes.byref(text), ctypes.byref(room))
+        assert 0 <= size <= room.value
+        found = ctypes.string_at(text, size) if size else b""
+        _C.free(text)
+        return found
+
+    def piece(self, i: int) -> str | None:
+        size = ctypes.c_size_t()
+        text = self._c.subwords_piece(self._model, i, ctypes.byref(size))
+        return ctypes.string_at(text, size.value).decode() if text else None
