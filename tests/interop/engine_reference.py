@@ -97,17 +97,16 @@ class Search:
     def __init__(self, file: File, source: list[int]) -> None:
         self.file, self.source = file, source
         rows = {SOURCE: len(source), ONE: 1, STEP: 1}
-        self.values = [np.zeros((rows[space], width)) for space, width in file.registers]
+        # what must be written before it is read begins with NaN
+        self.values = [
+            np.full((rows[space], width), 0.0 if space == ONE else np.nan) for space, width in file.registers
+        ]
         self.caches: list[tuple[list[Array], list[Array]]] = [([], []) for _ in range(file.caches)]
         self.attention: dict[int, Array] = {}
         self.words = 0
         self.token: int | None = None
         with np.errstate(over="ignore"):
             self._run("ENCO")
-        # what a step may not read any more
-        for (space, _), value in zip(file.registers, self.values, strict=True):
-            if space == STEP:
-                value[:] = np.nan
         for read, _, first in file.states:
             self.values[read] = self.values[first].copy()
 

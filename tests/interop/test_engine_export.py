@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from nmt.cells import GRU
+from nmt.config import load_config
 from nmt.config.schema import DecodingConfig, ModelConfig
 from nmt.data import EOS
+from nmt.errors import ConfigError
 from nmt.interop.engine.file import file_of, sections_of
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.settings import settings_of
 from nmt.interop.engine.tensors import Precision
-from nmt.models import build_model
+from nmt.models import DeepNMT, Linear, build_model
 from nmt.models.base import Seq2Seq
+from nmt.ops.matrices.inference import quantize
+from nmt.search.shortlist import Shortlist
+from tests.conftest import REPOSITORY
 from tests.interop.engine_reference import File, Search
 
-SENTENCES = [[5, 3, 9, 7, EOS], [8, EOS], [4, 4, 6, EOS]]
-STEPS = 4
+SENTENCES = [[5, 3, 9, EOS], [8, EOS]]
+STEPS = 3
 TRANSFORMER = {"architecture": "transformer", "embedding_size": 24}
 
 
@@ -41,15 +49,21 @@ def make_model(config: ModelConfig) -> Seq2Seq:
     return model.eval()
 
 
-def engine_file(model: Seq2Seq, *, precision: Precision = "fp32", **decoding: Any) -> File:
+def content_of(
+    model: Seq2Seq, *, precision: Precision = "fp32", shortlist: Shortlist | None = None, **decoding: Any
+) -> bytes:
     sections = sections_of(
         lower(model, precision=precision),
         settings=settings_of(DecodingConfig(**decoding)),
         vocabularies=(model.source_vocab_size, model.target_vocab_size),
         subwords=(b"source", b"target"),
-        shortlist=None,
+        shortlist=shortlist,
     )
-    return File(file_of(sections))
+    return b"".join(file_of(sections))
+
+
+def engine_file(model: Seq2Seq, *, precision: Precision = "fp32", **decoding: Any) -> File:
+    return File(content_of(model, precision=precision, **decoding))
 
 
 def check_same(model: Seq2Seq) -> None:
@@ -91,13 +105,9 @@ EACH_UNIT = [(name, options) for name, all_options in UNITS.items() for options 
 
 @pytest.mark.parametrize(("cell", "options"), EACH_UNIT)
 def test_each_unit_with_each_option(cell: str, options: dict[str, Any]) -> None:
-    for config in (
-        section(cell=cell, cell_options=options, layer_norm=True),
-        section(cell=cell, cell_options=options, layer_norm=False, context_aware_encoder=False, encoder_layers=2),
-        section(cell=cell, cell_options=options, architecture="rnnsearch_deepatt", encoder_layers=2, decoder_layers=2),
-        section(cell=cell, cell_options=options, **TRANSFORMER),
-    ):
-        check_same(make_model(config))
+    """With layer norm and without, from state to state in two cells and in one."""
+    check_same(make_model(section(cell=cell, cell_options=options, layer_norm=True)))
+    check_same(make_model(section(cell=cell, cell_options=options, **TRANSFORMER)))
 
 
 OTHERS = [
@@ -140,3 +150,180 @@ def test_each_option_of_the_transformer(options: dict[str, Any]) -> None:
 
 def test_mixed_units_and_shared_tables_of_the_transformer() -> None:
     check_same(make_model(section(encoder_cell="lrn", decoder_cell="ssru", tie_embeddings="all", **TRANSFORMER)))
+
+
+def values(file: File) -> list[tuple[int, torch.Tensor]]:
+    return [(kind, torch.from_numpy(tensor)) for kind, tensor in zip(file.kinds, file.tensors, strict=True)]
+
+
+@pytest.mark.parametrize("tie", ["none", "target_softmax", "all"])
+def test_int8_values_are_those_that_a_search_by_pytorch_has(tie: str) -> None:
+    """Of matrices of 16 columns or more, a table that is shared being one; vectors and narrow matrices are exact."""
+    model = make_model(section(embedding_size=18, encoder_hidden_size=10, tie_embeddings=tie))
+    exact, rounded = engine_file(model), engine_file(model, precision="int8")
+    assert Counter(rounded.kinds).keys() == {0, 1, 3}
+    for (kind, weight), (stored, found) in zip(values(exact), values(rounded), strict=True):
+        is_int8 = kind == 1 and weight.shape[1] >= 16
+        assert stored == (3 if is_int8 else kind)
+        expected = quantize(weight).dequantize().double() if is_int8 else weight
+        torch.testing.assert_close(found, expected, rtol=1e-7, atol=0)  # the product, here in fp64
+    tables = [one.t[0] for name in ("ENCO", "STEP") for one in rounded.programs[name] if one.op == 1]
+    shares = {"none": (False, False), "target_softmax": (False, True), "all": (True, True)}[tie]
+    assert tuple(table == rounded.table for table in tables) == shares
+
+
+def test_bf16_values_are_the_nearest() -> None:
+    model = make_model(section())
+    for (kind, weight), (stored, found) in zip(
+        values(engine_file(model)), values(engine_file(model, precision="bf16")), strict=True
+    ):
+        assert stored == 2 * kind
+        assert torch.equal(found, weight.to(torch.bfloat16).double() if kind else weight)
+
+
+def test_int8_translates_nearly_as_fp32() -> None:
+    model = make_model(section(hidden_size=32, embedding_size=32, init_range=0.1))
+    exact, rounded = (Search(engine_file(model, precision=precision), SENTENCES[0]) for precision in ("fp32", "int8"))
+    first, second = exact.step(None), rounded.step(None)
+    assert 0 < float(np.abs(first - second).max()) < 0.05 * float(np.abs(first).max())
+
+
+def test_a_file_of_a_shipped_model_is_small() -> None:
+    """With 5,000 pieces of both languages; a SentencePiece model of so many and the card are below 0.4 MB."""
+    config = load_config(REPOSITORY / "configs/multi30k_lrn.yaml")
+    lowered = lower(build_model(config.model, 5000, 5000).eval(), precision="int8")
+    data = sum(len(each.values) + len(each.scales) + len(each.sums) for each in lowered.tensors.stored())
+    assert data < 2_850_000
+    assert len(lowered.encode) <= 15 and len(lowered.step) <= 10
+
+
+def test_registers_are_shared_where_that_is_safe() -> None:
+    options = {"encoder_layers": 4, "decoder_layers": 4}
+    model = make_model(section(architecture="transformer", architecture_options=options))
+    with_four = len(lower(model, precision="fp32").registers)
+    options = {"encoder_layers": 1, "decoder_layers": 1}
+    model = make_model(section(architecture="transformer", architecture_options=options))
+    with_one = len(lower(model, precision="fp32").registers)
+    # of the encoder the states of two directions, of the decoder the state before, after and at first
+    assert with_four - with_one == 3 * (2 + 3)
+
+
+def test_sections_are_aligned_and_nothing_lies_between_them() -> None:
+    content = content_of(make_model(section()))
+    file = File(content)
+    assert list(file.sections) == ["SETT", "TENS", "REGS", "STAT", "ENCO", "STEP", "DATA", "SPMS", "SPMT"]
+    end = 32 + 24 * len(file.places)
+    for offset, length in file.places:
+        assert offset % 64 == 0 and not any(content[end:offset])
+        end = offset + length
+    assert end == len(content)
+    with pytest.raises(AssertionError):
+        File(content[:-1] + b"!")
+    assert content == content_of(make_model(section()))
+    assert (file.sections["SPMS"], file.sections["SPMT"]) == (b"source", b"target")
+
+
+def test_a_shortlist_is_written_as_it_is() -> None:
+    lists = Shortlist(
+        frequent=torch.tensor([7, 4]),
+        partners=torch.tensor([5, 6, 9]),
+        starts=torch.tensor([0, 0, 2, *[3] * 15]),
+        target_size=19,
+    )
+    section_of = File(content_of(make_model(section()), shortlist=lists)).sections["LIST"]
+    assert np.frombuffer(section_of, "<u4").tolist() == [2, 3, 7, 4, 0, 0, 2, *[3] * 15, 5, 6, 9]
+
+
+def test_the_settings_of_the_search() -> None:
+    file = engine_file(make_model(section()), beam_size=5, length_penalty=1.5, max_length_offset=9, split_long=None)
+    assert (file.beam_size, file.length_penalty, file.offset, file.longest) == (5, 1.5, 9, 0)
+    file = engine_file(make_model(section()), beam_size=1, split_long=80)
+    assert (file.beam_size, file.longest) == (1, 80)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("search", {"search": "sample"}),
+        ("search", {"search": "beam", "beam_size": 1}),
+        ("search_options.temperature", {"search_options": {"temperature": 0.7}}),
+        ("coverage_penalty", {"coverage_penalty": 0.2}),
+        ("min_length", {"min_length": 2}),
+        ("no_repeat_ngram", {"no_repeat_ngram": 3}),
+        ("replace_unknown", {"replace_unknown": True}),
+        ("placeholders", {"placeholders": True}),
+        ("glossary", {"glossary": "terms.tsv"}),
+    ],
+)
+def test_a_search_that_the_engine_has_not_is_refused_by_its_key(key: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"^decoding\.{key}: .*Allowed: .*$"):
+        settings_of(DecodingConfig(**changes))
+
+
+def test_settings_that_change_no_translation_are_taken() -> None:
+    settings_of(DecodingConfig(batch_tokens=100, precision="int8", n_best=2, ensemble_weights=[1.0, 2.0]))
+
+
+class OwnGRU(GRU):
+    """May compute anything."""
+
+
+class OwnLinear(Linear):
+    """May compute anything."""
+
+
+class OwnModel(DeepNMT):
+    """May compute anything."""
+
+
+def change(model: Seq2Seq, path: str, kind: type) -> None:
+    model.get_submodule(path).__class__ = kind
+
+
+def test_a_class_that_is_not_known_is_refused_by_name() -> None:
+    """Also where it is derived from one that is."""
+    for path, kind, key, allowed in (
+        ("encoder.layers.0.forward_rnn", OwnGRU, "cell", "atr, gru, lrn"),
+        ("decoder.layers.0.rnn.higher", OwnGRU, "cell", "atr, gru, lrn"),
+        ("decoder.residuals.0.branch", OwnLinear, "architecture", "Linear"),
+        ("readout.linear", OwnLinear, "architecture", "Linear"),
+        ("", OwnModel, "architecture", "deepnmt, rnnsearch, rnnsearch_deepatt, transformer"),
+    ):
+        model = make_model(section(cell="gru"))
+        change(model, path, kind)
+        message = rf"^model\.{key}: the engine does not know the class {kind.__name__} of tests.*Allowed: {allowed}"
+        with pytest.raises(ConfigError, match=message):
+            lower(model, precision="fp32")
+
+
+def test_every_module_of_every_architecture_is_looked_at() -> None:
+    """None of them can be of a derived class unseen, but dropout, which does nothing in a search, and plain lists."""
+    unseen = []
+    for config in (
+        section(encoder_layers=2, decoder_layers=2, context_aware_encoder=False),
+        section(encoder_layers=2, decoder_layers=2),
+        section(architecture="rnnsearch", cell="gru"),
+        section(architecture="rnnsearch_deepatt", decoder_layers=2),
+        section(**TRANSFORMER, architecture_options={"encoder_mixing": "attention"}),
+        section(**TRANSFORMER, architecture_options={"decoder_mixing": "attention"}),
+    ):
+        model = make_model(config)
+        for name, module in model.named_modules():
+            if isinstance(module, (nn.Dropout, nn.ModuleList, nn.ParameterList)):
+                continue
+            kind = type(module)
+            module.__class__ = type(f"Own{kind.__name__}", (kind,), {})
+            try:
+                lower(model, precision="fp32")
+                unseen.append(f"{type(model).__name__}.{name}")
+            except ConfigError as error:
+                assert f"does not know the class Own{kind.__name__} of tests." in str(error)
+            module.__class__ = kind
+    assert unseen == []
+
+
+def test_a_weight_that_nothing_reads_is_refused() -> None:
+    model = make_model(section())
+    model.readout.register_parameter("extra", nn.Parameter(torch.zeros(3)))
+    with pytest.raises(ConfigError, match=r"weight readout\.extra"):
+        lower(model, precision="fp32")

@@ -160,6 +160,8 @@ def _memories(encode: Program, attentions: Sequence[AttentionQuery | None], valu
     for attention in own:
         check_class(attention, AdditiveAttention)
     maps = [cast("AdditiveAttention", attention).memory for attention in own]
+    for each in maps:
+        check_class(each, Linear)
     keys = encode.linear(values, [each.weights[0] for each in maps])
     parts = keys.split([values.width] * len(own))
     for each, part in zip(maps, parts, strict=True):

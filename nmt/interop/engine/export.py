@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,7 @@ from nmt.data import SentencePieceTokenizer, Tokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files.errors import reason
 from nmt.files.new import replacing
-from nmt.interop.engine.file import MAGIC, WordLists, file_of, sections_of
+from nmt.interop.engine.file import MAGIC, Content, WordLists, file_of, sections_of
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.settings import Settings, settings_in_words, settings_of
 from nmt.interop.engine.tensors import SMALLEST_INT8, Precision
@@ -31,6 +32,8 @@ PRECISIONS: Final[dict[Precision, str]] = {
     "bf16": "bf16: matrices and embeddings, vectors fp32",
 }
 """What weights can be stored as, in words."""
+logger = logging.getLogger(__name__)
+
 _CPU: Final = torch.device("cpu")
 
 ReadShortlist = Callable[[str, Tokenizer], WordLists]
@@ -76,22 +79,24 @@ def export_engine(
     loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
     named = str(shortlist) if shortlist is not None else loaded.config.decoding.shortlist
     lists = None if named is None else read_shortlist(named, loaded.tokenizer)
+    if loaded.config.decoding.n_best > 1:
+        logger.warning("decoding.n_best: not written; the engine is asked for more than the best each time")
     sections = engine_sections(loaded, precision=precision, shortlist=lists)
     weights = len(sections["DATA"])
     sections["META"] = _meta(loaded, sections, name=output.name, precision=precision)
-    content = file_of(sections)
+    pieces = file_of(sections)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with replacing(output) as stream:
-            stream.write(content)
+            stream.writelines(pieces)
     except OSError as error:
         raise CheckpointError(f"{output}: cannot be written ({reason(error)})") from error
-    return ExportedFile(loaded, weights, len(content))
+    return ExportedFile(loaded, weights, sum(map(len, pieces)))
 
 
 def engine_sections(
     loaded: LoadedModel, *, precision: Precision, shortlist: WordLists | None = None
-) -> dict[str, bytes]:
+) -> dict[str, Content]:
     """The sections of the file but `META`; raises ConfigError as `export_engine`."""
     settings = settings_of(loaded.config.decoding)
     if type(loaded.tokenizer) is not SentencePieceTokenizer:
@@ -126,7 +131,7 @@ def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
         raise CheckpointError(f"{output}: --overwrite replaces model files alone, and this is none; move it away")
 
 
-def _meta(loaded: LoadedModel, sections: dict[str, bytes], *, name: str, precision: Precision) -> bytes:
+def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, precision: Precision) -> bytes:
     """What the file says of itself to people and tools."""
     config = loaded.config
     settings: Settings = settings_of(config.decoding)

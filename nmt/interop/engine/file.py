@@ -21,6 +21,9 @@ _OPERANDS: Final = 3
 _TENSORS: Final = 4
 
 
+Content = bytes | bytearray
+
+
 class WordLists(Protocol):
     """A shortlist: target tokens of every sentence, and those of each source token; see `nmt.search.shortlist`."""
 
@@ -37,7 +40,7 @@ def sections_of(
     vocabularies: tuple[int, int],
     subwords: tuple[bytes, bytes],
     shortlist: WordLists | None,
-) -> dict[str, bytes]:
+) -> dict[str, Content]:
     """All sections but `META`, in their order.
 
     Args:
@@ -46,7 +49,7 @@ def sections_of(
     """
     tensors, data = _tensors(lowered.tensors.stored())
     source, target = subwords
-    found = {
+    found: dict[str, Content] = {
         "SETT": _settings(lowered, settings, vocabularies),
         "TENS": tensors,
         "REGS": b"".join(struct.pack("<2I", *register) for register in lowered.registers),
@@ -63,17 +66,19 @@ def sections_of(
     return found
 
 
-def file_of(sections: Mapping[str, bytes]) -> bytes:
-    """The whole file."""
+def file_of(sections: Mapping[str, Content]) -> list[Content]:
+    """The whole file, in pieces, so that no large one is copied."""
     place = _HEADER + 24 * len(sections)
-    table, body = b"", b""
+    table, body = b"", list[Content]()
     for name, content in sections.items():
-        gap = -(place + len(body)) % _ALIGNMENT
-        body += b"\0" * gap
-        table += struct.pack("<4sIQQ", name.encode("ascii"), 0, place + len(body), len(content))
-        body += content
-    rest = table + body
-    return MAGIC + struct.pack("<IIQII", VERSION, len(sections), _HEADER + len(rest), zlib.crc32(rest), 0) + rest
+        gap = -place % _ALIGNMENT
+        table += struct.pack("<4sIQQ", name.encode("ascii"), 0, place + gap, len(content))
+        body += [b"\0" * gap, content]
+        place += gap + len(content)
+    sums = zlib.crc32(table)
+    for piece in body:
+        sums = zlib.crc32(piece, sums)
+    return [MAGIC + struct.pack("<IIQII", VERSION, len(sections), place, sums, 0) + table, *body]
 
 
 def _settings(lowered: Lowered, settings: Settings, vocabularies: tuple[int, int]) -> bytes:
@@ -106,7 +111,7 @@ def _instruction(instruction: Instruction) -> bytes:
     return struct.pack("<14Iif", instruction.op, *numbers, *tensors, instruction.n, instruction.p, instruction.f)
 
 
-def _tensors(stored: Iterable[Stored]) -> tuple[bytes, bytes]:
+def _tensors(stored: Iterable[Stored]) -> tuple[bytes, bytearray]:
     """Table and values."""
     table, data = bytearray(), bytearray()
 
@@ -120,7 +125,7 @@ def _tensors(stored: Iterable[Stored]) -> tuple[bytes, bytes]:
     for each in stored:
         places = put(each.values), put(each.scales), put(each.sums)
         table.extend(struct.pack("<4I3Q", each.kind, each.rows, each.columns, 0, *places))
-    return bytes(table), bytes(data)
+    return bytes(table), data
 
 
 def _shortlist(lists: WordLists) -> bytes:

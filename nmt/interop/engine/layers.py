@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from nmt.errors import ConfigError
@@ -10,20 +12,30 @@ from nmt.models.linear import LayerNorm, Linear
 from nmt.models.transformer.norm import EPSILON as BLOCK_EPSILON
 from nmt.models.transformer.norm import BlockNorm
 from nmt.ops.layer_norm import EPSILON
+from nmt.plugin_errors import PREFIX
+from nmt.registry import Registry
 
 
-def check_class(module: nn.Module, *known: type, key: str = "model.architecture") -> None:
+def check_class(module: nn.Module, *known: type) -> None:
     """Raise ConfigError unless a module is of one of the `known` classes itself: others may compute otherwise."""
     if type(module) not in known:
-        raise unknown(module, *known, key=key)
+        raise unknown(module, *known)
 
 
-def unknown(module: nn.Module, *known: type, key: str = "model.architecture") -> ConfigError:
-    """What to raise for a module that is of none of the `known` classes."""
-    allowed = ", ".join(sorted(each.__name__ for each in known))
+def unknown(
+    module: nn.Module, *known: type, key: str = "architecture", registry: Registry[Any] | None = None
+) -> Exception:
+    """The ConfigError for a module of none of the `known` classes, which are called as the user calls them.
+
+    `key` is that of the section `model`, and `registry` has what it names.
+    """
+    names = [each.__name__ for each in known]
+    if registry is not None:
+        names = [name for name in registry.names() if registry.get(name) in known]
     kind = type(module)
-    place = "" if kind.__module__.partition(".")[0] == "nmt" else f" of {kind.__module__}"
-    return ConfigError(f"{key}: the engine does not know the class {kind.__name__}{place}. Allowed there: {allowed}.")
+    place = "" if kind.__module__.partition(".")[0] == "nmt" else f" of {kind.__module__.removeprefix(PREFIX)}"
+    allowed = ", ".join(sorted(names))
+    return ConfigError(f"model.{key}: the engine does not know the class {kind.__name__}{place}. Allowed: {allowed}.")
 
 
 def linear(

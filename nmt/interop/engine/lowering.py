@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from nmt.errors import ConfigError
 from nmt.interop.engine.decoders import lower_deep, lower_shallow
-from nmt.interop.engine.embeddings import check_embeddings, embed
+from nmt.interop.engine.embeddings import embed
 from nmt.interop.engine.encoders import lower_encoder
 from nmt.interop.engine.layers import check_class, unknown
 from nmt.interop.engine.program import Lowered, Program, Register, Space
+from nmt.interop.engine.registers import shared
 from nmt.interop.engine.tensors import Precision, Tensors
 from nmt.interop.engine.transformer import lower_block_decoder, lower_blocks
 from nmt.models.base import Seq2Seq
 from nmt.models.decoder import DeepDecoder, ShallowDecoder
 from nmt.models.deepnmt import DeepNMT
+from nmt.models.embeddings import Embeddings
 from nmt.models.rnnsearch import RNNSearch
 from nmt.models.rnnsearch_deepatt import RNNSearchDeepAtt
 from nmt.models.transformer import Transformer
 from nmt.models.transformer.sides import BlockDecoder, BlockEncoder
+from nmt.registry import MODELS
 
+_ARCHITECTURES = (DeepNMT, RNNSearch, RNNSearchDeepAtt, Transformer)
 _DECODERS = {BlockDecoder: lower_block_decoder, DeepDecoder: lower_deep, ShallowDecoder: lower_shallow}
 
 
@@ -26,8 +30,9 @@ def lower(model: Seq2Seq, *, precision: Precision) -> Lowered:
 
     Raises ConfigError for a class that the engine does not know, as one of a plugin.
     """
-    check_class(model, DeepNMT, RNNSearch, RNNSearchDeepAtt, Transformer)
-    check_embeddings(model)
+    if type(model) not in _ARCHITECTURES:
+        raise unknown(model, *_ARCHITECTURES, registry=MODELS)
+    check_class(model.embeddings, Embeddings)
     registers, tensors, tables = list[Register](), Tensors(precision), model.embeddings
     encode = Program(registers, tensors, space=Space.SOURCE, row=Space.ONE)
     step = Program(registers, tensors, space=Space.STEP, row=Space.STEP)
@@ -41,7 +46,7 @@ def lower(model: Seq2Seq, *, precision: Precision) -> Lowered:
     decoded = _DECODERS[type(model.decoder)](encode, step, model, encoded)
     table = tensors.matrix([tables.softmax_table])
     _check_complete(model, tensors)
-    return Lowered(
+    lowered = Lowered(
         registers,
         tensors,
         encode.instructions,
@@ -52,6 +57,7 @@ def lower(model: Seq2Seq, *, precision: Precision) -> Lowered:
         decoded.attentions,
         decoded.caches,
     )
+    return shared(lowered)
 
 
 def _check_complete(model: Seq2Seq, tensors: Tensors) -> None:

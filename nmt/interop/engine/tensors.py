@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
@@ -71,9 +71,10 @@ class Tensors:
         """Whether it is in the file, or a part of what is."""
         return id(parameter) in self._used
 
-    def stored(self) -> list[Stored]:
-        """All of them, as they are written."""
-        return [_stored(torch.cat([part.detach() for part in parts]), self.precision) for parts in self._parts]
+    def stored(self) -> Iterator[Stored]:
+        """All of them, as they are written, one after the other."""
+        for parts in self._parts:
+            yield _stored(torch.cat([part.detach() for part in parts]), self.precision)
 
     def _number(self, parts: Sequence[Tensor]) -> int:
         key = tuple(map(id, parts))

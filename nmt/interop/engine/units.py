@@ -21,6 +21,7 @@ from nmt.interop.engine.layers import unknown
 from nmt.interop.engine.program import Op, Program, Value
 from nmt.ops.layer_norm import EPSILON
 from nmt.ops.recurrence import Recurrent
+from nmt.registry import CELLS
 
 _ATR_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
 _ATR_GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
@@ -58,7 +59,7 @@ def output(program: Program, cell: Cell[Any], state: Value, *, out: Value | None
 
 def _known(cell: Cell[Any]) -> UnitCell[Any]:
     if type(cell) not in _STEPS or not isinstance(cell, UnitCell):
-        raise unknown(cell, *_STEPS, key="model.cell")
+        raise unknown(cell, *_STEPS, key="cell", registry=CELLS)
     return cell
 
 
