@@ -56,8 +56,9 @@ typedef struct {
     void (*powers)(const float *x, float *y, i64 n); /* exp(-2x) */
 
     /* One step of a unit for one row of H channels: input products x, state before, recurrent products u where it has any, its
-       vectors v (missing ones are null) and option p; `after`, which may be `before`, gets the state after. The index is the
-       number of the instruction, from LRN (20) to LSTM (30); `unit[0]` is that of LRN. GRU_RESET writes r h' to `after`. */
+       vectors v (all that docs/engine_format.md has; only the last three of LSTM may be missing, all or none, as null) and
+       option p; `after`, which may be `before`, gets the state after. The index is the number of the instruction, from LRN
+       (20) to LSTM (30); `unit[0]` is that of LRN. GRU_RESET writes r h' to `after`. */
     void (*unit[11])(const float *x, const float *before, const float *u, const float *const v[4], int p, float *after, i64 H);
 
     /* One query q[n] in `heads` heads of width D = n / heads over S positions; rows of keys and values ks and vs apart. Writes what is
@@ -86,7 +87,7 @@ size_t linear_scratch(const tensor *w, i64 rows);
 /* The table with this name, or the best one if it is null; null where the name is not known or the processor lacks it. */
 const kernels *choose_kernels(const char *name);
 
-/* The names that this processor can run, best first, ended by null. */
+/* The names of the tables that this processor can run, best first, ended by null. */
 const char *const *kernel_names(void);
 
 #endif

@@ -1,43 +1,18 @@
-/* ATR: q = u + b, i = sigmoid(p + q) or 1 - f, f = sigmoid(p - q) or 1 - i, h = i p + f h', with a tanh on p or on h
-   if asked.
+/* ATR, see step.h.
 
    One time step: rows of x (p) stand xb apart, those of u [B, H], the product of h' with the recurrent matrix, next to
    each other; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
 
-#include "simd.h"
-
-#define ATR_STATE 1     /* tanh on the new state */
-#define ATR_CANDIDATE 2 /* tanh on the p that i gates */
-
-#define ATR_COUPLED 1       /* i = 1 - f */
-#define ATR_COUPLED_INPUT 2 /* f = 1 - i */
+#include "step.h"
 
 INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float *restrict bias, const float *h,
                           float *new, T *rounded, i64 H, int activation, int gates) {
 #pragma omp simd
     for (i64 j = 0; j < H; j++) {
-        float p = LOAD(x[j]), q = LOAD(u[j]) + bias[j];
-        float f = gates == ATR_COUPLED_INPUT ? 1.0f - sigmoid(p + q) : sigmoid(p - q);
-        float i = gates == ATR_COUPLED ? 1.0f - f : sigmoid(p + q);
-        float y = i * (activation == ATR_CANDIDATE ? fast_tanh(p) : p) + f * h[j];
-        if (activation == ATR_STATE) y = fast_tanh(y);
+        float y = atr_step(LOAD(x[j]), LOAD(u[j]) + bias[j], h[j], activation, gates);
         new[j] = y, rounded[j] = STORE(y);
     }
 }
-
-/* A loop for each choice, so that none of them decides anything inside. */
-#define ATR_CHOOSE(row, ...)                                                                    \
-    switch (activation + 3 * gates) {                                                           \
-    case 0: NAME(row)(__VA_ARGS__, 0, 0); break;                                                \
-    case 1: NAME(row)(__VA_ARGS__, ATR_STATE, 0); break;                                        \
-    case 2: NAME(row)(__VA_ARGS__, ATR_CANDIDATE, 0); break;                                    \
-    case 3: NAME(row)(__VA_ARGS__, 0, ATR_COUPLED); break;                                      \
-    case 4: NAME(row)(__VA_ARGS__, ATR_STATE, ATR_COUPLED); break;                              \
-    case 5: NAME(row)(__VA_ARGS__, ATR_CANDIDATE, ATR_COUPLED); break;                          \
-    case 6: NAME(row)(__VA_ARGS__, 0, ATR_COUPLED_INPUT); break;                                \
-    case 7: NAME(row)(__VA_ARGS__, ATR_STATE, ATR_COUPLED_INPUT); break;                        \
-    case 8: NAME(row)(__VA_ARGS__, ATR_CANDIDATE, ATR_COUPLED_INPUT); break;                    \
-    }
 
 API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                            const float *before, float *after, T *out, i64 sb, i64 B, i64 H, i64 activation, i64 gates,
@@ -51,7 +26,7 @@ API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, co
             for (i64 j = 0; j < H; j++) new[j] = h[j], rounded[j] = STORE(h[j]);
             continue;
         }
-        ATR_CHOOSE(atr_row, x + b * xb, u + b * H, bias, h, new, rounded, H)
+        ATR_CHOOSE(NAME(atr_row), x + b * xb, u + b * H, bias, h, new, rounded, H)
     }
 }
 
@@ -92,7 +67,7 @@ API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, c
             for (i64 j = 0; j < H; j++) dx[b * db + j] = du[b * H + j] = STORE(0.0f);
             continue;
         }
-        ATR_CHOOSE(atr_gradient_row, x + b * xb, u + b * H, bias, before + b * sb, after + b * sb, d, dx + b * db,
+        ATR_CHOOSE(NAME(atr_gradient_row), x + b * xb, u + b * H, bias, before + b * sb, after + b * sb, d, dx + b * db,
                    du + b * H, H)
     }
 }

@@ -1,9 +1,9 @@
-/* GRU, the reset gate before the product: z, r = sigmoid(x_zr + u + b), g = tanh(x_h + v + d), h = z h' + (1 - z) g.
+/* GRU, the reset gate before the product, see step.h.
 
    One time step: rows of x (x_z, x_r, x_h) stand xb apart; u [B, 2H] and v [B, H] are the products of h' and of r h'
    with the recurrent matrices; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
 
-#include "simd.h"
+#include "step.h"
 
 /* r h', what the matrix of the candidate is multiplied with; 0 in rows whose mask is 0. */
 API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
@@ -18,7 +18,7 @@ API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, cons
             continue;
         }
 #pragma omp simd
-        for (i64 j = 0; j < H; j++) rh[j] = STORE(sigmoid(LOAD(xr[j]) + LOAD(ur[j]) + br[j]) * h[j]);
+        for (i64 j = 0; j < H; j++) rh[j] = STORE(gru_gate(LOAD(xr[j]), LOAD(ur[j]), br[j]) * h[j]);
     }
 }
 
@@ -38,9 +38,9 @@ API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, co
         }
 #pragma omp simd
         for (i64 j = 0; j < H; j++) {
-            float z = sigmoid(LOAD(xz[j]) + LOAD(uz[j]) + bias[j]);
-            float g = fast_tanh(LOAD(xh[j]) + LOAD(vh[j]) + candidate_bias[j]);
-            float y = g + z * (h[j] - g);
+            float z = gru_gate(LOAD(xz[j]), LOAD(uz[j]), bias[j]);
+            float g = gru_candidate(LOAD(xh[j]), LOAD(vh[j]), candidate_bias[j]);
+            float y = gru_step(z, g, h[j]);
             new[j] = y, rounded[j] = STORE(y);
         }
     }
@@ -70,8 +70,8 @@ API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, c
         }
 #pragma omp simd
         for (i64 j = 0; j < H; j++) {
-            float z = sigmoid(LOAD(xz[j]) + LOAD(uz[j]) + bias[j]);
-            float g = fast_tanh(LOAD(xh[j]) + LOAD(vh[j]) + candidate_bias[j]);
+            float z = gru_gate(LOAD(xz[j]), LOAD(uz[j]), bias[j]);
+            float g = gru_candidate(LOAD(xh[j]), LOAD(vh[j]), candidate_bias[j]);
             float dz = d[j] * (h[j] - g) * z * (1.0f - z), dg = d[j] * (1.0f - z) * (1.0f - g * g);
             dxz[j] = duz[j] = STORE(dz), dxh[j] = dvh[j] = STORE(dg);
             d[j] *= z;
@@ -96,7 +96,7 @@ API void NAME(gru_backward_reset)(const T *x, i64 xb, const T *u, const float *b
         }
 #pragma omp simd
         for (i64 j = 0; j < H; j++) {
-            float r = sigmoid(LOAD(xr[j]) + LOAD(ur[j]) + br[j]), g = LOAD(drh[j]);
+            float r = gru_gate(LOAD(xr[j]), LOAD(ur[j]), br[j]), g = LOAD(drh[j]);
             dxr[j] = dur[j] = STORE(g * h[j] * r * (1.0f - r));
             d[j] += g * r;
         }

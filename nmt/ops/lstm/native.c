@@ -1,9 +1,9 @@
-/* LSTM: i, f, o = sigmoid(x + u + b), g = tanh(x + u + b), c = i g + f c', h = o tanh(c).
+/* LSTM, see step.h: i, f, o and g are x + u + b.
 
    One time step: rows of x (i, f, o, g) stand xb apart, those of u [B, 4H], the product of h' with the recurrent
    matrix, next to each other; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
 
-#include "simd.h"
+#include "step.h"
 
 API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                             const float *h_before, const float *c_before, float *h_after, float *c_after, T *out,
@@ -22,9 +22,9 @@ API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, c
         }
 #pragma omp simd
         for (i64 j = 0; j < H; j++) {
-            float i = sigmoid(LOAD(xi[j]) + LOAD(ui[j]) + bias[j]), f = sigmoid(LOAD(xf[j]) + LOAD(uf[j]) + bf[j]);
-            float o = sigmoid(LOAD(xo[j]) + LOAD(uo[j]) + bo[j]), g = fast_tanh(LOAD(xg[j]) + LOAD(ug[j]) + bg[j]);
-            float memory = i * g + f * c[j], y = o * fast_tanh(memory);
+            float i = LOAD(xi[j]) + LOAD(ui[j]) + bias[j], f = LOAD(xf[j]) + LOAD(uf[j]) + bf[j];
+            float o = LOAD(xo[j]) + LOAD(uo[j]) + bo[j], g = LOAD(xg[j]) + LOAD(ug[j]) + bg[j];
+            float memory = lstm_memory(i, f, g, c[j]), y = lstm_output(o, memory, 0);
             new_c[j] = memory, new_h[j] = y, rounded[j] = STORE(y);
         }
     }

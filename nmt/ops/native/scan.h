@@ -12,13 +12,7 @@
    starts from, `after` the one it ends with. Rows whose mask is 0 keep their state. Bit 0 of `form` says that there are
    two cells, of which the second starts from the state of the first; the bits above are `options`, bit i option i. */
 
-/* `what` for i = 0, 1, ... below count, written out: compilers keep arrays in registers only where no loop runs over them,
-   and turn no loop over channels into vector code that has one in it. */
-#define SCAN_ONE(i, count, what) if ((i) < (count)) what(i);
-#define SCAN_EACH(count, what)                                                             \
-    SCAN_ONE(0, count, what) SCAN_ONE(1, count, what) SCAN_ONE(2, count, what) SCAN_ONE(3, count, what) \
-    SCAN_ONE(4, count, what) SCAN_ONE(5, count, what) SCAN_ONE(6, count, what) SCAN_ONE(7, count, what)
-_Static_assert(INPUTS <= 8 && STATES <= 8 && VECTORS <= 8 && OPTIONS <= 2, "more than scan.h has written out");
+_Static_assert(INPUTS <= 8 && STATES <= 8 && VECTORS <= 8 && OPTIONS <= 2, "more than EACH has written out");
 
 /* A step of cell c, and its gradient, for channel j. */
 INLINE void UNIT(step_at)(const T *restrict x, const float *restrict v, i64 c, i64 H, i64 j, float *state,
@@ -26,8 +20,8 @@ INLINE void UNIT(step_at)(const T *restrict x, const float *restrict v, i64 c, i
     float in[INPUTS], weight[VECTORS + 1];
 #define SCAN_INPUT(i) in[i] = LOAD(x[(c * INPUTS + i) * H + j])
 #define SCAN_WEIGHT(i) weight[i] = v[(c * VECTORS + i) * H + j]
-    SCAN_EACH(INPUTS, SCAN_INPUT)
-    SCAN_EACH(VECTORS, SCAN_WEIGHT)
+    EACH(INPUTS, SCAN_INPUT)
+    EACH(VECTORS, SCAN_WEIGHT)
     UNIT(step)(in, weight, state, options);
 }
 
@@ -35,13 +29,13 @@ INLINE void UNIT(gradient_at)(const T *restrict x, const float *restrict v, i64 
                               const float *after, float *d, T *restrict dx, float *restrict dv, i64 gp,
                               const int options) {
     float in[INPUTS], weight[VECTORS + 1], d_in[INPUTS], d_weight[VECTORS + 1];
-    SCAN_EACH(INPUTS, SCAN_INPUT)
-    SCAN_EACH(VECTORS, SCAN_WEIGHT)
+    EACH(INPUTS, SCAN_INPUT)
+    EACH(VECTORS, SCAN_WEIGHT)
     UNIT(gradient)(in, weight, before, after, d, d_in, d_weight, options);
 #define SCAN_D_INPUT(i) dx[(c * INPUTS + i) * H + j] = STORE(d_in[i])
 #define SCAN_D_WEIGHT(i) dv[(c * VECTORS + i) * gp + j] += d_weight[i]
-    SCAN_EACH(INPUTS, SCAN_D_INPUT)
-    SCAN_EACH(VECTORS, SCAN_D_WEIGHT)
+    EACH(INPUTS, SCAN_D_INPUT)
+    EACH(VECTORS, SCAN_D_WEIGHT)
 }
 
 INLINE void UNIT(forward_at)(const T *restrict x, const float *restrict v, const float *before, i64 bp, float *after,
@@ -49,10 +43,10 @@ INLINE void UNIT(forward_at)(const T *restrict x, const float *restrict v, const
     float state[STATES];
 #define SCAN_BEFORE(p) state[p] = before[p * bp + j]
 #define SCAN_AFTER(p) after[p * ap + j] = state[p]
-    SCAN_EACH(STATES, SCAN_BEFORE)
+    EACH(STATES, SCAN_BEFORE)
     UNIT(step_at)(x, v, 0, H, j, state, options);
     if (cells == 2) UNIT(step_at)(x, v, 1, H, j, state, options);
-    SCAN_EACH(STATES, SCAN_AFTER)
+    EACH(STATES, SCAN_AFTER)
     out[j] = STORE(state[0]);
 }
 
@@ -62,8 +56,8 @@ INLINE void UNIT(backward_at)(const T *restrict x, const float *restrict v, cons
     float state[STATES], between[STATES], end[STATES], d[STATES];
 #define SCAN_STATES(p) between[p] = state[p], end[p] = after[p * ap + j], d[p] = gradient[p * gp + j]
 #define SCAN_LEAVE(p) gradient[p * gp + j] = d[p]
-    SCAN_EACH(STATES, SCAN_BEFORE)
-    SCAN_EACH(STATES, SCAN_STATES)
+    EACH(STATES, SCAN_BEFORE)
+    EACH(STATES, SCAN_STATES)
     if (cells == 2) {
         UNIT(step_at)(x, v, 0, H, j, between, options);
         UNIT(gradient_at)(x, v, 1, H, j, between, end, d, dx, dv, gp, options);
@@ -71,7 +65,7 @@ INLINE void UNIT(backward_at)(const T *restrict x, const float *restrict v, cons
     } else {
         UNIT(gradient_at)(x, v, 0, H, j, state, end, d, dx, dv, gp, options);
     }
-    SCAN_EACH(STATES, SCAN_LEAVE)
+    EACH(STATES, SCAN_LEAVE)
 }
 
 /* A row in the form that was asked for: as a constant, so that the loop over channels has no branches. */

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __FAST_MATH__
+#error "-ffast-math breaks the exponential, the rounding and the tests for NaN below"
+#endif
+
 typedef int64_t i64;
 typedef float f32;
 typedef uint16_t bf16;
@@ -38,6 +42,13 @@ typedef uint16_t bf16;
 #define PARALLEL_FOR(work) \
     (void)threads; PRAGMA(omp parallel for schedule(static) num_threads(threads) if ((work) >= PARALLEL_FROM))
 #endif
+
+/* `what` for i = 0, 1, ... below count, written out: compilers keep arrays in registers only where no loop runs over them,
+   and turn no loop over channels into vector code that has one in it. */
+#define EACH_ONE(i, count, what) if ((i) < (count)) what(i);
+#define EACH(count, what)                                                                           \
+    EACH_ONE(0, count, what) EACH_ONE(1, count, what) EACH_ONE(2, count, what) EACH_ONE(3, count, what) \
+    EACH_ONE(4, count, what) EACH_ONE(5, count, what) EACH_ONE(6, count, what) EACH_ONE(7, count, what)
 
 INLINE float float_of_bits(uint32_t bits) {
     union { uint32_t u; float f; } v = {.u = bits};

@@ -1,0 +1,67 @@
+"""The C files of the engine and how each is compiled, for whatever builds it.
+
+Paths are relative to the folder of `nmt`. Besides what lies in nmt/light/src the kernels need `HEADERS`, which they
+share with the training kernels. An object is one compilation: a source, and flags in addition to `FLAGS`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["FLAGS", "HEADERS", "LIBRARIES", "Compilation", "kernel_compilations"]
+
+FLAGS: Final = (
+    "-std=c11",
+    "-O2",
+    "-fopenmp-simd",  # loops that are meant to become vector code; no runtime, no threads
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
+"""For every source; a builder adds what kind of object it wants, as -fPIC. -ffast-math is refused by the sources."""
+
+LIBRARIES: Final = ("-lm",)
+
+HEADERS: Final = (
+    "ops/native/simd.h",
+    "ops/native/positive.h",
+    *(f"ops/{unit}/step.h" for unit in ("atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru")),
+)
+
+
+class Compilation(NamedTuple):
+    """One object file."""
+
+    name: str
+    """of the object, without what follows the dot"""
+    source: str
+    flags: tuple[str, ...]
+
+
+_AVX2: Final = ("-mavx2", "-mfma")
+_AVX512: Final = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512")
+_TABLES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "x86_64": {
+        "avx512_bf16": (*_AVX512, "-mavx512vnni", "-mavx512bf16"),
+        "avx512_vnni": (*_AVX512, "-mavx512vnni"),
+        "avx2": _AVX2,
+        "plain": (),
+    },
+    "aarch64": {"neon": ("-march=armv8.2-a+dotprod",), "plain": ()},
+    "wasm32": {"simd128": ("-msimd128",)},
+}
+_NAMES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def kernel_compilations(machine: str) -> list[Compilation]:
+    """Of the kernels for a type of machine as `platform.machine()` names it; plain C for one that is not known."""
+    known = _NAMES.get(machine.lower(), machine.lower())
+    tables = _TABLES.get(known, {"plain": ()})
+    chooser = ("-msimd128",) if "simd128" in tables else ()
+    return [
+        Compilation("kernels", "light/src/kernels.c", chooser),
+        *(
+            Compilation(f"kernels_{name}", "light/src/kernels_table.c", ("-DTYPE=f32", f"-DVERSION={name}", *flags))
+            for name, flags in tables.items()
+        ),
+    ]

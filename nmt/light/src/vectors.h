@@ -1,0 +1,83 @@
+/* Vectors of as many floats as the instruction set has in a register, in the vector types of gcc and clang, and sums that
+   do not depend on where in memory their terms lie. */
+
+#ifndef NMT_VECTORS_H
+#define NMT_VECTORS_H
+
+#include "../../ops/native/simd.h"
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+
+typedef float vf __attribute__((vector_size(4 * LANES)));
+typedef int32_t vi __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
+
+INLINE vf load(const float *x) {
+    vf v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+INLINE vi load_integers(const int32_t *x) {
+    vi v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+INLINE void store(float *y, vf v) { memcpy(y, &v, sizeof v); }
+
+/* Apart from its callers: a copy of any size, where it is written out, is longer than all that they do. */
+static __attribute__((noinline)) void copy_some(void *to, const void *from, i64 n) { memcpy(to, from, (size_t)n * 4); }
+
+/* The first `n` values, which may be more than there is room for, and zeros. */
+INLINE vf load_some(const float *x, i64 n) {
+    vf v = {0};
+    if (__builtin_expect(n >= LANES, 1)) memcpy(&v, x, sizeof v);
+    else if (n > 0) copy_some(&v, x, n);
+    return v;
+}
+
+/* `v`, with zeros from the n-th lane on. */
+INLINE vf some_of(vf v, i64 n) {
+    vf some = {0};
+    if (__builtin_expect(n >= LANES, 1)) return v;
+    copy_some(&some, &v, n);
+    return some;
+}
+
+/* The sum of the lanes, halves added to halves. */
+INLINE float lane_sum(vf v) {
+    float x[LANES];
+    memcpy(x, &v, sizeof v);
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) x[i] += x[i + width];
+    return x[0];
+}
+
+/* The sum of `term`, a vector made from the `n - j` values from j on, 0 where there are none, over j = 0, LANES, ... in
+   four sums side by side. */
+#define SUM_OF_VECTORS(result, n, term)                             \
+    do {                                                            \
+        vf s0_ = {0}, s1_ = {0}, s2_ = {0}, s3_ = {0};              \
+        i64 j = 0;                                                  \
+        while (j + 4 * LANES <= (n)) {                              \
+            s0_ += (term), j += LANES, s1_ += (term), j += LANES;   \
+            s2_ += (term), j += LANES, s3_ += (term), j += LANES;   \
+        }                                                           \
+        for (; j < (n); j += LANES) s0_ += (term);                  \
+        (result) = lane_sum((s0_ + s1_) + (s2_ + s3_));             \
+    } while (0)
+
+INLINE float sum_of(const float *x, i64 n) {
+    float sum;
+    SUM_OF_VECTORS(sum, n, load_some(x + j, n - j));
+    return sum;
+}
+
+#endif

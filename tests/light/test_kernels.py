@@ -1,0 +1,411 @@
+"""The kernels of the engine, of every instruction set that this processor has, beside numpy in float64."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.light import kernel_library as lib
+from tests.light.kernel_library import Matrix, Scored, address, aligned
+
+LRN, OLRN, SRU, SSRU, MIN_GRU, MIN_LSTM, ATR, RNN, GRU_RESET, GRU, LSTM = range(11)
+Array = np.ndarray
+SIZES = [(1, 1), (31, 5), (33, 64), (70, 7), (160, 98), (257, 130)]
+rng = np.random.default_rng(16)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    command = lib.compiler()
+    if command is None:
+        pytest.skip("needs a C compiler: cc, gcc, clang, or CC in the environment")
+    return lib.build(command, tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(params=["avx512_bf16", "avx512_vnni", "avx2", "neon", "plain"])
+def table(request: pytest.FixtureRequest, library: ctypes.CDLL) -> Iterator[Any]:
+    found = library.choose_kernels(request.param.encode())
+    if not found:
+        pytest.skip(f"this processor has no {request.param}")
+    assert found.contents.name.decode() == request.param
+    yield found.contents
+
+
+def floats(*shape: int, shift: int = 4, scale: float = 1.0) -> Array:
+    """Random values at an odd address."""
+    x = aligned(4 * int(np.prod(shape)), shift=shift).view(np.float32).reshape(shape)
+    x[...] = scale * rng.standard_normal(shape)
+    return x
+
+
+def empty(*shape: int, shift: int = 4) -> Array:
+    """Poisoned: NaN."""
+    return aligned(4 * int(np.prod(shape)), shift=shift).view(np.float32).reshape(shape)
+
+
+def sigmoid(x: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def product(
+    library: Any, table: Any, w: Matrix, x: Array, bias: Array | None = None, f: int = 0, gap: int = 0
+) -> Array:
+    """x w' + bias of rows that stand `gap` floats more than their width apart; what is beyond is not written."""
+    rows, K = x.shape
+    M = w.tensor.rows
+    wide, y = empty(rows, K + gap), empty(rows, M + 3)
+    wide[:, :K] = x
+    scratch = aligned(library.linear_scratch(w.tensor, rows) + 64)
+    table.linear(w.tensor, address(wide), K + gap, address(bias), f, address(y), M + 3, rows, address(scratch))
+    assert (y[:, M:].view(np.uint32) == 0xFFFFFFFF).all() and (scratch[-64:] == 0xFF).all()
+    return y[:, :M]
+
+
+def int8_rows(x: Array) -> tuple[Array, Array]:
+    scales = np.maximum(np.abs(x).max(1) / np.float32(127), np.float32(1e-30))
+    return np.rint(x / scales[:, None]).astype(np.int64), scales
+
+
+@pytest.mark.parametrize("f", [0, 1, 2])
+@pytest.mark.parametrize("M, K", SIZES)
+@pytest.mark.parametrize("kind", ["f32", "bf16", "int8"])
+def test_products(library: Any, table: Any, kind: str, M: int, K: int, f: int) -> None:
+    w, x, bias = Matrix(rng.standard_normal((M, K)), kind), floats(11, K), floats(M)
+    if kind == "int8":
+        q, scales = int8_rows(x)
+        want = q @ w.integers.astype(np.int64).T * w.scales.astype(np.float64) * scales[:, None] + bias
+    elif kind == "bf16" and table.name == b"avx512_bf16":
+        want = (lib.bf16(x).astype(np.uint32) << 16).view(np.float32).astype(np.float64) @ w.values.T + bias
+    else:
+        want = x.astype(np.float64) @ w.values.T + bias
+    want = [want, np.maximum(want, 0), np.tanh(want)][f]
+    close = 2e-6 * (1 + np.abs(x).max() * np.abs(w.values).max() * K)
+    whole = product(library, table, w, x, bias, f, 2)
+    np.testing.assert_allclose(whole, want, rtol=2e-6, atol=close if kind != "int8" else 1e-5)
+    without = product(library, table, w, x)
+    if f == 0:
+        np.testing.assert_allclose(without + bias, want, rtol=2e-6, atol=close)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "int8"])
+def test_a_row_does_not_depend_on_the_others(library: Any, table: Any, kind: str) -> None:
+    w, x, bias = Matrix(rng.standard_normal((300, 67)), kind), floats(37, 67), floats(300)
+    alone = np.concatenate([product(library, table, w, x[n : n + 1], bias, 2) for n in range(37)])
+    for rows in (2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 37):
+        together = product(library, table, w, x[37 - rows :], bias, 2, rows % 3)
+        assert together.tobytes() == alone[37 - rows :].tobytes()
+
+
+def test_int8_sums_are_the_same_everywhere(library: Any, table: Any) -> None:
+    """Sums of products as integers, of extreme values, too; with scales of 1 a float holds them."""
+    integers = rng.integers(-127, 128, (96, 300)).astype(np.int8)
+    integers[0], integers[1], integers[2, ::2] = 127, -127, -128  # -128: no writer makes it, a file may have it
+    w = _int8_of(integers)
+    x = floats(4, 300)
+    x[0] = 127
+    x[1] = np.where(np.arange(300) % 2, -127, 127)
+    q, scales = int8_rows(x)
+    exact = q @ integers.astype(np.int64).T
+    want = exact.astype(np.float32) * scales[:, None].astype(np.float32)
+    assert np.array_equal(product(library, table, w, x), want)
+
+
+def _int8_of(integers: Array) -> Matrix:
+    """A matrix of these values, with scales of 1."""
+    w = Matrix(np.where(integers == -128, -127, integers).astype(np.float64), "int8")
+    M, K = integers.shape
+    strips, groups = -(-M // 32), -(-K // 4)
+    padded = np.zeros((strips * 32, groups * 4), np.int8)
+    padded[:M, :K] = integers
+    w.memory[:] = (
+        np.ascontiguousarray(padded.reshape(strips, 32, groups, 4).transpose(0, 2, 1, 3)).reshape(-1).view("u1")
+    )
+    w.scales[:] = 1
+    w.sums[:] = integers.sum(1, dtype=np.int32)
+    return w
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "int8"])
+def test_not_a_number_stays_in_its_row(library: Any, table: Any, kind: str) -> None:
+    w, x = Matrix(rng.standard_normal((40, 33)), kind), floats(7, 33)
+    x[1, 3], x[4, 32], x[5] = np.nan, np.inf, 0
+    y = product(library, table, w, x)
+    assert np.isnan(y[1]).all() and not np.isfinite(y[4]).any()
+    assert np.isfinite(y[[0, 2, 3, 5, 6]]).all() and (y[5] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "int8"])
+def test_lookup(table: Any, kind: str) -> None:
+    w, bias = Matrix(rng.standard_normal((70, 45)), kind), floats(45)
+    for row, added, factor in ((0, bias, 1.0), (37, None, 16.0), (69, bias, 0.5)):
+        y = empty(46)
+        table.embed(w.tensor, row, address(added), factor, address(y))
+        want = factor * (w.values[row] + (0 if added is None else added))
+        np.testing.assert_allclose(y[:45], want, rtol=1e-5, atol=1e-6)
+        assert np.isnan(y[45])
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 64, 100, 257])
+def test_norms(table: Any, n: int) -> None:
+    x, scale, offset, y = floats(n, scale=3) + np.float32(5), floats(n), floats(n), empty(n + 1)
+    exact = x.astype(np.float64)
+    table.norm(address(x), address(scale), address(offset), 1e-3, address(y), n)
+    want = (exact - exact.mean()) / np.sqrt(exact.var() + 1e-3) * scale + offset
+    np.testing.assert_allclose(y[:n], want, rtol=1e-5, atol=2e-5)
+    assert np.isnan(y[n])
+    table.norm(address(x), address(scale), None, 1e-3, address(x), n)
+    np.testing.assert_allclose(x, exact / np.sqrt((exact**2).mean() + 1e-3) * scale, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 7, 16, 33, 250])
+def test_elementwise(table: Any, n: int) -> None:
+    a, b, y = floats(n, scale=3), floats(n), empty(n + 1)
+    wide = a.astype(np.float64)
+    for call, want in (
+        (lambda y: table.add(address(a), address(b), y, n), a + b),
+        (lambda y: table.tanh(address(a), y, n), np.tanh(wide)),
+        (lambda y: table.swiglu(address(a), address(b), y, n), wide * sigmoid(wide) * b),
+        (lambda y: table.powers(address(a), y, n), np.exp(-2 * wide)),
+    ):
+        call(address(y))
+        np.testing.assert_allclose(y[:n], want, rtol=3e-6, atol=1e-7)
+        assert np.isnan(y[n])
+    table.tanh(address(a), address(a), n)
+    np.testing.assert_allclose(a, np.tanh(wide), rtol=3e-6, atol=1e-7)
+
+
+def test_exponentials_over_the_whole_range(table: Any) -> None:
+    """To 1e-6 of their size, 0 and infinity beyond; -ffast-math would break them without an error."""
+    x = np.linspace(-43.5, 43.5, 200_003).astype(np.float32)
+    y = empty(len(x))
+    table.powers(address(x), address(y), len(x))
+    assert np.abs(y / np.exp(-2 * x.astype(np.float64)) - 1).max() < 1e-6
+    odd = np.array([np.nan, np.inf, -np.inf, 100, -100, 0], np.float32)
+    table.powers(address(odd), address(y), len(odd))
+    np.testing.assert_array_equal(y[:6], [np.nan, 0, np.inf, 0, np.inf, 1])
+    table.tanh(address(x), address(y), len(x))
+    assert np.abs(y - np.tanh(x.astype(np.float64))).max() < 3e-7
+
+
+def positive(x: Array) -> Array:
+    return np.where(x >= 0, x + 0.5, sigmoid(x))
+
+
+def lrn(x: Array, h: Array, _u: Array, _v: Array, p: int) -> Array:
+    y = sigmoid(x[0] + h[0]) * x[2] + sigmoid(x[1] - h[0]) * h[0]
+    return np.tanh(y) if p else y
+
+
+def olrn(x: Array, h: Array, u: Array, v: Array, p: int) -> Array:
+    c = lrn(x, h, u, v, p)
+    return sigmoid(x[3] - c) * c
+
+
+def sru(x: Array, h: Array, _u: Array, v: Array, _p: int) -> Array:
+    f, r = sigmoid(x[1] + v[0][0] * h[1]), sigmoid(x[0] + v[1][0] * h[1])
+    c = f * h[1] + (1 - f) * x[2]
+    return np.stack([r * c + (1 - r) * x[3], c])
+
+
+def ssru(x: Array, h: Array, _u: Array, v: Array, _p: int) -> Array:
+    f = sigmoid(x[0] + v[0][0])
+    c = f * h[1] + (1 - f) * x[1]
+    return np.stack([np.maximum(c, 0), c])
+
+
+def min_gru(x: Array, h: Array, _u: Array, v: Array, p: int) -> Array:
+    z, g = sigmoid(x[0] + v[0][0]), x[1] + v[1][0]
+    return h[0] + z * ((positive(g) if p else g) - h[0])
+
+
+def min_lstm(x: Array, h: Array, _u: Array, v: Array, p: int) -> Array:
+    f, i, g = sigmoid(x[0] + v[0][0]), sigmoid(x[1] + v[1][0]), x[2] + v[2][0]
+    return f / (f + i) * h[0] + i / (f + i) * (positive(g) if p else g)
+
+
+def atr(x: Array, h: Array, u: Array, v: Array, p: int) -> Array:
+    q = u[0] + v[0][0]
+    i, f = sigmoid(x[0] + q), sigmoid(x[0] - q)
+    i, f = (i, f) if p // 3 == 0 else (1 - f, f) if p // 3 == 1 else (i, 1 - i)
+    y = i * (np.tanh(x[0]) if p % 3 == 2 else x[0]) + f * h[0]
+    return np.tanh(y) if p % 3 == 1 else y
+
+
+def rnn(x: Array, _h: Array, u: Array, v: Array, p: int) -> Array:
+    y = x[0] + u[0] + v[0][0]
+    return np.maximum(y, 0) if p else np.tanh(y)
+
+
+def gru_reset(x: Array, h: Array, u: Array, v: Array, _p: int) -> Array:
+    return sigmoid(x[1] + u[1] + v[0][1]) * h[0]
+
+
+def gru(x: Array, h: Array, u: Array, v: Array, p: int) -> Array:
+    z, r = sigmoid(x[0] + u[0] + v[0][0]), sigmoid(x[1] + u[1] + v[0][1])
+    g = np.tanh(x[2] + (r * (u[2] + v[1][0]) if p else u[2] + v[1][0]))
+    return z * h[0] + (1 - z) * g
+
+
+def lstm(x: Array, h: Array, u: Array, v: Array, p: int) -> Array:
+    i, f, o, g = x + u + v[0]
+    peepholes = [w[0] for w in v[1:]] if len(v) > 1 else [0, 0, 0]
+    c = sigmoid(i + peepholes[0] * h[1]) * np.tanh(g) + sigmoid(f + peepholes[1] * h[1]) * h[1]
+    return np.stack([sigmoid(o + peepholes[2] * c) * (c if p else np.tanh(c)), c])
+
+
+# unit: equation, inputs, states, recurrent products, the widths of its vectors in H, options
+UNITS: dict[int, tuple[Callable[..., Array], int, int, int, tuple[int, ...], range]] = {
+    LRN: (lrn, 3, 1, 0, (), range(2)),
+    OLRN: (olrn, 4, 1, 0, (), range(2)),
+    SRU: (sru, 4, 2, 0, (1, 1), range(1)),
+    SSRU: (ssru, 2, 2, 0, (1,), range(1)),
+    MIN_GRU: (min_gru, 2, 1, 0, (1, 1), range(2)),
+    MIN_LSTM: (min_lstm, 3, 1, 0, (1, 1, 1), range(2)),
+    ATR: (atr, 1, 1, 1, (1,), range(9)),
+    RNN: (rnn, 1, 1, 1, (1,), range(2)),
+    GRU_RESET: (gru_reset, 3, 1, 3, (2,), range(1)),
+    GRU: (gru, 3, 1, 3, (2, 1), range(2)),
+    LSTM: (lstm, 4, 2, 4, (4,), range(2)),
+}
+
+
+@pytest.mark.parametrize("H", [1, 16, 35, 130])
+@pytest.mark.parametrize("number, vectors", [*((n, unit[4]) for n, unit in UNITS.items()), (LSTM, (4, 1, 1, 1))])
+def test_units(table: Any, number: int, vectors: tuple[int, ...], H: int) -> None:
+    equation, inputs, states, products, _, options = UNITS[number]
+    for p in options:
+        x, before, u = floats(inputs, H, scale=2), floats(states, H), floats(max(products, 1), H)
+        v = [floats(width, H) for width in vectors]
+        pointers = (ctypes.c_void_p * 4)(*map(address, v))
+        wide = [a.astype(np.float64) for a in (x, before, u)]
+        want = equation(*wide, [a.astype(np.float64) for a in v], p).reshape(-1)
+        after = empty(want.size + 1)
+        seen = address(u) if products else None
+        table.unit[number](address(x), address(before), seen, pointers, p, address(after), H)
+        np.testing.assert_allclose(after[:-1], want, rtol=2e-6, atol=2e-6)
+        assert np.isnan(after[-1])
+        table.unit[number](address(x), address(before), seen, pointers, p, address(before), H)
+        assert before.reshape(-1)[: want.size].tobytes() == after[:-1].tobytes()
+
+
+@pytest.mark.parametrize("S", [1, 5, 40])
+@pytest.mark.parametrize("heads, D", [(1, 1), (1, 130), (3, 21), (4, 16)])
+@pytest.mark.parametrize("additive", [True, False])
+def test_attention(table: Any, additive: bool, heads: int, D: int, S: int) -> None:
+    n = heads * D
+    q, keys, values, weight = floats(n, scale=2), floats(S, n + 3), floats(S, n + 5), floats(D)
+    exact_q, exact_k = (a.astype(np.float64).reshape(-1, heads, D) for a in (q, keys[:, :n].copy()))
+    if additive:
+        scores = np.einsum("d,shd->hs", weight.astype(np.float64), np.tanh(exact_q + exact_k))
+        keys[:, :n] = np.exp(-2 * keys[:, :n])
+    else:
+        scores = np.einsum("hd,shd->hs", exact_q[0], exact_k) / np.sqrt(D)
+    shares = softmax(scores)
+    found = np.einsum("hs,shd->hd", shares, values[:, :n].reshape(S, heads, D).astype(np.float64)).reshape(-1)
+    for keep in (True, False):
+        y, weights, scratch = empty(n + 1), empty(heads * S + 1), empty(heads * S + 1)
+        seen = (address(q), address(keys), n + 3, address(values), n + 5)
+        last = (heads, n, S, address(y), address(weights) if keep else None, address(scratch))
+        if additive:
+            table.attend_additive(*seen, address(weight), *last)
+        else:
+            table.attend_dot(*seen, *last)
+        np.testing.assert_allclose(y[:n], found, rtol=1e-5, atol=1e-5)
+        assert np.isnan(y[n]) and np.isnan(scratch[-1]) and np.isnan(weights[-1])
+        if keep:
+            np.testing.assert_allclose(weights[:-1].reshape(heads, S), shares, rtol=1e-5, atol=1e-6)
+
+
+def test_attention_of_extreme_values(table: Any) -> None:
+    """Powers of 0 and infinity, queries beyond the limit; NaN in one head stays there."""
+    n, S = 32, 3
+    q, values, weight, y = floats(n, scale=100), floats(S, n), floats(n // 2), empty(n)
+    keys, scratch = floats(S, n), empty(2 * S)
+    keys[0], keys[1, ::2], keys[1, 1::2], keys[2] = 0, np.inf, 0, 1e-30
+    q[0], q[1], q[2] = np.inf, -np.inf, 1e30
+    call = (address(keys), n, address(values), n, address(weight), 2, n, S, address(y), None, address(scratch))
+    table.attend_additive(address(q), *call)
+    with np.errstate(all="ignore"):
+        power = np.exp(-2 * np.clip(q, -35, 35).astype(np.float64))
+        scores = 2 * (weight.astype(np.float64) / (1 + power * keys).reshape(S, 2, -1)).sum(-1)
+    want = np.einsum("sh,shd->hd", softmax(scores.T).T, values.reshape(S, 2, -1).astype(np.float64)).reshape(-1)
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
+    q[20] = np.nan
+    table.attend_additive(address(q), *call)
+    assert np.isfinite(y[:16]).all() and np.isnan(y[16:]).all()
+
+
+@pytest.mark.parametrize("n", [1, 17, 511, 5000, 100_000])
+def test_sums_of_exponentials(table: Any, n: int) -> None:
+    x, total = floats(n, scale=4), ctypes.c_double()
+    assert table.log_sum_parts(address(x), n, total) == x.max()
+    assert abs(total.value / np.exp(x.astype(np.float64) - x.max()).sum() - 1) < 1e-6
+    x[n // 2] = -np.inf
+    if n > 1:
+        assert table.log_sum_parts(address(x), n, total) == x.max() and np.isfinite(total.value)
+    x[n - 1] = np.nan
+    assert np.isnan(table.log_sum_parts(address(x), n, total)) and np.isnan(total.value)
+
+
+def test_the_first_maximum(table: Any) -> None:
+    for n in (1, 5, 64, 65, 1000):
+        x = floats(n)
+        x[rng.integers(n, size=3)] = 9
+        assert table.first_maximum(address(x), n) == int(np.argmax(x))
+        x[rng.integers(n)] = np.nan
+        want = 0 if np.isnan(x).all() else int(np.nanargmax(x))
+        assert table.first_maximum(address(x), n) == want
+    odd = np.array([np.nan, -np.inf, -np.inf], np.float32)
+    assert table.first_maximum(address(odd), 3) == 1 and table.first_maximum(address(odd), 1) == 0
+
+
+def test_the_best_of_several_rows(table: Any) -> None:
+    for n, k in ((1, 4), (3, 10), (100, 1), (999, 10), (5000, 200)):
+        rows = np.round(4 * rng.standard_normal((3, n)), 1).astype(np.float32)  # with equal values
+        rows[0, :3], rows[1, n // 2] = -np.inf, np.nan
+        best, count, adds = (Scored * (k + 1))(), 0, np.float32([0.1, -0.5, 0])
+        best[k].id = -7
+        for r in range(3):
+            count = table.add_best(address(rows[r]), n, adds[r], 10_000 * r, best, count, k)
+        values = (rows + adds[:, None]).reshape(-1)
+        ids = (10_000 * np.arange(3)[:, None] + np.arange(n)).reshape(-1)[~np.isnan(values)]
+        values = values[~np.isnan(values)]
+        order = np.argsort(-values, kind="stable")[:k]
+        assert count == len(order) and best[k].id == -7
+        assert [(b.value, b.id) for b in best[:count]] == list(zip(values[order].tolist(), ids[order], strict=True))
+
+
+def test_rows_do_not_depend_on_their_address(table: Any) -> None:
+    """Bit for bit, wherever a row lies in memory."""
+    n, S = 77, 9
+    x, scale, keys, weight = floats(n), floats(n), np.abs(floats(S, n)), floats(n)
+    seen = set()
+    for shift in (0, 4, 8, 16, 32, 60):
+        moved, y, z, w = empty(n, shift=shift), empty(n, shift=shift), empty(n, shift=shift), empty(n, shift=shift)
+        moved[:] = x
+        room, total = empty(S), ctypes.c_double()
+        table.norm(address(moved), address(scale), address(scale), 1e-5, address(y), n)
+        arguments = (address(keys), n, address(keys), n)
+        table.attend_additive(address(moved), *arguments, address(weight), 1, n, S, address(z), None, address(room))
+        table.attend_dot(address(moved), *arguments, 1, n, S, address(w), None, address(room))
+        table.log_sum_parts(address(moved), n, total)
+        table.powers(address(moved), address(moved), n)
+        table.tanh(address(moved), address(moved), n)
+        seen.add((y.tobytes(), z.tobytes(), w.tobytes(), total.value, moved.tobytes()))
+    assert len(seen) == 1
+
+
+def test_names(library: Any) -> None:
+    names = lib.names(library)
+    assert names[-1] == "plain" and library.choose_kernels(None).contents.name.decode() == names[0]
+    assert not library.choose_kernels(b"sse9")
