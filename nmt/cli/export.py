@@ -112,6 +112,8 @@ def _write_engine(arguments: argparse.Namespace) -> int:
         plugins=arguments.plugins,
         overwrite=arguments.overwrite,
     )
+    for note in exported.notes:
+        print(f"nmt-export: {note}", file=sys.stderr)
     size = f"{megabytes(exported.total)} ({megabytes(exported.weights)} of weights)"
     print(f"{arguments.output}: {exported.model.path} for the engine in {precision}, {size}")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,7 +16,7 @@ from nmt.files.errors import reason
 from nmt.files.new import replacing
 from nmt.interop.engine.file import MAGIC, Content, WordLists, file_of, sections_of
 from nmt.interop.engine.lowering import lower
-from nmt.interop.engine.settings import Settings, settings_in_words, settings_of
+from nmt.interop.engine.settings import Settings, notes_on, settings_in_words, settings_of
 from nmt.interop.engine.tensors import SMALLEST_INT8, Precision
 from nmt.interop.export import check_range
 from nmt.interop.exported import check_trainable
@@ -32,8 +31,6 @@ PRECISIONS: Final[dict[Precision, str]] = {
     "bf16": "bf16: matrices and embeddings, vectors fp32",
 }
 """What weights can be stored as, in words."""
-logger = logging.getLogger(__name__)
-
 _CPU: Final = torch.device("cpu")
 
 ReadShortlist = Callable[[str, Tokenizer], WordLists]
@@ -48,6 +45,8 @@ class ExportedFile(NamedTuple):
     """Bytes of the weights."""
     total: int
     """Bytes of the file."""
+    notes: list[str]
+    """Settings that it has not, though translations are the same."""
 
 
 def export_engine(
@@ -79,8 +78,6 @@ def export_engine(
     loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
     named = str(shortlist) if shortlist is not None else loaded.config.decoding.shortlist
     lists = None if named is None else read_shortlist(named, loaded.tokenizer)
-    if loaded.config.decoding.n_best > 1:
-        logger.warning("decoding.n_best: not written; the engine is asked for more than the best each time")
     sections = engine_sections(loaded, precision=precision, shortlist=lists)
     weights = len(sections["DATA"])
     sections["META"] = _meta(loaded, sections, name=output.name, precision=precision)
@@ -91,7 +88,7 @@ def export_engine(
             stream.writelines(pieces)
     except OSError as error:
         raise CheckpointError(f"{output}: cannot be written ({reason(error)})") from error
-    return ExportedFile(loaded, weights, sum(map(len, pieces)))
+    return ExportedFile(loaded, weights, sum(map(len, pieces)), notes_on(loaded.config.decoding))
 
 
 def engine_sections(

@@ -45,6 +45,13 @@ def settings_of(decoding: DecodingConfig) -> Settings:
     )
 
 
+def notes_on(decoding: DecodingConfig) -> list[str]:
+    """What the file does not have, though the best translations are the same."""
+    if decoding.n_best == 1:
+        return []
+    return [f"decoding.n_best: {decoding.n_best} is not in the file; ask the engine for so many with each text"]
+
+
 def _problems(decoding: DecodingConfig) -> Iterator[tuple[str, str]]:
     search = decoding.chosen_search
     if search not in ("beam", "greedy"):
