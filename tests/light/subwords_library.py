@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from nmt.ops.native.build import BuildError, find_compiler
 
 SOURCE = Path(__file__).resolve().parents[2] / "nmt/light/src"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
@@ -22,11 +22,11 @@ _C.free.argtypes, _C.free.restype = (ctypes.c_void_p,), None
 
 
 def compiler() -> list[str]:
-    """The command of CC, else cc, gcc or clang; skips where there is none."""
-    name = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if not name:
-        pytest.skip("there is no C compiler")
-    return name.split()
+    """The command of the C compiler; skips where there is none."""
+    try:
+        return find_compiler()
+    except BuildError as error:
+        pytest.skip(str(error))
 
 
 def compiled(to: Path, *arguments: str) -> Path:

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 import sentencepiece
 
+from nmt.data.sentencepiece import SentencePieceTokenizer
+from nmt.data.sentencepiece_options import SentencePieceOptions
+from nmt.data.tokenizer import on_one_line, printable_ids
 from tests.conftest import SHARED
 from tests.light.subword_models import SYMBOLS, edited, odd_lines, trained, training_text
 from tests.light.subwords_library import Library, Model, compiled, skip_without
@@ -23,6 +26,8 @@ NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 TYPES = ("bpe", "unigram")
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 WRAPS = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc")]
+BYTES_OF_LINE_ENDS = [4 + ord("\n"), 4 + ord("\r")]
+"""Ids of these byte pieces, behind the special ones and one symbol."""
 DRIVER = str(Path(__file__).with_name("damage_subwords.c"))
 
 
@@ -60,6 +65,22 @@ def test_what_nmt_trains(library: Library, normalization: str, model_type: str, 
         model = library.open(proto)
         check(model, proto, odd_lines(500, seed=seed), seed=seed)
         check(model, proto, [line.encode() for line in training_text(60)], seed=seed)
+
+
+def test_a_tokenizer_of_nmt(library: Library, tmp_path: Path) -> None:
+    texts = [tmp_path / "source", tmp_path / "target"]
+    for text in texts:
+        text.write_text("".join(f"{line}\n" for line in training_text()), encoding="utf-8")
+    options = SentencePieceOptions(vocab_size=500, symbols=["<syn>"])
+    tokenizer = SentencePieceTokenizer.train(texts[:1], texts[1:], options=options, seed=1)
+    tokenizer.save(tmp_path)
+    model = library.open((tmp_path / "joint.model").read_bytes())
+    lines = ["", "a line\u2028of <syn> the dogs", "new\r\nline\x00", "\u2581 größer\t\u0130 <SYN>"]
+    assert [model.encode(line.encode()) for line in lines] == tokenizer.encode_source(lines)
+    line_ends = tokenizer.encode_target(["a b"])[0] + [model.encode(b"\xff")[0], *BYTES_OF_LINE_ENDS, 0, 2]
+    # What the tokenizer does beside: padding and end symbols are left out, and line ends of byte pieces become spaces.
+    assert model.decode(printable_ids(line_ends)) != tokenizer.decode_target(line_ends).encode()
+    assert on_one_line(model.decode(printable_ids(line_ends)).decode()) == tokenizer.decode_target(line_ends)
 
 
 @pytest.mark.parametrize("model_type", TYPES)

@@ -1,5 +1,5 @@
-/* A subword model opened and asked: see subwords.h, and the other files subwords_*.c for how. The algorithms are those of
-   SentencePiece (Kudo and Richardson, 2018), whose results these are. */
+/* The functions of subwords.h: a model opened, checked and closed, and the way of a text to its ids. How text is split
+   is in the other files subwords_*.c; all of it gives the results of SentencePiece (Kudo and Richardson, 2018). */
 
 #include "subwords_internal.h"
 

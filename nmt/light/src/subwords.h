@@ -8,21 +8,22 @@
 
 typedef struct subwords subwords;
 
-/* A model from the bytes of a SentencePiece model file, which must outlive it. Null where they are not one or ask for what is not
-   known here; then `*problem` is one line that says what, which need not be freed. */
+/* A model from the bytes of a SentencePiece model file, which must outlive it. Null where they are not one or ask for
+   what is not known here; then `*problem` is one line that says what, which need not be freed. Threads may share a
+   model. */
 subwords *subwords_open(const void *bytes, size_t size, const char **problem);
 void subwords_close(subwords *);
 
 /* Entries of the vocabulary. */
 int32_t subwords_size(const subwords *);
 
-/* Ids of a text of `size` bytes, any bytes: SentencePiece's own result for the same text. Writes them to `*ids`, which has room for
-   `*room` of them and is grown by realloc (null and 0 at first will do), and returns how many there are; -1 where memory ends or the
-   text has more than 2^28 bytes before or after normalisation. No end symbol is added. Threads may share a model. */
+/* Ids of a text of `size` bytes, any bytes: SentencePiece's own result for the same text. Writes them to `*ids`, which
+   has room for `*room` of them and is grown by realloc (null and 0 at first will do), and returns how many there are;
+   -1 where memory ends or the text has more than 2^28 bytes before or after normalisation. No end symbol is added. */
 int64_t subwords_encode(const subwords *, const char *text, size_t size, int32_t **ids, size_t *room);
 
-/* The text of ids; ids outside of the vocabulary are as the unknown one. Writes it to `*text`, with room for
-   `*room` bytes and grown alike, without a 0 at its end, and returns its bytes; -1 where memory ends. */
+/* The text of ids; ids outside of the vocabulary are as the unknown one. Writes it to `*text`, which has room for
+   `*room` bytes and is grown alike, without a 0 at its end, and returns how many bytes it has; -1 where memory ends. */
 int64_t subwords_decode(const subwords *, const int32_t *ids, int64_t count, char **text, size_t *room);
 
 /* The piece with an id, as `id_to_piece` has it; not ended by a 0. Null outside of the vocabulary. */

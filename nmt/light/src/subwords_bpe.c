@@ -1,7 +1,8 @@
-/* Byte-pair merges (Sennrich, Haddow and Birch, 2016) as SentencePiece makes them: of all neighbours that make a piece those
-   of the best score are merged first, the leftmost of equals; user defined symbols stay as they are.
+/* Byte-pair merges (Sennrich, Haddow and Birch, 2016) as SentencePiece makes them: of all neighbours that make a piece
+   those of the best score are merged first, the leftmost of equals; user defined symbols stay as they are.
 
-   Words are split one by one, where no piece holds two of them: the merges of one are then none of another's business. */
+   Words are split one by one where no piece crosses the beginning of a word, since merges in one word then have no
+   influence on those in another. */
 
 #include "subwords_internal.h"
 
@@ -27,7 +28,7 @@ typedef struct {
     candidate *heap;
     size_t symbol_room, heap_room;
     int32_t count, waiting; /* symbols, candidates */
-    uint32_t *left_sizes;   /* of an unused piece: where the text was parted that last became a candidate; null if there is none */
+    uint32_t *left_sizes;   /* of an unused piece's left part when it last was a candidate; null without such pieces */
     id_sink *sink;
 } splitting;
 

@@ -1,5 +1,5 @@
-/* The text of ids (Kudo and Richardson, 2018): pieces one after the other, U+2581 as a space, without the space before the first
-   word; bytes joined to characters. Equal to DecodeOptimized of SentencePiece. */
+/* The text of ids (Kudo and Richardson, 2018): pieces one after the other, U+2581 as a space, without the space before
+   the first word; bytes joined to characters. Equal to DecodeOptimized of SentencePiece. */
 
 #include "subwords_internal.h"
 
@@ -9,21 +9,22 @@ typedef struct {
     size_t *room, size;
 } writer;
 
-static int write_bytes(writer *w, const char *from, size_t size) {
-    if (!size) return 0;
-    if (size > SIZE_MAX / 4 - w->size || make_room((void **)w->text, w->room, w->size + size, 1)) return -1;
-    memcpy(*w->text + w->size, from, size);
-    w->size += size;
+static int write_bytes(writer *w, span from) {
+    if (!from.size) return 0;
+    if (from.size > SIZE_MAX / 4 - w->size || make_room((void **)w->text, w->room, w->size + from.size, 1)) return -1;
+    memcpy(*w->text + w->size, from.bytes, from.size);
+    w->size += from.size;
     return 0;
 }
 
 /* The same with a space for each U+2581. */
-static int write_spaced(writer *w, const char *from, size_t size) {
-    for (size_t i = 0, next; i < size; i = next) {
-        bool is_space = begins_word(from + i, size - i);
-        next = i + (is_space ? WORD_BEGIN_SIZE : 1);
-        while (!is_space && next < size && !begins_word(from + next, size - next)) next++;
-        if (write_bytes(w, is_space ? " " : from + i, is_space ? 1 : next - i)) return -1;
+static int write_spaced(writer *w, span from) {
+    while (from.size) {
+        bool is_space = begins_word(from.bytes, from.size);
+        size_t length = is_space ? WORD_BEGIN_SIZE : 1;
+        while (!is_space && length < from.size && !begins_word(from.bytes + length, from.size - length)) length++;
+        if (write_bytes(w, is_space ? (span){" ", 1} : (span){from.bytes, length})) return -1;
+        from.bytes += length, from.size -= length;
     }
     return 0;
 }
@@ -44,7 +45,7 @@ static int write_byte_run(writer *w, const int32_t *ids, int64_t count, int64_t 
         }
         if (!size) break;
         uint32_t length = valid_char_size(bytes, size);
-        if (length ? write_bytes(w, bytes, length) : write_bytes(w, "\xef\xbf\xbd", 3)) return -1;
+        if (write_bytes(w, length ? (span){bytes, length} : (span){REPLACEMENT, 3})) return -1;
         if (!length) length = 1;
         size -= length;
         memmove(bytes, bytes + length, size);
@@ -72,7 +73,8 @@ int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count
             part.bytes += WORD_BEGIN_SIZE, part.size -= WORD_BEGIN_SIZE;
             lost_space = !spec->remove_extra_spaces; /* else all spaces before the first word are lost */
         }
-        if (!p || p->type == UNKNOWN ? write_bytes(&w, unknown.bytes, unknown.size) : write_spaced(&w, part.bytes, part.size)) return -1;
+        bool is_unknown = !p || p->type == UNKNOWN;
+        if (is_unknown ? write_bytes(&w, unknown) : write_spaced(&w, part)) return -1;
         if (lost_space || w.size) at_begin = false;
     }
     return (int64_t)w.size;

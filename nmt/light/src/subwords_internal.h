@@ -11,9 +11,11 @@
 
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE }; /* types of pieces, as the model file numbers them */
 enum { UNIGRAM = 1, BPE };                                         /* types of models */
+enum { MOST_PROBES = 1024 };                                       /* of a search in a trie */
 
 #define WORD_BEGIN "\xe2\x96\x81" /* U+2581, which stands for a space */
 #define WORD_BEGIN_SIZE 3
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 #define NO_NODE UINT32_MAX
 #define LARGEST_TEXT ((size_t)1 << 28) /* bytes of a normalised text, so that 12 for each are below 2^32 */
 
@@ -28,8 +30,9 @@ typedef struct {
     };
 } piece;
 
-/* A trie as one hash table with linear probing, in which the place of an entry is the number of its node: it needs no memory
-   beside the table, and is built without sorting. */
+/* A trie as one hash table with linear probing, in which the place of an entry is the number of its node: it needs no
+   memory beside the table, and is built without sorting. No entry is MOST_PROBES or more places from where it is sought
+   first, so that a made-up model cannot make searches long. */
 typedef struct {
     uint32_t key;  /* number of the parent * 256 + byte; NO_NODE in an empty entry */
     int32_t piece; /* that ends at the node, -1 for none */
@@ -67,7 +70,7 @@ struct subwords {
     int32_t byte_ids[256];
     float unknown_score;
     bool has_unused;  /* BPE: there are unused pieces, which are taken apart again */
-    bool whole_lines; /* BPE: neighbouring words may meet in a piece, or depend on each other, so that they are split together */
+    bool whole_lines; /* BPE: a piece may cross the beginning of a word, or words depend on each other (`left_sizes`) */
 };
 
 /* Ids on their way out. */
@@ -101,14 +104,18 @@ static inline uint32_t little_u32(const void *from) {
     return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
+/* Where a key is sought first. */
+static inline uint32_t trie_place(const trie *t, uint32_t key) { return (key * 0x9E3779B1u) >> t->shift; }
+
 /* The node after `node` by a byte, NO_NODE if there is none. */
 static inline uint32_t trie_step(const trie *t, uint32_t node, char byte) {
-    uint32_t key = node << 8 | (uint8_t)byte;
-    for (uint32_t place = (key * 0x9E3779B1u) >> t->shift;; place = (place + 1) & t->mask) {
+    uint32_t key = node << 8 | (uint8_t)byte, place = trie_place(t, key);
+    for (int probes = 0; probes < MOST_PROBES; probes++, place = (place + 1) & t->mask) {
         uint32_t found = t->entries[place].key;
         if (found == key) return place;
-        if (found == NO_NODE) return NO_NODE;
+        if (found == NO_NODE) break;
     }
+    return NO_NODE;
 }
 
 /* The node after `node`, which may be NO_NODE, by some bytes. */
@@ -120,7 +127,8 @@ static inline uint32_t trie_walk(const trie *t, uint32_t node, const char *text,
 /* The piece that ends at a node, which may be NO_NODE; -1 for none. */
 static inline int32_t trie_piece(const trie *t, uint32_t node) { return node == NO_NODE ? -1 : t->entries[node].piece; }
 
-/* Bytes of the longest user defined symbol with which a text begins, 0 for none. SentencePiece sees the 64 shortest of them. */
+/* Bytes of the longest user defined symbol with which a text begins, 0 for none; of the 64 shortest, as SentencePiece
+   has it. */
 static inline size_t symbol_size(const subwords *model, const char *text, size_t size) {
     const trie *t = &model->symbols;
     size_t longest = 0;

@@ -1,8 +1,9 @@
-/* Text as a model splits it: characters replaced by the model's map, spaces made one, put before the text and written as
-   U+2581. After Kudo and Richardson (2018), section 3.2; equal to the Normalizer of SentencePiece.
+/* Text as a model splits it: characters replaced by the model's map, several spaces made one, a space put before the
+   text, and spaces written as U+2581. After Kudo and Richardson (2018), section 3.2; equal to the Normalizer of
+   SentencePiece.
 
-   The map is a double array (Aoe, 1989) in the form of darts-clone: from a unit with offset o, byte b leads to the unit at
-   its place ^ o ^ b, if that has b as its label; the value of a unit with a leaf is at its place ^ o. */
+   The map is a double array (Aoe, 1989) in the form of darts-clone: from a unit with offset o, byte b leads to the unit
+   at its place ^ o ^ b, if that has b as its label; the value of a unit with a leaf is at its place ^ o. */
 
 #include "subwords_internal.h"
 
@@ -67,7 +68,7 @@ static size_t normalize_prefix(const subwords *model, const char *text, size_t s
         return length;
     }
     length = valid_char_size(text, size);
-    *result = length ? (span){text, length} : (span){"\xef\xbf\xbd", 3}; /* U+FFFD */
+    *result = length ? (span){text, length} : (span){REPLACEMENT, 3};
     return length ? length : 1;
 }
 

@@ -1,7 +1,7 @@
 /* The message ModelProto of a SentencePiece model file, read from its wire format (protobuf) without copying text.
 
-   Field numbers are those of sentencepiece_model.proto. As protobuf has it, unknown fields are passed over, the last value of
-   a field counts, and a message that comes twice is one. */
+   Field numbers are those of sentencepiece_model.proto. As protobuf has it, unknown fields are passed over, the last
+   value of a field counts, and a message that comes twice is one. */
 
 #include "subwords_internal.h"
 
@@ -24,7 +24,7 @@ static int read_varint(span *rest, uint64_t *value) {
     return -1;
 }
 
-/* The next field of a message: 1, 0 at its end, -1 if it is damaged (groups, which nothing uses, are taken for that). */
+/* The next field of a message: 1, 0 at its end, -1 if it is damaged. A group, which nothing uses, counts as damage. */
 static int next_field(span *rest, field *found) {
     uint64_t tag;
     if (!rest->size) return 0;
@@ -92,8 +92,8 @@ int subwords_read_spec(span file, model_spec *spec, const char **problem) {
     span rest = file;
     field f;
     int more = 0, result = 0;
-    *spec = (model_spec){.model_type = UNIGRAM, .dummy_space = true, .remove_extra_spaces = true, .escape_spaces = true};
-    spec->unknown_text = (span){" \xe2\x81\x87 ", 5};
+    *spec = (model_spec){.model_type = UNIGRAM, .dummy_space = true, .remove_extra_spaces = true, .escape_spaces = true,
+                         .unknown_text = {" \xe2\x81\x87 ", 5}};
     *problem = "not a SentencePiece model";
     if (!file.size || file.size > UINT32_MAX) return -1;
     while (result == 0 && (more = next_field(&rest, &f)) > 0) {

@@ -14,32 +14,33 @@ static int make_empty(trie *t, int bits) {
     return 0;
 }
 
-/* The node after `node` by a byte, which is made if there is none; *free_entries goes down then. */
-static uint32_t step_or_add(const trie *t, uint32_t node, char byte, uint32_t *free_entries) {
-    uint32_t key = node << 8 | (uint8_t)byte, place = (key * 0x9E3779B1u) >> t->shift;
-    while (t->entries[place].key != key) {
-        if (t->entries[place].key == NO_NODE) {
-            t->entries[place].key = key, (*free_entries)--;
-            break;
-        }
-        place = (place + 1) & t->mask;
+/* The node after `node` by a byte, which is made if there is none, with one of *left entries. NO_NODE where none is
+   left. */
+static uint32_t step_or_add(const trie *t, uint32_t node, char byte, uint32_t *left) {
+    uint32_t key = node << 8 | (uint8_t)byte, place = trie_place(t, key);
+    for (int probes = 0; probes < MOST_PROBES; probes++, place = (place + 1) & t->mask) {
+        if (t->entries[place].key == key) return place;
+        if (t->entries[place].key != NO_NODE) continue;
+        if (!*left) break;
+        t->entries[place].key = key, (*left)--;
+        return place;
     }
-    return place;
+    return NO_NODE;
 }
 
 enum { DONE, FULL, TWICE };
 
-/* Adds all pieces; FULL when more than 5 of 8 entries are taken, TWICE where two pieces are the same. */
+/* Adds all pieces; FULL where that would take more than 5 of 8 entries, TWICE where two pieces are the same. */
 static int add_pieces(const trie *t, const subwords *model, unsigned types) {
-    uint32_t free_entries = (t->mask + 1) / 8 * 5;
+    uint32_t left = (t->mask + 1) / 8 * 5;
     for (int32_t id = 0; id < model->spec.count; id++) {
         const piece *p = &model->pieces[id];
         const char *text = model->bytes + p->offset;
         uint32_t node = t->root;
         if (!(types >> p->type & 1) || !*text) continue; /* the latter as SentencePiece passes over a piece "\0" */
         for (uint32_t i = 0; i < p->size; i++) {
-            if (!free_entries) return FULL;
-            node = step_or_add(t, node, text[i], &free_entries);
+            node = step_or_add(t, node, text[i], &left);
+            if (node == NO_NODE) return FULL;
         }
         if (t->entries[node].piece >= 0) return TWICE;
         t->entries[node].piece = id;
@@ -58,6 +59,7 @@ int subwords_build_trie(trie *t, const subwords *model, unsigned types, const ch
         if (make_empty(t, bits)) return -1;
         result = add_pieces(t, model, types);
     }
-    *problem = result == FULL ? "a SentencePiece model with too much text in its pieces" : "a SentencePiece model with a piece twice";
+    *problem = "a SentencePiece model with a piece twice";
+    if (result == FULL) *problem = "a SentencePiece model with too much text in its pieces";
     return result == DONE ? 0 : -1;
 }

@@ -1,5 +1,5 @@
-/* The most probable way to split a text by a unigram language model (Kudo, 2018): Viterbi's algorithm over the places of the
-   text, equal to EncodeOptimized of SentencePiece down to the rounding of its sums. */
+/* The most probable way to split a text by a unigram language model (Kudo, 2018): Viterbi's algorithm over the places
+   of the text, equal to EncodeOptimized of SentencePiece down to the rounding of its sums. */
 
 #include "subwords_internal.h"
 
