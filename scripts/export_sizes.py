@@ -7,6 +7,7 @@ import sys
 import torch
 
 from nmt.config import find_config, load_config
+from nmt.interop.engine.lowering import lower
 from nmt.interop.stored_weights import FORMATS, layout
 from nmt.models import build_model
 
@@ -16,8 +17,8 @@ CONFIGS = {"demo.yaml": 2000, "multi30k_lrn.yaml": 5000, "wmt14_lrn.yaml": 27700
 
 def main() -> int:
     """Print a row of a Markdown table for each configuration."""
-    print(f"| configuration | parameters | {' | '.join(FORMATS)} |")
-    print("|---|---" + "|---" * len(FORMATS) + "|")
+    print(f"| configuration | parameters | {' | '.join(FORMATS)} | engine, int8 |")
+    print("|---|---" + "|---" * (len(FORMATS) + 1) + "|")
     for name, entries in CONFIGS.items():
         config = load_config(find_config(name))
         with torch.device("meta"):
@@ -27,6 +28,7 @@ def main() -> int:
         for form in FORMATS.values():
             tensors = layout(model, form).values()
             sizes.append(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+        sizes.append(lower(model.eval(), precision="int8").tensors.size())
         print(f"| `{name}` | {count / 1e6:.1f}M | {' | '.join(f'{size / 1e6:,.1f} MB' for size in sizes)} |")
     return 0
 

@@ -162,6 +162,10 @@ def test_int8_values_are_those_that_a_search_by_pytorch_has(tie: str) -> None:
     model = make_model(section(embedding_size=18, encoder_hidden_size=10, tie_embeddings=tie))
     exact, rounded = engine_file(model), engine_file(model, precision="int8")
     assert Counter(rounded.kinds).keys() == {0, 1, 3}
+    for precision, file in (("fp32", exact), ("int8", rounded)):
+        parts = lower(model, precision=precision).tensors
+        sizes = [len(each.values) + len(each.scales) + len(each.sums) for each in parts.stored()]
+        assert sum(sizes) == parts.size() <= len(file.sections["DATA"]) < parts.size() + 3 * 64 * len(sizes)
     for (kind, weight), (stored, found) in zip(values(exact), values(rounded), strict=True):
         is_int8 = kind == 1 and weight.shape[1] >= 16
         assert stored == (3 if is_int8 else kind)
@@ -192,8 +196,8 @@ def test_a_file_of_a_shipped_model_is_small() -> None:
     """With 5,000 pieces of both languages; a SentencePiece model of so many and the card are below 0.4 MB."""
     config = load_config(REPOSITORY / "configs/multi30k_lrn.yaml")
     lowered = lower(build_model(config.model, 5000, 5000).eval(), precision="int8")
-    data = sum(len(each.values) + len(each.scales) + len(each.sums) for each in lowered.tensors.stored())
-    assert data < 2_850_000
+    size = sum(len(each.values) + len(each.scales) + len(each.sums) for each in lowered.tensors.stored())
+    assert size == lowered.tensors.size() < 2_850_000
     assert len(lowered.encode) <= 15 and len(lowered.step) <= 10
 
 
@@ -256,7 +260,7 @@ def test_the_settings_of_the_search() -> None:
     ],
 )
 def test_a_search_that_the_engine_has_not_is_refused_by_its_key(key: str, changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=rf"^decoding\.{key}: .*Allowed: .*$"):
+    with pytest.raises(ConfigError, match=rf"^decoding\.{key}: .* is set, .* Allowed in config.yaml: .*\.$"):
         settings_of(DecodingConfig(**changes))
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from torch import nn
 
+from nmt.cells import Cell
 from nmt.interop.engine.embeddings import embed
 from nmt.interop.engine.encoders import Encoded, residual
 from nmt.interop.engine.layers import check_class, layer_norm, linear
@@ -55,30 +56,23 @@ def lower_deep(encode: Program, program: Program, model: Seq2Seq, encoded: Encod
     both = program.new(width + memory_size)
     x, context = both.split([width, memory_size])
     embed(program, model.embeddings.target_table, model.embeddings.bias, factor=1.0, out=x)
-    products: dict[int, Value] = {}
+    contexts: dict[int, Value] = {}
     attentions = 0
     for place, (layer, state) in enumerate(zip(layers, states, strict=True)):
+        first, last = _cells(layer)
+        (products,) = input_products(program, both if isinstance(layer, ConcatenatingLayer) else x, [first])
+        step(program, first, products, state.read, state.written)
         if isinstance(layer, AttendingLayer):
-            rnn = cast("AttentionRNN", layer.rnn)
-            (first,) = input_products(program, x, [rnn.lower])
-            step(program, rnn.lower, first, state.read, state.written)
-            query = output(program, rnn.lower, state.written)
-            _attend(program, rnn.attention, query, next(memories), out=context, number=attentions)
+            query = output(program, first, state.written)
+            attention = cast("AttentionRNN", layer.rnn).attention
+            _attend(program, attention, query, next(memories), out=context, number=attentions)
             attentions += 1
             readers = [place, *_readers(layers, place)]
-            found = input_products(program, context, [_reading_cell(layers[reader]) for reader in readers])
-            products = dict(zip(readers, found, strict=True))
-        elif isinstance(layer, ContextLayer):
-            (first,) = input_products(program, x, [layer.rnn.lower])
-            step(program, layer.rnn.lower, first, state.read, state.written)
-        else:
-            assert isinstance(layer, ConcatenatingLayer)
-            (first,) = input_products(program, both, [layer.cell])
-            step(program, layer.cell, first, state.read, state.written)
-        cell = _reading_cell(layer)
-        if not isinstance(layer, ConcatenatingLayer):
-            step(program, cell, products[place], state.written, state.written)
-        residual(program, decoder.residuals[place], x, output(program, cell, state.written))
+            found = input_products(program, context, [_cells(layers[reader])[1] for reader in readers])
+            contexts = dict(zip(readers, found, strict=True))
+        if place in contexts:
+            step(program, last, contexts[place], state.written, state.written)
+        residual(program, decoder.residuals[place], x, output(program, last, state.written))
     return Decoded(_readout(program, model.readout, both, [x, context]), states, attentions)
 
 
@@ -149,9 +143,9 @@ def _readers(layers: Sequence[DecoderLayer], place: int) -> list[int]:
     return found
 
 
-def _reading_cell(layer: DecoderLayer) -> Any:
-    """The cell that a layer ends with."""
-    return cast("Any", layer).cell if isinstance(layer, ConcatenatingLayer) else cast("Any", layer).rnn.higher
+def _cells(layer: Any) -> tuple[Cell[Any], Cell[Any]]:
+    """The cells that a layer begins and ends with; where it has one they are the same."""
+    return (layer.cell, layer.cell) if isinstance(layer, ConcatenatingLayer) else (layer.rnn.lower, layer.rnn.higher)
 
 
 def _memories(encode: Program, attentions: Sequence[AttentionQuery | None], values: Value) -> list[Memory]:

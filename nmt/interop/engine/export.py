@@ -11,7 +11,7 @@ import torch
 
 from nmt import __version__
 from nmt.data import SentencePieceTokenizer, Tokenizer
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files.errors import reason
 from nmt.files.new import replacing
 from nmt.interop.engine.file import MAGIC, Content, WordLists, file_of, sections_of
@@ -135,7 +135,7 @@ def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, preci
     total, weights = sum(map(len, sections.values())), len(sections["DATA"])
     words = PRECISIONS[precision]
     meta: dict[str, Any] = {
-        "name": name,
+        "name": printable(name),
         "source_language": config.data.source_language,
         "target_language": config.data.target_language,
         "architecture": config.model.architecture,

@@ -20,7 +20,6 @@ _HEADER: Final = 32
 _OPERANDS: Final = 3
 _TENSORS: Final = 4
 
-
 Content = bytes | bytearray
 
 

@@ -35,8 +35,10 @@ def settings_of(decoding: DecodingConfig) -> Settings:
 
     Raises ConfigError, naming the key, for what would change translations and is unknown to the engine.
     """
-    for key, message in _problems(decoding):
-        raise ConfigError(f"decoding.{key}: {message}; the engine has no such thing: change it in config.yaml")
+    for key, given, allowed in _problems(decoding):
+        raise ConfigError(
+            f"decoding.{key}: {given} is set, which the engine does not have. Allowed in config.yaml: {allowed}."
+        )
     return Settings(
         decoding.beam_size if decoding.chosen_search == "beam" else 1,
         float(decoding.length_penalty),
@@ -52,18 +54,19 @@ def notes_on(decoding: DecodingConfig) -> list[str]:
     return [f"decoding.n_best: {decoding.n_best} is not in the file; ask the engine for so many with each text"]
 
 
-def _problems(decoding: DecodingConfig) -> Iterator[tuple[str, str]]:
+def _problems(decoding: DecodingConfig) -> Iterator[tuple[str, str, str]]:
+    """Keys, what they say, and what they may say."""
     search = decoding.chosen_search
     if search not in ("beam", "greedy"):
-        yield "search", f"'{search}' is not known. Allowed: beam, greedy"
+        yield "search", f"'{search}'", "beam, greedy"
     if search == "beam" and decoding.beam_size == 1:
-        yield "search", "'beam' with a beam_size of 1 is not the same as greedy. Allowed: greedy, or a wider beam"
+        yield "search", "'beam' with a beam_size of 1", "greedy, or a wider beam"
     temperature = decoding.search_options.get("temperature", 1.0)
     if temperature != 1:
-        yield "search_options.temperature", f"{temperature:g} is set. Allowed: 1"
+        yield "search_options.temperature", f"{temperature:g}", "1"
     for key, usual in _USUAL.items():
         if (value := getattr(decoding, key)) != usual:
-            yield key, f"{value!r} is set. Allowed: {'null' if usual is None else str(usual).lower()}"
+            yield key, repr(value), "null" if usual is None else str(usual).lower()
 
 
 def settings_in_words(settings: Settings) -> dict[str, float | str]:

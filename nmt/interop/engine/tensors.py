@@ -76,6 +76,18 @@ class Tensors:
         for parts in self._parts:
             yield _stored(torch.cat([part.detach() for part in parts]), self.precision)
 
+    def size(self) -> int:
+        """Bytes of all of them, but for gaps between them; known without their values."""
+        total = 0
+        for parts in self._parts:
+            rows, columns = sum(len(part) for part in parts), parts[0].shape[-1]
+            kind = _kind(parts[0].dim(), columns, self.precision)
+            if kind == Kind.VECTOR:
+                total += 4 * rows
+            else:
+                total += 4 // GROUPS[kind] * _padded(rows, columns, kind) + (8 * rows if kind == Kind.INT8 else 0)
+        return total
+
     def _number(self, parts: Sequence[Tensor]) -> int:
         key = tuple(map(id, parts))
         if key not in self._numbers:
@@ -86,19 +98,30 @@ class Tensors:
 
 
 def _stored(tensor: Tensor, precision: Precision) -> Stored:
-    tensor = tensor.float().cpu()
-    if tensor.dim() == 1:
-        return Stored(Kind.VECTOR, 1, len(tensor), _bytes(tensor))
+    tensor, kind = tensor.float().cpu(), _kind(tensor.dim(), tensor.shape[-1], precision)
+    if kind == Kind.VECTOR:
+        return Stored(kind, 1, len(tensor), _bytes(tensor))
     rows, columns = tensor.shape
-    if precision == "int8" and columns >= SMALLEST_INT8:
+    if kind == Kind.INT8:
         values, scales = quantize_rows(tensor)
         sums = values.sum(1, dtype=torch.int32)
-        return Stored(Kind.INT8, rows, columns, _bytes(strips(values, Kind.INT8)), _bytes(scales), _bytes(sums))
-    if precision == "bf16":
-        # numpy has no bf16
-        rounded = strips(tensor.to(torch.bfloat16).view(torch.int16), Kind.BF16)
-        return Stored(Kind.BF16, rows, columns, _bytes(rounded))
-    return Stored(Kind.F32, rows, columns, _bytes(strips(tensor, Kind.F32)))
+        return Stored(kind, rows, columns, _bytes(strips(values, kind)), _bytes(scales), _bytes(sums))
+    # numpy has no bf16
+    values = tensor.to(torch.bfloat16).view(torch.int16) if kind == Kind.BF16 else tensor
+    return Stored(kind, rows, columns, _bytes(strips(values, kind)))
+
+
+def _kind(dimensions: int, columns: int, precision: Precision) -> Kind:
+    if dimensions == 1:
+        return Kind.VECTOR
+    if precision == "int8":
+        return Kind.INT8 if columns >= SMALLEST_INT8 else Kind.F32
+    return Kind.BF16 if precision == "bf16" else Kind.F32
+
+
+def _padded(rows: int, columns: int, kind: Kind) -> int:
+    """Values of a matrix as it is stored."""
+    return (rows + -rows % STRIP) * (columns + -columns % GROUPS[kind])
 
 
 def strips(matrix: Tensor, kind: Kind) -> Tensor:
