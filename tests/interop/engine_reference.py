@@ -91,6 +91,11 @@ def softmax(x: Array) -> Array:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
+def _apart(operand: int, out: int, operand_width: int, out_width: int) -> bool:
+    """Whether these columns of a register are others; an operand has at least so many."""
+    return operand + operand_width <= out or out + out_width <= operand
+
+
 class Search:
     """One sentence, of which one hypothesis is continued."""
 
@@ -146,6 +151,8 @@ class Search:
         width = {2: lambda: len(self.file.tensors[one.t[0]])}.get(one.op, lambda: one.n)()
         width *= 2 if one.op in (22, 23, 30) else 1
         out = self._get(one.out, width, row)
+        for place in (one.a, one.b, one.c):
+            assert place == one.out or place[0] != one.out[0] or _apart(place[1], one.out[1], one.n, width)
         out[:] = getattr(self, f"_op{one.op}")(one, row)
 
     def _operands(self, one: Instruction, row: int | None, *widths: int) -> list[Array]:

@@ -17,8 +17,10 @@ from nmt.data import EOS
 from nmt.errors import ConfigError
 from nmt.interop.engine.file import file_of, sections_of
 from nmt.interop.engine.lowering import lower
+from nmt.interop.engine.program import Lowered, Op, Program, Register, Space
+from nmt.interop.engine.registers import shared
 from nmt.interop.engine.settings import settings_of
-from nmt.interop.engine.tensors import Precision
+from nmt.interop.engine.tensors import Precision, Tensors
 from nmt.models import DeepNMT, Linear, build_model
 from nmt.models.base import Seq2Seq
 from nmt.ops.matrices.inference import quantize
@@ -210,6 +212,27 @@ def test_registers_are_shared_where_that_is_safe() -> None:
     with_one = len(lower(model, precision="fp32").registers)
     # of the encoder the states of two directions, of the decoder the state before, after and at first
     assert with_four - with_one == 3 * (2 + 3)
+
+
+def test_registers_of_an_instruction_and_of_a_loop_stay_apart() -> None:
+    """What is written in a loop is not in the place of what its next round reads."""
+    registers: list[Register] = []
+    program = Program(registers, Tensors("fp32"), space=Space.SOURCE, row=Space.ONE)
+    first, second, third, fourth = (program.new(4) for _ in range(4))
+    program.emit(Op.TANH, second, first)  # the last use of the first
+    program.emit(Op.TANH, third, second)  # of the second
+    with program.loop(backward=False):
+        program.emit(Op.ADD, third, third, third)  # of the third, but in a loop
+        program.emit(Op.ADD, fourth, fourth, fourth)
+    steps = Program(registers, program.tensors, space=Space.STEP, row=Space.STEP)
+    features = steps.new(4)
+    steps.emit(Op.TANH, features, features)
+    both = program.instructions, steps.instructions
+    lowered = shared(Lowered(registers, program.tensors, *both, [], 0, features, 0, 0))
+    places = [one.out.register for one in lowered.encode if one.out is not None]
+    before = [one.operands[0].register for one in lowered.encode if one.operands and one.operands[0] is not None]
+    assert before[0] != places[0] and before[1] != places[1] and places[1] == before[0]
+    assert places[2] != places[3]
 
 
 def test_sections_are_aligned_and_nothing_lies_between_them() -> None:
