@@ -24,9 +24,9 @@ import sentencepiece
 import nmt
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
+from nmt.compiling import find_compiler
 from nmt.data.text import read_lines
 from nmt.errors import DataError
-from nmt.ops.native.build import find_compiler
 
 SOURCE = Path(nmt.__file__).parent / "light/src"
 STEPS = ("open the model", "text to ids", "ids to text")

@@ -14,9 +14,9 @@ from typing import Final, Literal, NamedTuple
 
 import torch
 
+from nmt.compiling.cache import BuildError, is_ours, own_directory
 from nmt.files.new import replacing
 from nmt.ops.dispatch import triton_version
-from nmt.ops.native.cache import BuildError, is_ours, own_directory
 
 PACKAGE: Final = Path(__file__).parents[1]
 _PARTS: Final = ("ops", "cells", "models", "kernel_check")

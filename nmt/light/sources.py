@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["FLAGS", "HEADERS", "LIBRARIES", "Compilation", "kernel_compilations"]
+__all__ = ["FLAGS", "HEADERS", "LIBRARIES", "Compilation", "compilations", "kernel_compilations"]
 
 FLAGS: Final = (
     "-std=c11",
@@ -65,3 +65,15 @@ def kernel_compilations(machine: str) -> list[Compilation]:
             for name, flags in tables.items()
         ),
     ]
+
+
+_SUBWORDS: Final = ("", "_bpe", "_decode", "_normalize", "_proto", "_trie", "_unigram")
+_OTHERS: Final = (
+    *("check", "chosen", "model", "opened", "parts", "results", "run", "search", "system", "work"),
+    *(f"subwords{part}" for part in _SUBWORDS),
+)
+
+
+def compilations(machine: str) -> list[Compilation]:
+    """Of the whole engine; `machine` as in `kernel_compilations`."""
+    return [*kernel_compilations(machine), *(Compilation(name, f"light/src/{name}.c", ()) for name in _OTHERS)]

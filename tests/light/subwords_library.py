@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.ops.native.build import BuildError, find_compiler
+from nmt.compiling import BuildError, find_compiler
 
 SOURCE = Path(__file__).resolve().parents[2] / "nmt/light/src"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")

@@ -17,9 +17,9 @@ from typing import Any, Final, cast
 import torch
 from torch import Tensor
 
+from nmt.compiling import BuildError
 from nmt.errors import say_once, shown
 from nmt.ops.native import build
-from nmt.ops.native.cache import BuildError
 from nmt.ops.native.signatures import Parameter, read_signatures
 from nmt.ops.tracing import traced
 

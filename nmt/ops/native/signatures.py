@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import torch
 
-from nmt.ops.native.cache import BuildError
+from nmt.compiling import BuildError
 
 _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _KERNEL: Final = re.compile(r"\bAPI\s+void\s+NAME\((\w+)\)\s*\(([^)]*)\)\s*\{")

@@ -18,12 +18,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.compiling import build as compiling
+from nmt.compiling import cache as cache_place
 from nmt.errors import say_once
 from nmt.ops import GRU, LRN, native
 from nmt.ops.dropout import dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.ops.native import build
-from nmt.ops.native import cache as cache_place
 from nmt.ops.sequence import sequence
 from tests.ops.units import needs_native
 from tests.screen import screen_as_stderr
@@ -101,7 +102,7 @@ def _full_disk(folder: Path, patch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device", str(folder))
 
     patch.setenv("CC", compiler(folder / "cc", WRITES.format("code")))
-    patch.setattr(build.os, "replace", refuse)
+    patch.setattr(compiling.os, "replace", refuse)
 
 
 def _error(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +119,7 @@ def _killed(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 def _too_slow(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("CC", compiler(folder / "cc", "exec sleep 60"))
-    patch.setattr(build, "_TIMEOUT", 0.1)
+    patch.setattr(compiling, "_TIMEOUT", 0.1)
 
 
 def _nothing_written(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -205,8 +206,8 @@ def test_a_library_is_built_once_and_again_when_it_is_damaged(cache: Path, monke
     assert build.library([SUMS], "", openmp=False) == path and path.stat().st_mtime_ns == kept
     path.write_bytes(content[:-1])
     again = build.library([SUMS], "", openmp=False)
-    assert again.stem.endswith(f"-{build._content_digest(again)}") and ctypes.CDLL(str(again))
-    monkeypatch.setattr(build, "_processor", lambda: "another machine that shares the home directory")
+    assert again.stem.endswith(f"-{compiling._content_digest(again)}") and ctypes.CDLL(str(again))
+    monkeypatch.setattr(build, "processor", lambda: "another machine that shares the home directory")
     other = build.library([SUMS], "", openmp=False)
     assert other != again and again.exists()
     assert sorted(cache.glob("*")) == sorted({path, again, other})
@@ -264,7 +265,7 @@ def test_processes_that_build_at_once_get_one_whole_library(cache: Path) -> None
         process.stdin.flush()
     printed = [process.communicate(timeout=60)[0].strip() for process in processes]
     assert not any(process.returncode for process in processes)
-    assert all(build._intact(Path(path)) for path in printed)
+    assert all(compiling._intact(Path(path)) for path in printed)
     assert {path.name for path in cache.iterdir()} == {Path(path).name for path in printed}
     assert native.problem() is None and sums() == [4.0, 6.0]
 

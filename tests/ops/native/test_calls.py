@@ -13,9 +13,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import vmap
 
+from nmt.compiling import BuildError
 from nmt.ops import native
 from nmt.ops.native import build, in_one_team, kernel
-from nmt.ops.native.cache import BuildError
 from nmt.ops.native.signatures import read_signatures
 from tests.ops.units import needs_native
 

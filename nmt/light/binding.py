@@ -1,0 +1,227 @@
+"""The functions of src/nmt_engine.h, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+from collections.abc import Sequence
+from ctypes import POINTER, c_char_p, c_float, c_int32, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any, Final
+
+from .errors import EngineError
+
+_ROOM: Final = 400  # bytes of a message
+_OPENED: Final = {
+    "nmt_open": (c_void_p, [POINTER(c_char_p), c_int32, c_char_p, c_char_p, c_size_t]),
+    "nmt_close": (None, [c_void_p]),
+    "nmt_kernels": (c_char_p, [c_void_p]),
+    "nmt_card": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "nmt_free": (None, [c_void_p]),
+    "nmt_count": (c_size_t, [c_void_p, c_size_t]),
+    "nmt_text": (c_void_p, [c_void_p, c_size_t, c_size_t, POINTER(c_size_t)]),
+    "nmt_score": (c_float, [c_void_p, c_size_t, c_size_t]),
+    "nmt_lines": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "nmt_flags": (c_int32, [c_void_p, c_size_t]),
+    "nmt_parts": (c_size_t, [c_void_p, c_size_t]),
+    "nmt_source_ids": (POINTER(c_int32), [c_void_p, c_size_t, c_size_t, POINTER(c_size_t)]),
+    "nmt_ids": (POINTER(c_int32), [c_void_p, c_size_t, c_size_t, c_size_t, POINTER(c_size_t)]),
+    "nmt_log_probs": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
+    "nmt_attention": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
+    "nmt_piece": (c_void_p, [c_void_p, c_int32, c_int32, POINTER(c_size_t)]),
+}
+"""Results and parameters of the functions, but for those that take options."""
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("beam_size", "beam_of_one", "n_best", "max_length_offset")),
+        ("length_penalty", c_float),
+        *((name, c_int32) for name in ("threads", "shortlist", "scores", "attention", "longest")),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a search does, as nmt_engine.h says it."""
+
+    beam_size: int
+    beam_of_one: bool
+    n_best: int
+    max_length_offset: int
+    length_penalty: float
+    threads: int
+    shortlist: bool
+    scores: bool
+    attention: bool
+    longest: int
+
+
+class Library:
+    """The compiled engine."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the shared library `path`; EngineError if it cannot be."""
+        try:
+            code = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise EngineError(f"{path}: the engine cannot be loaded ({error})") from None
+        self.code: Any = code
+        strings = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, POINTER(_Options), c_char_p, c_size_t]
+        ids = [c_void_p, POINTER(POINTER(c_int32)), *strings[2:]]
+        taking = {
+            "nmt_defaults": (_Options, [c_void_p]),
+            "nmt_translate": (c_void_p, strings),
+            "nmt_translate_ids": (c_void_p, ids),
+        }
+        for name, (result, parameters) in (_OPENED | taking).items():
+            function = getattr(code, name)
+            function.restype, function.argtypes = result, parameters
+
+    def open(self, files: Sequence[str | os.PathLike[str]], *, kernels: str | None = None) -> Model:
+        """One file, or several as an ensemble; EngineError names what cannot be used."""
+        names = [os.fsencode(file) for file in files]
+        problem = ctypes.create_string_buffer(_ROOM)
+        chosen = None if kernels is None else kernels.encode()
+        handle = self.code.nmt_open((c_char_p * len(names))(*names), len(names), chosen, problem, _ROOM)
+        if not handle:
+            raise EngineError(problem.value.decode("utf-8", "replace"))
+        return Model(self, handle)
+
+
+class Model:
+    """An open model; every call is safe from several threads at once."""
+
+    def __init__(self, library: Library, handle: int) -> None:
+        """Use `Library.open`."""
+        self.code, self.handle = library.code, handle
+
+    @property
+    def kernels(self) -> str:
+        """The name of the instruction set that it computes with."""
+        return str(self.code.nmt_kernels(self.handle).decode())
+
+    def card(self) -> bytes:
+        """What the file says of itself, a JSON object; empty if nothing."""
+        size = c_size_t(0)
+        address = self.code.nmt_card(self.handle, ctypes.byref(size))
+        return ctypes.string_at(address, size.value) if address else b""
+
+    def defaults(self) -> Options:
+        """The settings of the file."""
+        found = self.code.nmt_defaults(self.handle)
+        fields = dataclasses.fields(Options)
+        return Options(**{f.name: _as(f.type, getattr(found, f.name)) for f in fields})
+
+    def piece(self, number: int, *, target: bool) -> str:
+        """The piece of a token."""
+        size = c_size_t(0)
+        address = self.code.nmt_piece(self.handle, target, number, ctypes.byref(size))
+        return ctypes.string_at(address, size.value).decode("utf-8", "replace") if address else ""
+
+    def translate(self, lines: Sequence[bytes], options: Options) -> Results:
+        """Lines in UTF-8; EngineError for options that are not allowed."""
+        count = len(lines)
+        sizes = (c_size_t * count)(*map(len, lines))
+        return self._results("nmt_translate", (c_char_p * count)(*lines), sizes, count, options)
+
+    def translate_ids(self, sentences: Sequence[Sequence[int]], options: Options) -> Results:
+        """Sentences in ids, without their end symbols; EngineError for ids that there are not, too."""
+        count = len(sentences)
+        arrays = [(c_int32 * max(1, len(one)))(*one) for one in sentences]
+        pointers = (POINTER(c_int32) * count)(*(ctypes.cast(one, POINTER(c_int32)) for one in arrays))
+        sizes = (c_size_t * count)(*map(len, sentences))
+        return self._results("nmt_translate_ids", pointers, sizes, count, options)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        handle, self.handle = self.handle, 0
+        if handle:
+            self.code.nmt_close(handle)
+
+    def _results(self, name: str, items: Any, sizes: Any, count: int, options: Options) -> Results:
+        given = _Options(**dataclasses.asdict(options))
+        problem = ctypes.create_string_buffer(_ROOM)
+        call = getattr(self.code, name)
+        handle = call(self.handle, items, sizes, count, ctypes.byref(given), problem, _ROOM)
+        if not handle:
+            raise EngineError(problem.value.decode("utf-8", "replace"))
+        return Results(self, handle, count)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _as(kind: Any, value: Any) -> Any:
+    return {"bool": bool, "int": int, "float": float}[kind](value)
+
+
+class Results:
+    """What became of some lines; `line`, `i` and `part` count from 0."""
+
+    def __init__(self, model: Model, handle: int, count: int) -> None:
+        """Use `Model.translate`."""
+        self._model, self._handle, self.count = model, handle, count
+        self._code = model.code
+
+    def texts(self) -> bytes:
+        """The best translations, each ended by a line feed."""
+        size = c_size_t(0)
+        return ctypes.string_at(self._code.nmt_lines(self._handle, ctypes.byref(size)), size.value)
+
+    def translations(self, line: int) -> int:
+        """How many translations a line has."""
+        return int(self._code.nmt_count(self._handle, line))
+
+    def text(self, line: int, i: int) -> str:
+        """The i-th best translation."""
+        size = c_size_t(0)
+        address = self._code.nmt_text(self._handle, line, i, ctypes.byref(size))
+        return ctypes.string_at(address, size.value).decode("utf-8", "replace")
+
+    def score(self, line: int, i: int) -> float:
+        """Its score."""
+        return float(self._code.nmt_score(self._handle, line, i))
+
+    def was_cut(self, line: int) -> bool:
+        """Whether the limit of its length has cut the best translation."""
+        return bool(self._code.nmt_flags(self._handle, line) & 1)
+
+    def is_finite(self, line: int) -> bool:
+        """Whether there is a translation with a finite probability."""
+        return not self._code.nmt_flags(self._handle, line) & 2
+
+    def parts(self, line: int) -> int:
+        """In how many parts a line was translated, 0 if it is empty."""
+        return int(self._code.nmt_parts(self._handle, line))
+
+    def source_ids(self, line: int, part: int) -> list[int]:
+        """Tokens of the source, the end symbol counted."""
+        size = c_size_t(0)
+        return self._code.nmt_source_ids(self._handle, line, part, ctypes.byref(size))[: size.value]
+
+    def ids(self, line: int, i: int, part: int) -> list[int]:
+        """Tokens of a translation, the end symbol counted where it has one."""
+        size = c_size_t(0)
+        return self._code.nmt_ids(self._handle, line, i, part, ctypes.byref(size))[: size.value]
+
+    def log_probs(self, line: int, i: int, part: int) -> list[float]:
+        """The log-probability of each token."""
+        count = len(self.ids(line, i, part))
+        return self._code.nmt_log_probs(self._handle, line, i, part)[:count]
+
+    def attention(self, line: int, i: int, part: int) -> list[list[float]]:
+        """[tokens of the translation][tokens of the source], where it was asked for."""
+        width, count = len(self.source_ids(line, part)), len(self.ids(line, i, part))
+        found = self._code.nmt_attention(self._handle, line, i, part)
+        return [found[row * width : (row + 1) * width] for row in range(count)]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            self._code.nmt_free(handle)
+
+    def __del__(self) -> None:
+        self.close()

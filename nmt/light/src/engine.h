@@ -1,0 +1,45 @@
+/* What the files of the engine share behind nmt_engine.h. */
+
+#ifndef NMT_ENGINE_PARTS_H
+#define NMT_ENGINE_PARTS_H
+
+#include "nmt_engine.h"
+#include "parts.h"
+#include "search.h"
+#include "subwords.h"
+#include "system.h"
+
+enum { LARGEST_ENSEMBLE = 64, IDLE = 64, ROWS = 40 }; /* ROWS: hypotheses that a thread computes at once */
+
+struct nmt_model {
+    int count;
+    mapped_file files[LARGEST_ENSEMBLE];
+    model *models[LARGEST_ENSEMBLE];
+    subwords *source, *target; /* the same where the file has only one */
+    const kernels *k;
+    lock *lock; /* of what is below */
+    searcher *idle[IDLE];
+    i64 idle_rows[IDLE];
+    int idle_count;
+};
+
+/* A line: its parts are `first` to `first + parts`. */
+typedef struct {
+    size_t first, parts, count; /* count: translations */
+    char **texts;
+    size_t *sizes;
+} line_result;
+
+struct nmt_results {
+    size_t count;
+    line_result *lines;
+    sentences all; /* parts of all lines */
+    found_list *found; /* of each part */
+    char *joined; /* of all lines */
+    size_t joined_size;
+};
+
+/* Searches all parts of the results by as many threads as the options say. False where memory ends. */
+bool search_all(nmt_model *, nmt_results *, const nmt_options *);
+
+#endif

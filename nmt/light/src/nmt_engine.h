@@ -1,0 +1,94 @@
+/* The engine: translates with the model files that `nmt-export --format engine` writes.
+
+   A model is read by any number of threads at once. Functions that can fail return null and write one line to `problem`, which
+   has room for `room` bytes. Texts are UTF-8 with their sizes in bytes, and need not end with a 0. */
+
+#ifndef NMT_ENGINE_H
+#define NMT_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define NMT_API __attribute__((visibility("default")))
+#else
+#define NMT_API
+#endif
+
+typedef struct nmt_model nmt_model;
+typedef struct nmt_results nmt_results;
+
+/* What a search does; begin with `nmt_defaults`. */
+typedef struct {
+    int32_t beam_size;         /* 1 to 1000 */
+    int32_t beam_of_one;       /* with a beam_size of 1: beam search all the same, not greedy search */
+    int32_t n_best;            /* 1 to beam_size */
+    int32_t max_length_offset; /* tokens that a translation may have more than its source, the end symbol counted in both */
+    float length_penalty;
+    int32_t threads;           /* 1 to 1024 */
+    int32_t shortlist;         /* whether one is used, where the file has it */
+    int32_t scores;            /* without them greedy search is faster, and scores are NaN */
+    int32_t attention;         /* whether what tokens attend to is kept */
+    int32_t longest;           /* lines of more tokens are translated in parts; 0: none */
+} nmt_options;
+
+/* Opens one file, or several as an ensemble whose probabilities are averaged. `kernels` is the name of an instruction set, or null for
+   the best one. */
+NMT_API nmt_model *nmt_open(const char *const *files, int32_t count, const char *kernels, char *problem, size_t room);
+
+/* The same of a file that is in memory, at a multiple of 64 bytes, and stays there until the model is closed. */
+NMT_API nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *kernels, char *problem, size_t room);
+
+NMT_API void nmt_close(nmt_model *);
+
+NMT_API nmt_options nmt_defaults(const nmt_model *);
+
+/* The name of the instruction set that it computes with. */
+NMT_API const char *nmt_kernels(const nmt_model *);
+
+/* What the file says of itself, a JSON object; null if it says nothing. */
+NMT_API const char *nmt_card(const nmt_model *, size_t *size);
+
+/* Translates lines. Each depends on itself alone. */
+NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
+                                   const nmt_options *, char *problem, size_t room);
+
+/* The same of sentences in ids, without their end symbols. */
+NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths, size_t count,
+                                       const nmt_options *, char *problem, size_t room);
+
+NMT_API void nmt_free(nmt_results *);
+
+/* How many translations a line has: at least one. */
+NMT_API size_t nmt_count(const nmt_results *, size_t line);
+
+/* Of the i-th best translation of a line its text, null where ids were translated, and its score: the log-probability divided by
+   ((5 + tokens) / 6) ^ length_penalty, of a line in parts their sum; -infinity where the model gives no finite one. */
+NMT_API const char *nmt_text(const nmt_results *, size_t line, size_t i, size_t *size);
+NMT_API float nmt_score(const nmt_results *, size_t line, size_t i);
+
+/* All best translations, each ended by a line feed. */
+NMT_API const char *nmt_lines(const nmt_results *, size_t *size);
+
+enum { NMT_CUT = 1, NMT_NOT_FINITE = 2 };
+
+/* What is to be known of a line: whether its best translation was cut by the limit of its length, whether there is none. */
+NMT_API int32_t nmt_flags(const nmt_results *, size_t line);
+
+/* In how many parts a line was translated: 0 if it is empty. */
+NMT_API size_t nmt_parts(const nmt_results *, size_t line);
+
+/* Tokens of the source of a part, the end symbol counted. */
+NMT_API const int32_t *nmt_source_ids(const nmt_results *, size_t line, size_t part, size_t *count);
+
+/* Tokens of a translation of a part, the end symbol counted where it has one, and the log-probability of each. */
+NMT_API const int32_t *nmt_ids(const nmt_results *, size_t line, size_t i, size_t part, size_t *count);
+NMT_API const float *nmt_log_probs(const nmt_results *, size_t line, size_t i, size_t part);
+
+/* Where it was asked for, [tokens of the translation][tokens of the source], each row adding up to 1. */
+NMT_API const float *nmt_attention(const nmt_results *, size_t line, size_t i, size_t part);
+
+/* The piece of a token of the source or the target vocabulary, which does not end with a 0; null if there is none. */
+NMT_API const char *nmt_piece(const nmt_model *, int32_t target, int32_t id, size_t *size);
+
+#endif

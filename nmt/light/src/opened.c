@@ -1,0 +1,100 @@
+/* Opened models: what nmt_engine.h has to open, close and describe them. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+
+#define REFUSE(...) return snprintf(problem, room, __VA_ARGS__), NULL
+
+void nmt_close(nmt_model *m) {
+    if (!m) return;
+    for (int i = 0; i < m->idle_count; i++) searcher_close(m->idle[i]);
+    for (int i = 0; i < m->count; i++) {
+        model_close(m->models[i]);
+        unmap_file(&m->files[i]);
+    }
+    if (m->target != m->source) subwords_close(m->target);
+    subwords_close(m->source);
+    lock_free(m->lock);
+    free(m);
+}
+
+static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, char *problem, size_t room) {
+    const model *first = m->models[0];
+    const char *said = NULL;
+    m->lock = lock_new();
+    m->k = choose_kernels(name);
+    if (!m->lock)
+        snprintf(problem, room, "not enough memory");
+    else if (!m->k)
+        snprintf(problem, room, "kernels: '%.40s' is not known, or this processor lacks them", name ? name : "");
+    else if (!(m->source = subwords_open(first->source_pieces.bytes, first->source_pieces.size, &said)))
+        snprintf(problem, room, "%s: the SentencePiece model of the source: %s", what, said);
+    else if (first->target_pieces.bytes == first->source_pieces.bytes)
+        m->target = m->source;
+    else if (!(m->target = subwords_open(first->target_pieces.bytes, first->target_pieces.size, &said)))
+        snprintf(problem, room, "%s: the SentencePiece model of the target: %s", what, said);
+    if (!m->target) return nmt_close(m), NULL;
+    if (subwords_size(m->source) != (int32_t)first->set.source_size || subwords_size(m->target) != (int32_t)first->set.target_size) {
+        snprintf(problem, room, "%s: inconsistent: its SentencePiece models have other sizes than its vocabularies", what);
+        return nmt_close(m), NULL;
+    }
+    return m;
+}
+
+static bool same_span(span a, span b) { return a.size == b.size && !memcmp(a.bytes, b.bytes, a.size); }
+
+nmt_model *nmt_open(const char *const *files, int32_t count, const char *name, char *problem, size_t room) {
+    char own[200] = "";
+    if (count < 1 || count > LARGEST_ENSEMBLE) REFUSE("1 to %d models can be opened together, not %d", LARGEST_ENSEMBLE, count);
+    nmt_model *m = calloc(1, sizeof *m);
+    if (!m) REFUSE("not enough memory");
+    for (; m->count < count; m->count++) {
+        int i = m->count;
+        const char *said = map_file(files[i], &m->files[i]);
+        if (!said && !(m->models[i] = model_open(m->files[i].bytes, m->files[i].size, own, sizeof own))) said = own;
+        if (!said && i && (m->models[i]->set.source_size != m->models[0]->set.source_size ||
+                           m->models[i]->set.target_size != m->models[0]->set.target_size || !same_span(m->models[i]->source_pieces, m->models[0]->source_pieces) ||
+                           !same_span(m->models[i]->target_pieces, m->models[0]->target_pieces)))
+            said = "has another tokenizer than the first model of the ensemble";
+        if (!said) continue;
+        snprintf(problem, room, "%s: %s", files[i], said);
+        m->count++;
+        return nmt_close(m), NULL;
+    }
+    return finish_open(m, name, files[0], problem, room);
+}
+
+nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *name, char *problem, size_t room) {
+    nmt_model *m = calloc(1, sizeof *m);
+    if (!m) REFUSE("not enough memory");
+    if (!(m->models[0] = model_open(bytes, size, problem, room))) return free(m), NULL;
+    m->count = 1;
+    return finish_open(m, name, "the model", problem, room);
+}
+
+nmt_options nmt_defaults(const nmt_model *m) {
+    const settings *set = &m->models[0]->set;
+    return (nmt_options){.beam_size = (int32_t)set->beam_size,
+                         .n_best = 1,
+                         .max_length_offset = (int32_t)set->length_offset,
+                         .length_penalty = set->length_penalty,
+                         .threads = 1,
+                         .shortlist = 1,
+                         .scores = 1,
+                         .longest = (int32_t)set->longest};
+}
+
+const char *nmt_kernels(const nmt_model *m) { return m->k->name; }
+
+const char *nmt_card(const nmt_model *m, size_t *size) {
+    *size = m->models[0]->meta.size;
+    return m->models[0]->meta.bytes;
+}
+
+const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *size) {
+    return subwords_piece(target ? m->target : m->source, id, size);
+}
+

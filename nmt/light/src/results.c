@@ -1,0 +1,201 @@
+/* Results: what nmt_engine.h has to translate lines and to look at what became of them. */
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+
+#define REFUSE(...) return snprintf(problem, room, __VA_ARGS__), NULL
+
+void nmt_free(nmt_results *r) {
+    if (!r) return;
+    for (size_t i = 0; r->lines && i < r->count; i++) {
+        for (size_t k = 0; r->lines[i].texts && k < r->lines[i].count; k++) free(r->lines[i].texts[k]);
+        free(r->lines[i].texts);
+        free(r->lines[i].sizes);
+    }
+    for (size_t i = 0; r->found && i < r->all.parts; i++) found_clear(&r->found[i]);
+    free(r->lines);
+    free(r->found);
+    sentences_clear(&r->all);
+    free(r->joined);
+    free(r);
+}
+
+/* The i-th best translation of a part, or its last. */
+static const found *found_of(const nmt_results *r, const line_result *line, size_t i, size_t part) {
+    const found_list *list = &r->found[line->first + part];
+    return &list->best[i < (size_t)list->count ? i : (size_t)list->count - 1];
+}
+
+static bool is_finite(const nmt_results *r, const line_result *line) {
+    for (size_t p = 0; p < line->parts; p++)
+        if (!found_of(r, line, 0, p)->finite) return false;
+    return true;
+}
+
+/* Text of the i-th best translation: the parts, joined by spaces. */
+static bool write_text(const nmt_model *m, const nmt_results *r, const line_result *line, size_t i, char **text, size_t *size) {
+    char *part = NULL;
+    size_t part_room = 0;
+    *text = calloc(1, 1), *size = 0;
+    bool fine = *text != NULL;
+    for (size_t p = 0; fine && p < line->parts; p++) {
+        const found *one = found_of(r, line, i, p);
+        int64_t bytes = subwords_decode(m->target, one->ids, one->count, &part, &part_room);
+        fine = bytes >= 0;
+        if (bytes <= 0) continue;
+        char *more = realloc(*text, *size + (size_t)bytes + 2);
+        if (!(fine = more != NULL)) break;
+        *text = more;
+        if (*size) (*text)[(*size)++] = ' ';
+        for (int64_t j = 0; j < bytes; j++) (*text)[(*size)++] = part[j] == '\n' || part[j] == '\r' ? ' ' : part[j];
+    }
+    free(part);
+    return fine;
+}
+
+static bool write_line(const nmt_model *m, const nmt_results *r, line_result *line, bool texts) {
+    line->count = 1;
+    for (size_t p = 0; p < line->parts && is_finite(r, line); p++)
+        if ((size_t)r->found[line->first + p].count > line->count) line->count = (size_t)r->found[line->first + p].count;
+    if (!texts) return true;
+    line->texts = calloc(line->count, sizeof *line->texts);
+    line->sizes = calloc(line->count, sizeof *line->sizes);
+    if (!line->texts || !line->sizes) return false;
+    if (!is_finite(r, line)) return (line->texts[0] = calloc(1, 1)) != NULL;
+    for (size_t i = 0; i < line->count; i++)
+        if (!write_text(m, r, line, i, &line->texts[i], &line->sizes[i])) return false;
+    return true;
+}
+
+static bool join_lines(nmt_results *r) {
+    size_t size = 0;
+    for (size_t i = 0; i < r->count; i++) size += r->lines[i].sizes[0] + 1;
+    if (!(r->joined = malloc(size + 1))) return false;
+    for (size_t i = 0; i < r->count; i++) {
+        memcpy(r->joined + r->joined_size, r->lines[i].texts[0], r->lines[i].sizes[0]);
+        r->joined_size += r->lines[i].sizes[0];
+        r->joined[r->joined_size++] = '\n';
+    }
+    return true;
+}
+
+static const char *problem_of(const nmt_model *m, const nmt_options *o) {
+    if (o->beam_size < 1 || o->beam_size > 1000) return "beam_size must be 1 to 1000";
+    if ((uint64_t)o->beam_size * m->models[0]->set.target_size > INT32_MAX) return "beam_size is too large for this vocabulary";
+    if (o->n_best < 1 || o->n_best > o->beam_size) return "n_best must be 1 to beam_size";
+    if (o->max_length_offset < 0 || o->max_length_offset > 1000000) return "max_length_offset must be 0 to 1000000";
+    if (!isfinite(o->length_penalty)) return "length_penalty must be finite";
+    if (o->threads < 1 || o->threads > 1024) return "threads must be 1 to 1024";
+    if (o->longest < 0) return "longest must not be negative";
+    return NULL;
+}
+
+static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_options *o, char *problem, size_t room) {
+    const char *said = problem_of(m, o);
+    if (said) REFUSE("%s", said);
+    nmt_results *r = calloc(1, sizeof *r);
+    if (r) r->lines = calloc(count + 1, sizeof *r->lines);
+    if (!r || !r->lines) {
+        nmt_free(r);
+        REFUSE("not enough memory");
+    }
+    r->count = count;
+    return r;
+}
+
+/* Searches what has been added, and makes texts of it if they are wanted. */
+static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o, bool texts, char *problem, size_t room) {
+    r->found = calloc(r->all.parts + 1, sizeof *r->found);
+    bool fine = r->found && (!r->all.parts || search_all(m, r, o));
+    for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, &r->lines[i], texts);
+    if (fine && (!texts || join_lines(r))) return r;
+    nmt_free(r);
+    REFUSE("not enough memory");
+}
+
+nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count, const nmt_options *o,
+                           char *problem, size_t room) {
+    nmt_results *r = new_results(m, count, o, problem, room);
+    for (size_t i = 0; r && i < count; i++) {
+        r->lines[i].first = r->all.parts;
+        if (!add_parts(&r->all, m->source, lines[i], sizes[i], (size_t)o->longest)) {
+            nmt_free(r);
+            REFUSE("not enough memory");
+        }
+        r->lines[i].parts = r->all.parts - r->lines[i].first;
+    }
+    return r ? complete(m, r, o, true, problem, room) : NULL;
+}
+
+nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const size_t *lengths, size_t count,
+                               const nmt_options *o, char *problem, size_t room) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < lengths[i]; k++)
+            if (ids[i][k] < 0 || (uint32_t)ids[i][k] >= m->models[0]->set.source_size)
+                REFUSE("sentence %zu: id %d is not in the vocabulary of %u", i, ids[i][k], m->models[0]->set.source_size);
+    nmt_results *r = new_results(m, count, o, problem, room);
+    for (size_t i = 0; r && i < count; i++) {
+        r->lines[i].first = r->all.parts;
+        if (lengths[i] && !add_sentence(&r->all, ids[i], lengths[i])) {
+            nmt_free(r);
+            REFUSE("not enough memory");
+        }
+        r->lines[i].parts = r->all.parts - r->lines[i].first;
+    }
+    return r ? complete(m, r, o, false, problem, room) : NULL;
+}
+
+size_t nmt_count(const nmt_results *r, size_t line) { return r->lines[line].count; }
+
+const char *nmt_text(const nmt_results *r, size_t line, size_t i, size_t *size) {
+    if (!r->lines[line].texts) return NULL;
+    *size = r->lines[line].sizes[i];
+    return r->lines[line].texts[i];
+}
+
+float nmt_score(const nmt_results *r, size_t line, size_t i) {
+    const line_result *own = &r->lines[line];
+    float score = 0.0f;
+    if (!is_finite(r, own)) return -INFINITY;
+    for (size_t p = 0; p < own->parts; p++) score += found_of(r, own, i, p)->score;
+    return score;
+}
+
+const char *nmt_lines(const nmt_results *r, size_t *size) {
+    *size = r->joined_size;
+    return r->joined;
+}
+
+int32_t nmt_flags(const nmt_results *r, size_t line) {
+    const line_result *own = &r->lines[line];
+    int32_t flags = is_finite(r, own) ? 0 : NMT_NOT_FINITE;
+    for (size_t p = 0; p < own->parts; p++)
+        if (found_of(r, own, 0, p)->finite && !found_of(r, own, 0, p)->ended) flags |= NMT_CUT;
+    return flags;
+}
+
+size_t nmt_parts(const nmt_results *r, size_t line) { return r->lines[line].parts; }
+
+const int32_t *nmt_source_ids(const nmt_results *r, size_t line, size_t part, size_t *count) {
+    size_t number = r->lines[line].first + part, start = number ? r->all.ends[number - 1] : 0;
+    *count = r->all.ends[number] - start;
+    return r->all.ids + start;
+}
+
+const int32_t *nmt_ids(const nmt_results *r, size_t line, size_t i, size_t part, size_t *count) {
+    const found *one = found_of(r, &r->lines[line], i, part);
+    *count = (size_t)one->count + one->ended;
+    return one->ids;
+}
+
+const float *nmt_log_probs(const nmt_results *r, size_t line, size_t i, size_t part) {
+    return found_of(r, &r->lines[line], i, part)->log_probs;
+}
+
+const float *nmt_attention(const nmt_results *r, size_t line, size_t i, size_t part) {
+    return found_of(r, &r->lines[line], i, part)->attention;
+}

@@ -1,0 +1,47 @@
+/* Runs the programs of one model: encodes sentences, and computes the steps of a search for many hypotheses at once. */
+
+#ifndef NMT_RUN_H
+#define NMT_RUN_H
+
+#include "model.h"
+
+/* What is kept of an encoded sentence. Begins as zeros. */
+typedef struct {
+    i64 length;     /* tokens, the end symbol counted */
+    float **at;     /* by register; null where it is not kept */
+    float *values;
+    size_t room;
+} memory;
+
+void memory_clear(memory *);
+
+/* One hypothesis in a step. */
+typedef struct {
+    const memory *sentence;
+    int32_t token;    /* the last one; -1 before the first */
+    i64 position;     /* how many there are */
+    float *attention; /* [length], to which the weights of this step are added, or null */
+} hypothesis_row;
+
+typedef struct runner runner;
+
+/* For at most `rows` hypotheses at a time. Null where memory ends. */
+runner *runner_open(const model *, const kernels *, i64 rows);
+void runner_close(runner *);
+
+/* Encodes `length` ids, of which each is in the vocabulary and the last is the end symbol. False where memory ends. */
+bool runner_encode(runner *, const int32_t *ids, i64 length, memory *to);
+
+/* Row `row` gets the first state of the sentence that was encoded last. */
+void runner_begin(runner *, i64 row);
+
+/* Computes features of all rows from their states. False where memory ends. */
+bool runner_step(runner *, const hypothesis_row *rows, i64 count);
+
+/* The features of a row, after a step; those of the next row stand `*apart` floats behind. */
+const float *runner_features(const runner *, i64 row, i64 *apart);
+
+/* For the next step row i goes on with what row from[i] became in the last. False where memory ends. */
+bool runner_reorder(runner *, const i64 *from, i64 count);
+
+#endif

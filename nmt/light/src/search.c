@@ -1,0 +1,442 @@
+/* Search: sentences stand in slots, and the hypotheses of all slots are computed together. When a sentence is done, the next one
+   takes its slot, so that no row waits for the longest sentence of a batch. No sentence depends on what else is searched.
+
+   Beam search is that of the original system, as nmt/search/beam.py describes it; greedy search that of nmt/search/greedy.py. */
+
+#include "search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "chosen.h"
+
+/* From the log-probability of an end symbol that would be the first token, so that nothing starts by ending. */
+static const float FIRST_END_PENALTY = 1e8f;
+
+/* Rows whose logits are computed at once: they share reading the table, and stay in the cache until they are looked at. */
+enum { ROWS_AT_ONCE = 16 };
+
+/* A token of a hypothesis, after those of its parent. */
+typedef struct {
+    int32_t token, parent; /* parent: -1 before the first token */
+    int32_t attention;     /* the row of the attention with which it was predicted */
+    float log_prob;
+} node;
+
+typedef struct {
+    float value; /* log-probability of those alive, score of the finished ones */
+    int32_t node;
+} ranked;
+
+typedef struct {
+    i64 number;         /* of the sentence */
+    i64 length, limit, steps;
+    memory *memories;   /* one for each model */
+    ranked *alive, *finished;
+    i64 alive_count, finished_count;
+    node *nodes;
+    size_t node_count, node_room;
+    float *attention;   /* [attention_count][length] */
+    size_t attention_count, attention_room;
+    chosen_words words; /* of the shortlist */
+} slot;
+
+struct searcher {
+    const model *const *models;
+    int count;
+    const kernels *k;
+    i64 rows, slots, beam;
+    runner **runners;
+    slot *all;
+    i64 *order, active; /* numbers of the slots that have a sentence, in the order of their rows */
+    hypothesis_row *now;
+    i64 *from;    /* of each row of the next step the one of this step that it goes on with */
+    i64 *parents; /* of each alive hypothesis of one sentence the row within it that it continues */
+    float *logits, *single; /* [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
+    void *scratch;
+    scored_id *best;
+    ranked *next;
+    const search_settings *set;
+};
+
+void found_clear(found_list *list) {
+    for (i64 i = 0; i < list->count; i++) {
+        free(list->best[i].ids);
+        free(list->best[i].log_probs);
+        free(list->best[i].attention);
+    }
+    free(list->best);
+    *list = (found_list){0};
+}
+
+static i64 rows_at_once(const searcher *s) { return s->beam > ROWS_AT_ONCE ? s->beam : ROWS_AT_ONCE; }
+
+searcher *searcher_open(const model *const *models, int count, const kernels *k, i64 rows) {
+    searcher *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->models = models, s->count = count, s->k = k, s->rows = rows;
+    s->runners = calloc((size_t)count, sizeof(runner *));
+    s->now = calloc((size_t)rows, sizeof *s->now);
+    s->from = calloc((size_t)rows, sizeof *s->from);
+    s->parents = calloc((size_t)rows, sizeof *s->parents);
+    s->order = calloc((size_t)rows, sizeof *s->order);
+    bool fine = s->runners && s->now && s->from && s->parents && s->order;
+    for (int i = 0; fine && i < count; i++) fine = (s->runners[i] = runner_open(models[i], k, rows)) != NULL;
+    if (fine) return s;
+    searcher_close(s);
+    return NULL;
+}
+
+static void close_slots(searcher *s) {
+    for (i64 i = 0; s->all && i < s->slots; i++) {
+        slot *own = &s->all[i];
+        for (int m = 0; own->memories && m < s->count; m++) memory_clear(&own->memories[m]);
+        free(own->memories);
+        free(own->alive);
+        free(own->finished);
+        free(own->nodes);
+        free(own->attention);
+        chosen_clear(&own->words);
+    }
+    free(s->all);
+    free(s->logits);
+    free(s->single);
+    free(s->scratch);
+    free(s->best);
+    free(s->next);
+    s->all = NULL, s->logits = s->single = NULL, s->scratch = NULL, s->best = NULL, s->next = NULL;
+    s->slots = s->beam = 0;
+}
+
+void searcher_close(searcher *s) {
+    if (!s) return;
+    close_slots(s);
+    for (int i = 0; s->runners && i < s->count; i++) runner_close(s->runners[i]);
+    free(s->runners);
+    free(s->now);
+    free(s->from);
+    free(s->parents);
+    free(s->order);
+    free(s);
+}
+
+/* Slots for a beam of this size. */
+static bool open_slots(searcher *s, i64 beam) {
+    if (s->beam == beam) return true;
+    close_slots(s);
+    s->beam = beam, s->slots = s->rows / beam;
+    size_t vocabulary = ((size_t)s->models[0]->set.target_size + 31) / 32 * 32, at_once = (size_t)rows_at_once(s), scratch = 0;
+    for (int m = 0; m < s->count; m++) {
+        size_t needed = linear_scratch(&s->models[m]->tensors[s->models[m]->set.table], (i64)at_once);
+        scratch = needed > scratch ? needed : scratch;
+    }
+    s->all = calloc((size_t)s->slots, sizeof *s->all);
+    s->logits = calloc(vocabulary * at_once, sizeof(float));
+    s->single = s->count > 1 ? calloc(vocabulary * at_once, sizeof(float)) : NULL;
+    s->scratch = aligned_alloc(64, scratch / 64 * 64 + 64);
+    s->best = calloc(2 * (size_t)beam, sizeof *s->best);
+    s->next = calloc(2 * (size_t)beam, sizeof *s->next);
+    if (!s->all || !s->logits || (s->count > 1 && !s->single) || !s->scratch || !s->best || !s->next) return false;
+    for (i64 i = 0; i < s->slots; i++) {
+        slot *own = &s->all[i];
+        own->memories = calloc((size_t)s->count, sizeof *own->memories);
+        own->alive = calloc((size_t)beam, sizeof *own->alive);
+        own->finished = calloc((size_t)beam, sizeof *own->finished);
+        if (!own->memories || !own->alive || !own->finished) return false;
+    }
+    return true;
+}
+
+static bool is_greedy(const searcher *s) { return s->beam == 1 && !s->set->beam_of_one; }
+
+/* ((5 + length) / 6) ^ alpha, the end symbol counted. */
+static double penalty_of(const searcher *s, i64 length) {
+    return pow((5.0 + (double)length) / 6.0, (double)s->set->length_penalty);
+}
+
+/* Puts a sentence into a slot, as the row `row` of the next step. */
+static bool begin(searcher *s, slot *own, i64 number, const sentence *what, i64 row) {
+    own->number = number, own->length = what->length, own->limit = what->length + s->set->length_offset;
+    own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
+    own->alive[0] = (ranked){0.0f, -1};
+    for (int m = 0; m < s->count; m++) {
+        if (!runner_encode(s->runners[m], what->ids, what->length, &own->memories[m])) return false;
+        runner_begin(s->runners[m], row);
+    }
+    own->words.count = 0;
+    if (!s->set->use_shortlist || !s->models[0]->list.starts) return true;
+    return chosen_make(&own->words, s->models, s->count, what->ids, what->length);
+}
+
+/* --- what is found --- */
+
+static i64 tokens_before(const slot *own, int32_t at) {
+    i64 count = 0;
+    for (; at >= 0; at = own->nodes[at].parent) count++;
+    return count;
+}
+
+static bool write_down(const searcher *s, const slot *own, int32_t at, float score, bool finite, found *to) {
+    i64 count = tokens_before(own, at);
+    size_t width = (size_t)own->length;
+    bool ended = at >= 0 && own->nodes[at].token == EOS;
+    *to = (found){.count = count - ended, .score = score, .ended = ended, .finite = finite};
+    to->ids = calloc((size_t)count + 1, sizeof *to->ids);
+    to->log_probs = calloc((size_t)count + 1, sizeof *to->log_probs);
+    if (s->set->attention) to->attention = calloc((size_t)count * width + 1, sizeof(float));
+    if (!to->ids || !to->log_probs || (s->set->attention && !to->attention)) return false;
+    for (i64 place = count - 1; at >= 0; at = own->nodes[at].parent, place--) {
+        const node *one = &own->nodes[at];
+        to->ids[place] = one->token;
+        to->log_probs[place] = one->log_prob - (one->parent >= 0 ? own->nodes[one->parent].log_prob : 0.0f);
+        if (to->attention)
+            memcpy(to->attention + (size_t)place * width, own->attention + (size_t)one->attention * width, width * sizeof(float));
+    }
+    return true;
+}
+
+static bool collect(const searcher *s, const slot *own, found_list *to) {
+    const ranked *best = own->finished_count ? own->finished : own->alive;
+    i64 count = own->finished_count ? own->finished_count : own->alive_count;
+    double penalty = own->finished_count ? 1.0 : penalty_of(s, own->steps);
+    if (count > s->set->n_best) count = s->set->n_best;
+    to->best = calloc((size_t)count + 1, sizeof *to->best);
+    if (!to->best) return false;
+    if (!count) { /* no finite probability was left */
+        to->best[0].score = -INFINITY;
+        to->count = 1;
+        to->best[0].ids = calloc(1, sizeof(int32_t));
+        to->best[0].log_probs = calloc(1, sizeof(float));
+        return to->best[0].ids && to->best[0].log_probs;
+    }
+    for (; to->count < count; to->count++) {
+        const ranked *one = &best[to->count];
+        float score = is_greedy(s) && !s->set->scores ? NAN : (float)((double)one->value / penalty);
+        if (!write_down(s, own, one->node, score, isfinite(one->value), &to->best[to->count])) {
+            to->count++; /* what it has is freed with the list */
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- one step of a sentence --- */
+
+static bool add_node(slot *own, int32_t token, int32_t parent, int32_t attention, float log_prob) {
+    if (own->node_count == own->node_room) {
+        size_t room = own->node_room ? 2 * own->node_room : 256;
+        node *more = room > INT32_MAX ? NULL : realloc(own->nodes, room * sizeof *more);
+        if (!more) return false;
+        own->nodes = more, own->node_room = room;
+    }
+    own->nodes[own->node_count++] = (node){token, parent, attention, log_prob};
+    return true;
+}
+
+/* Into the finished hypotheses, which are sorted and at most as many as the beam holds. */
+static void finish(const searcher *s, slot *own, float score, int32_t at) {
+    i64 place = own->finished_count;
+    if (place == s->beam && !(score > own->finished[place - 1].value)) return;
+    if (place < s->beam) own->finished_count++;
+    else
+        place--;
+    for (; place > 0 && score > own->finished[place - 1].value; place--) own->finished[place] = own->finished[place - 1];
+    own->finished[place] = (ranked){score, at};
+}
+
+static int32_t id_of(const slot *own, i64 place) { return own->words.count ? own->words.ids[place] : (int32_t)place; }
+
+/* The attention of row i of the slot, which the step has just written. */
+static int32_t attention_row(const searcher *s, const slot *own, i64 row) {
+    return s->set->attention ? (int32_t)(own->attention_count - (size_t)own->alive_count + (size_t)row) : 0;
+}
+
+/* The most probable token, from the logits of the only row. */
+static bool advance_greedily(searcher *s, slot *own, float *logits, i64 words, bool normalised) {
+    double sum = 1.0;
+    float top = 0.0f;
+    if (s->set->scores && !normalised) top = s->k->log_sum_parts(logits, words, &sum);
+    logits[PAD] = -INFINITY;
+    if (!own->steps) logits[EOS] -= FIRST_END_PENALTY;
+    i64 best = s->k->first_maximum(logits, words);
+    float total = own->alive[0].value + (float)((double)(logits[best] - top) - log(sum));
+    if (!add_node(own, id_of(own, best), own->alive[0].node, attention_row(s, own, 0), total)) return false;
+    own->alive[0] = (ranked){total, (int32_t)own->node_count - 1};
+    s->parents[0] = 0;
+    own->steps++;
+    return true;
+}
+
+/* The 2K best continuations, sorted into alive and finished ones. */
+static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 words, bool normalised) {
+    i64 K = s->beam, count = 0, alive = 0;
+    for (i64 row = 0; row < own->alive_count; row++, logits += stride) {
+        double sum = 1.0;
+        float top = normalised ? 0.0f : s->k->log_sum_parts(logits, words, &sum);
+        float add = (float)((double)own->alive[row].value - (double)top - log(sum));
+        logits[PAD] = -INFINITY;
+        if (!own->steps) logits[EOS] -= FIRST_END_PENALTY;
+        count = s->k->add_best(logits, words, add, (int32_t)(row * words), s->best, count, 2 * K);
+    }
+    float penalty = (float)penalty_of(s, ++own->steps);
+    for (i64 i = 0; i < count; i++) {
+        int32_t row = (int32_t)(s->best[i].id / words), token = id_of(own, s->best[i].id % words);
+        float value = s->best[i].value;
+        if (!isfinite(value) || (token != EOS && alive == K)) continue;
+        if (!add_node(own, token, own->alive[row].node, attention_row(s, own, row), value)) return false;
+        int32_t at = (int32_t)own->node_count - 1;
+        if (token == EOS)
+            finish(s, own, value / penalty, at);
+        else
+            s->next[alive] = (ranked){value, at}, s->parents[alive++] = row;
+    }
+    memcpy(own->alive, s->next, (size_t)alive * sizeof *s->next);
+    own->alive_count = alive;
+    return true;
+}
+
+/* Whether no further step is needed. */
+static bool is_done(const searcher *s, const slot *own) {
+    if (own->steps >= own->limit || !own->alive_count) return true;
+    if (is_greedy(s)) return own->steps && own->nodes[own->alive[0].node].token == EOS;
+    i64 wanted = s->set->n_best < s->beam ? s->set->n_best : s->beam;
+    double possible = (double)own->alive[0].value / penalty_of(s, own->limit);
+    if (!own->finished_count) return false;
+    return (double)own->finished[own->finished_count - 1].value > possible ||
+           (own->finished_count >= wanted && (double)own->finished[wanted - 1].value > possible);
+}
+
+/* --- one step of all --- */
+
+/* Logits of rows of one model, over all words or those of a slot. */
+static void logits_of(searcher *s, int m, const slot *own, i64 first, i64 count, float *to, i64 stride) {
+    i64 apart;
+    const float *features = runner_features(s->runners[m], first, &apart);
+    const tensor *table = own->words.count ? &own->words.tables[m] : &s->models[m]->tensors[s->models[m]->set.table];
+    s->k->linear(table, features, apart, NULL, NO_ACTIVATION, to, stride, count, s->scratch);
+}
+
+/* Logarithms of the mean of the models' probabilities, in place of logits. */
+static void mean_of_models(searcher *s, const slot *own, i64 first, i64 count, i64 words, i64 stride) {
+    for (int m = 0; m < s->count; m++) {
+        logits_of(s, m, own, first, count, s->single, stride);
+        for (i64 row = 0; row < count; row++) {
+            double sum;
+            const float *x = s->single + row * stride;
+            float *to = s->logits + row * stride, top = s->k->log_sum_parts(x, words, &sum);
+            double norm = (double)top + log(sum);
+            for (i64 j = 0; j < words; j++) to[j] = (m ? to[j] : 0.0f) + expf((float)((double)x[j] - norm));
+        }
+    }
+    for (i64 row = 0; row < count; row++)
+        for (i64 j = 0; j < words; j++) s->logits[row * stride + j] = logf(s->logits[row * stride + j] / (float)s->count);
+}
+
+/* Room for the attention of this step, which begins as zeros. */
+static bool add_attention(slot *own) {
+    size_t used = own->attention_count * (size_t)own->length, more = (size_t)own->alive_count * (size_t)own->length;
+    if (used + more > own->attention_room) {
+        float *room = realloc(own->attention, 2 * (used + more) * sizeof *room);
+        if (!room) return false;
+        own->attention = room, own->attention_room = 2 * (used + more);
+    }
+    memset(own->attention + used, 0, more * sizeof(float));
+    own->attention_count += (size_t)own->alive_count;
+    return true;
+}
+
+/* Where the attention of a row of a slot is told in this step. */
+static float *told_at(const searcher *s, const slot *own, i64 row) {
+    return s->set->attention ? own->attention + (size_t)attention_row(s, own, row) * (size_t)own->length : NULL;
+}
+
+/* Computes the features of all rows by all models; returns how many rows there are, -1 where memory ends. */
+static i64 compute(searcher *s) {
+    i64 count = 0;
+    for (i64 i = 0; s->set->attention && i < s->active; i++)
+        if (!add_attention(&s->all[s->order[i]])) return -1;
+    for (int m = 0; m < s->count; m++) {
+        count = 0;
+        for (i64 i = 0; i < s->active; i++) {
+            const slot *own = &s->all[s->order[i]];
+            for (i64 k = 0; k < own->alive_count; k++) {
+                int32_t at = own->alive[k].node;
+                s->now[count++] = (hypothesis_row){&own->memories[m], at < 0 ? -1 : own->nodes[at].token, own->steps,
+                                                   told_at(s, own, k)};
+            }
+        }
+        if (!runner_step(s->runners[m], s->now, count)) return -1;
+    }
+    for (i64 i = 0; s->set->attention && s->count > 1 && i < s->active; i++) {
+        const slot *own = &s->all[s->order[i]];
+        float *told = told_at(s, own, 0);
+        for (i64 j = 0; j < own->alive_count * own->length; j++) told[j] /= (float)s->count;
+    }
+    return count;
+}
+
+/* One step of all slots, which leaves in s->from where their hypotheses come from. */
+static bool step(searcher *s) {
+    i64 count = compute(s), row = 0, first = 0, computed = 0, kept = 0, vocabulary = s->models[0]->set.target_size;
+    i64 stride = (vocabulary + STRIP - 1) / STRIP * STRIP;
+    for (i64 i = 0; i < s->active && count >= 0; i++) {
+        slot *own = &s->all[s->order[i]];
+        i64 words = own->words.count ? own->words.count : vocabulary, alive = own->alive_count;
+        if (row + alive > computed) { /* for this slot and those that fit beside it, unless it has words of its own */
+            i64 many = alive;
+            for (i64 j = i + 1; !own->words.count && j < s->active; j++) {
+                if (many + s->all[s->order[j]].alive_count > rows_at_once(s)) break;
+                many += s->all[s->order[j]].alive_count;
+            }
+            if (s->count > 1)
+                mean_of_models(s, own, row, many, words, stride);
+            else
+                logits_of(s, 0, own, row, many, s->logits, stride);
+            first = row, computed = row + many;
+        }
+        float *logits = s->logits + (row - first) * stride;
+        bool fine = is_greedy(s) ? advance_greedily(s, own, logits, words, s->count > 1)
+                                 : advance_beam(s, own, logits, stride, words, s->count > 1);
+        if (!fine) return false;
+        for (i64 k = 0; k < own->alive_count; k++) s->from[kept++] = row + s->parents[k];
+        row += alive;
+    }
+    return count >= 0;
+}
+
+/* Writes down the sentences that are done and lets the next ones come in. */
+static bool change(searcher *s, const sentence *sentences, next_sentence next, void *context, found_list *results) {
+    i64 row = 0, kept = 0, active = 0;
+    bool *taken = calloc((size_t)s->slots, sizeof *taken), fine = taken != NULL;
+    for (i64 i = 0; fine && i < s->active; i++) {
+        const slot *own = &s->all[s->order[i]];
+        i64 alive = own->alive_count;
+        if (is_done(s, own)) {
+            fine = collect(s, own, &results[own->number]);
+        } else {
+            memmove(s->from + kept, s->from + row, (size_t)alive * sizeof *s->from);
+            kept += alive, taken[s->order[i]] = true, s->order[active++] = s->order[i];
+        }
+        row += alive;
+    }
+    for (int m = 0; fine && m < s->count; m++) fine = runner_reorder(s->runners[m], s->from, kept);
+    for (i64 i = 0; fine && i < s->slots; i++) {
+        i64 number;
+        if (taken[i]) continue;
+        if ((number = next(context)) < 0) break;
+        fine = begin(s, &s->all[i], number, &sentences[number], kept++);
+        s->order[active++] = i;
+    }
+    s->active = active;
+    free(taken);
+    return fine;
+}
+
+bool searcher_run(searcher *s, const search_settings *set, const sentence *sentences, next_sentence next, void *context,
+                  found_list *results) {
+    s->set = set, s->active = 0;
+    bool fine = open_slots(s, set->beam_size) && change(s, sentences, next, context, results);
+    while (fine && s->active) fine = step(s) && change(s, sentences, next, context, results);
+    return fine;
+}

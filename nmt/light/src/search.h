@@ -1,0 +1,57 @@
+/* Greedy and beam search over the steps of one or several models, for many sentences at once. */
+
+#ifndef NMT_SEARCH_H
+#define NMT_SEARCH_H
+
+#include "run.h"
+
+typedef struct {
+    i64 beam_size; /* 1 is greedy search, unless it says `beam_of_one` */
+    bool beam_of_one;
+    float length_penalty;
+    i64 length_offset; /* tokens that a translation may have more than its source, the end symbol counted in both */
+    i64 n_best;
+    bool scores; /* without them greedy search need not normalise, and scores are NaN */
+    bool attention;
+    bool use_shortlist;
+} search_settings;
+
+/* One translation. */
+typedef struct {
+    i64 count;         /* tokens, without the end symbol */
+    int32_t *ids;
+    float *log_probs;  /* of each token and, where it has ended, of the end symbol */
+    float *attention;  /* [count, and one more where it has ended][length of the source], or null */
+    float score;
+    bool ended;        /* else the limit of its length has cut it */
+    bool finite;       /* else there is no translation, and the ids mean nothing */
+} found;
+
+typedef struct {
+    found *best;
+    i64 count;
+} found_list;
+
+void found_clear(found_list *);
+
+/* A sentence in ids, the end symbol last. */
+typedef struct {
+    const int32_t *ids;
+    i64 length;
+} sentence;
+
+typedef struct searcher searcher;
+
+/* For one thread, with at most so many hypotheses at a time, of which there are at least as many as the largest beam has. The models
+   have the same vocabularies. Null where memory ends. */
+searcher *searcher_open(const model *const *models, int count, const kernels *, i64 rows);
+void searcher_close(searcher *);
+
+/* The number of a sentence that is still to be searched, different at each call, or -1 if there is none. */
+typedef i64 (*next_sentence)(void *context);
+
+/* Searches the sentences that `next` gives and writes what is found to results[number]. False where memory ends. */
+bool searcher_run(searcher *, const search_settings *, const sentence *sentences, next_sentence next, void *context,
+                  found_list *results);
+
+#endif

@@ -1,0 +1,111 @@
+/* Sentences shared among threads, each of which has a searcher of its own. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+
+/* A searcher with at least so many rows: one that is idle, or a new one. */
+static searcher *take_searcher(nmt_model *m, i64 rows) {
+    searcher *found = NULL;
+    lock_take(m->lock);
+    for (int i = 0; !found && i < m->idle_count; i++)
+        if (m->idle_rows[i] == rows) {
+            found = m->idle[i], m->idle_count--;
+            m->idle[i] = m->idle[m->idle_count], m->idle_rows[i] = m->idle_rows[m->idle_count];
+        }
+    lock_give(m->lock);
+    return found ? found : searcher_open((const model *const *)m->models, m->count, m->k, rows);
+}
+
+static void give_searcher(nmt_model *m, searcher *s, i64 rows) {
+    lock_take(m->lock);
+    if (m->idle_count < IDLE) {
+        m->idle[m->idle_count] = s, m->idle_rows[m->idle_count++] = rows;
+        s = NULL;
+    }
+    lock_give(m->lock);
+    searcher_close(s);
+}
+
+/* Sentences that threads take from, the longest first. */
+typedef struct {
+    nmt_model *m;
+    search_settings set;
+    sentence *sentences;
+    size_t *order;
+    i64 count, next, rows;
+    lock *lock;
+    found_list *found;
+    bool failed;
+} work;
+
+static i64 next_of(void *context) {
+    work *w = context;
+    lock_take(w->lock);
+    i64 number = w->next < w->count && !w->failed ? (i64)w->order[w->next++] : -1;
+    lock_give(w->lock);
+    return number;
+}
+
+static void do_work(void *context) {
+    work *w = context;
+    searcher *s = take_searcher(w->m, w->rows);
+    bool fine = s && searcher_run(s, &w->set, w->sentences, next_of, w, w->found);
+    if (fine) {
+        give_searcher(w->m, s, w->rows);
+        return;
+    }
+    searcher_close(s);
+    lock_take(w->lock);
+    w->failed = true;
+    lock_give(w->lock);
+}
+
+/* Numbers by falling length, of equal ones in order: a merge sort of `order` with as much room behind it. */
+static void sort_by_length(size_t *order, size_t count, const sentence *sentences) {
+    size_t *from = order, *to = order + count;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t start = 0; start < count; start += 2 * width) {
+            size_t middle = start + width < count ? start + width : count, end = start + 2 * width < count ? start + 2 * width : count;
+            size_t a = start, b = middle, at = start;
+            while (a < middle || b < end) {
+                bool first = b >= end || (a < middle && sentences[from[a]].length >= sentences[from[b]].length);
+                to[at++] = first ? from[a++] : from[b++];
+            }
+        }
+        size_t *last = from;
+        from = to, to = last;
+    }
+    if (from != order) memcpy(order, from, count * sizeof *order);
+}
+
+bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
+    work w = {.m = m, .count = (i64)r->all.parts, .found = r->found};
+    w.set = (search_settings){.beam_size = o->beam_size,
+                              .beam_of_one = o->beam_of_one != 0,
+                              .length_penalty = o->length_penalty,
+                              .length_offset = o->max_length_offset,
+                              .n_best = o->n_best,
+                              .scores = o->scores != 0,
+                              .attention = o->attention != 0,
+                              .use_shortlist = o->shortlist != 0};
+    w.rows = o->beam_size > ROWS ? o->beam_size : w.count == 1 ? o->beam_size : ROWS;
+    w.sentences = calloc(r->all.parts + 1, sizeof *w.sentences);
+    w.order = calloc(2 * r->all.parts + 1, sizeof *w.order);
+    w.lock = lock_new();
+    bool fine = w.sentences && w.order && w.lock;
+    for (size_t i = 0, start = 0; fine && i < r->all.parts; start = r->all.ends[i++]) {
+        w.sentences[i] = (sentence){r->all.ids + start, (i64)(r->all.ends[i] - start)};
+        w.order[i] = i;
+    }
+    if (fine) {
+        sort_by_length(w.order, r->all.parts, w.sentences);
+        run_threads(o->threads < w.count ? o->threads : (int)w.count, do_work, &w);
+    }
+    fine = fine && !w.failed;
+    free(w.sentences);
+    free(w.order);
+    lock_free(w.lock);
+    return fine;
+}
