@@ -47,7 +47,7 @@ _TABLES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "avx2": _AVX2,
         "plain": (),
     },
-    "aarch64": {"neon": ("-march=armv8.2-a+dotprod",), "plain": ()},
+    "aarch64": {"neon": ("-mcpu=generic+dotprod",), "plain": ()},
     "wasm32": {"simd128": ("-msimd128",)},
 }
 _NAMES: Final = {"amd64": "x86_64", "arm64": "aarch64"}

@@ -60,6 +60,12 @@ class Table(ctypes.Structure):
     )
 
 
+def table_names(machine: str) -> list[str]:
+    """Those that are compiled for a type of machine, of which a processor may lack some."""
+    objects = (part.name.removeprefix("kernels") for part in kernel_compilations(machine))
+    return [name.removeprefix("_") for name in objects if name]
+
+
 def run(command: Sequence[str]) -> None:
     """Run a compiler, and say what it says if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -72,14 +78,10 @@ def compiler() -> list[str] | None:
     return chosen or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
 
 
-def compile_objects(
-    command: Sequence[str], folder: Path, *, machine: str, extra: Sequence[str] = (), names: Sequence[str] = ()
-) -> list[str]:
-    """The objects of the kernels, warnings being errors; all of them, or those with these names."""
+def compile_objects(command: Sequence[str], folder: Path, *, machine: str, extra: Sequence[str] = ()) -> list[str]:
+    """The objects of the kernels, warnings being errors."""
     objects = []
     for part in kernel_compilations(machine):
-        if names and part.name not in names:
-            continue
         objects.append(str(folder / f"{part.name}.o"))
         source = str(ROOT / part.source)
         run([*command, *FLAGS, *part.flags, "-Wall", "-Wextra", "-Werror", *extra, "-c", source, "-o", objects[-1]])

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +32,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return lib.build(command, tmp_path_factory.mktemp("kernels"))
 
 
-@pytest.fixture(params=["avx512_bf16", "avx512_vnni", "avx2", "neon", "plain"])
+@pytest.fixture(params=lib.table_names(platform.machine()))
 def table(request: pytest.FixtureRequest, library: ctypes.CDLL) -> Iterator[Any]:
     found = library.choose_kernels(request.param.encode())
     if not found:
@@ -409,3 +415,38 @@ def test_names(library: Any) -> None:
     names = lib.names(library)
     assert names[-1] == "plain" and library.choose_kernels(None).contents.name.decode() == names[0]
     assert not library.choose_kernels(b"sse9")
+
+
+@pytest.mark.slow
+def test_sanitizers_find_nothing(library: Any, tmp_path: Path) -> None:
+    """All calls on memory of exactly the size that they may touch; see kernel_calls.c."""
+    command = [*(lib.compiler() or []), "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
+    program, empty = tmp_path / "calls", tmp_path / "empty.c"
+    empty.write_text("int main(void) { return 0; }\n")
+    if subprocess.run([*command, str(empty), "-o", str(program)], capture_output=True, check=False).returncode:
+        pytest.skip("the compiler has no AddressSanitizer or UndefinedBehaviorSanitizer")
+    objects = lib.compile_objects(command, tmp_path, machine=platform.machine(), extra=["-O1"])
+    calls = str(Path(__file__).with_name("kernel_calls.c"))
+    lib.run([*command, "-Wall", "-Wextra", "-Werror", calls, *objects, "-o", str(program), *lib.LIBRARIES])
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr, int(done.stdout)) == (0, "", len(lib.names(library)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target, machine", [("aarch64-linux-musl", "aarch64"), ("wasm32-wasi", "wasm32")])
+def test_cross_compilation(tmp_path: Path, target: str, machine: str) -> None:
+    if shutil.which("zig"):
+        zig = ["zig"]
+    elif importlib.util.find_spec("ziglang"):
+        zig = [sys.executable, "-m", "ziglang"]
+    else:
+        pytest.skip("needs zig on PATH, or the package ziglang")
+    assert lib.compile_objects([*zig, "cc", "-target", target], tmp_path, machine=machine)
+
+
+def test_fast_math_is_refused(tmp_path: Path) -> None:
+    command = lib.compiler()
+    if command is None:
+        pytest.skip("needs a C compiler: cc, gcc, clang, or CC in the environment")
+    with pytest.raises(AssertionError, match="-ffast-math breaks"):
+        lib.compile_objects(command, tmp_path, machine="", extra=["-ffast-math", "-fsyntax-only"])

@@ -6,25 +6,13 @@
 #include "kernels.h"
 #include "vectors.h"
 
-/* The largest of x that are numbers, -infinity if none is; *bad is NaN where one is not. */
-INLINE float largest(const float *x, i64 n, float *bad) {
-    float top = -INFINITY;
-    int odd = 0;
-#pragma omp simd reduction(max : top) reduction(| : odd)
-    for (i64 i = 0; i < n; i++) {
-        top = x[i] > top ? x[i] : top;
-        odd |= x[i] != x[i];
-    }
-    *bad = odd ? NAN : 0.0f;
-    return top;
-}
-
 /* Blocks are summed up in float, and their sums in double. */
 static float log_sum_parts(const float *x, i64 n, double *sum) {
     enum { BLOCK = 512 };
-    float bad, powers[BLOCK], top = largest(x, n, &bad);
-    *sum = (double)bad;
-    if (bad != 0.0f) return bad;
+    int odd;
+    float powers[BLOCK], top = largest(x, n, -INFINITY, 0, &odd);
+    *sum = odd ? NAN : 0.0;
+    if (odd) return NAN;
     for (i64 start = 0; start < n; start += BLOCK) {
         const i64 width = n - start < BLOCK ? n - start : BLOCK;
 #pragma omp simd
@@ -36,8 +24,8 @@ static float log_sum_parts(const float *x, i64 n, double *sum) {
 
 static i64 first_maximum(const float *x, i64 n) {
     enum { BLOCK = 64 };
-    float bad;
-    const float top = largest(x, n, &bad);
+    int odd;
+    const float top = largest(x, n, -INFINITY, 0, &odd);
     for (i64 start = 0; start < n; start += BLOCK) {
         const i64 end = n - start < BLOCK ? n : start + BLOCK;
         int found = 0;

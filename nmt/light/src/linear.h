@@ -211,14 +211,9 @@ PRODUCT(bf16_product, BF16_VALUES)
 /* round(x / scale) plus OFFSET for each input, scale = max |x| / 127, filled up to `width` bytes; as `int8_rows` of
    nmt/ops/matrices/products.c. No integer is NaN or infinite, so that with one of them the scale is NaN. */
 static float int8_row(const float *restrict x, i64 K, uint8_t *restrict to, i64 width) {
-    float top = 0.0f, bad = 0.0f;
-#pragma omp simd reduction(max : top) reduction(+ : bad)
-    for (i64 j = 0; j < K; j++) {
-        float y = fabsf(x[j]);
-        top = y > top ? y : top;
-        bad += y - y; /* 0, or NaN */
-    }
-    if (bad != 0.0f) {
+    int odd;
+    const float top = largest(x, K, 0.0f, 1, &odd);
+    if (odd || top > 3.4028234e38f) {
         memset(to, OFFSET, (size_t)width);
         return NAN;
     }

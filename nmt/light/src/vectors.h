@@ -52,12 +52,18 @@ INLINE vf some_of(vf v, i64 n) {
 }
 
 /* The sum of the lanes, halves added to halves. */
+typedef float four_floats __attribute__((vector_size(16)));
+
 INLINE float lane_sum(vf v) {
-    float x[LANES];
-    memcpy(x, &v, sizeof v);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) x[i] += x[i + width];
-    return x[0];
+    four_floats part[LANES / 4];
+    memcpy(part, &v, sizeof v);
+#if LANES == 16
+    part[0] += part[2], part[1] += part[3];
+#endif
+#if LANES >= 8
+    part[0] += part[1];
+#endif
+    return (part[0][0] + part[0][2]) + (part[0][1] + part[0][3]);
 }
 
 /* The sum of `term`, a vector made from the `n - j` values from j on, 0 where there are none, over j = 0, LANES, ... in
@@ -78,6 +84,40 @@ INLINE float sum_of(const float *x, i64 n) {
     float sum;
     SUM_OF_VECTORS(sum, n, load_some(x + j, n - j));
     return sum;
+}
+
+INLINE vf larger(vf a, vf b) { /* b where a is NaN */
+    vi above = a > b;
+    return (vf)(((vi)a & above) | ((vi)b & ~above));
+}
+
+/* The largest of `least` and the values of x, or their absolute values, that are numbers; whether one is not. */
+INLINE float largest(const float *x, i64 n, float least, const int absolute, int *odd) {
+    vf top[4];
+    vi nan = {0};
+    i64 j = 0;
+    for (int i = 0; i < 4; i++) top[i] = (vf){0} + least;
+    for (; j + 4 * LANES <= n; j += 4 * LANES)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            vf v = load(x + j + i * LANES);
+            if (absolute) v = (vf)((vi)v & 0x7fffffff);
+            nan |= v != v;
+            top[i] = larger(v, top[i]);
+        }
+    float found = least, lanes[LANES];
+    int32_t odds[LANES];
+    top[0] = larger(larger(top[0], top[1]), larger(top[2], top[3]));
+    memcpy(lanes, &top[0], sizeof lanes);
+    memcpy(odds, &nan, sizeof odds);
+    *odd = 0;
+    for (int i = 0; i < LANES; i++) found = lanes[i] > found ? lanes[i] : found, *odd |= odds[i];
+    for (; j < n; j++) {
+        float v = absolute ? fabsf(x[j]) : x[j];
+        found = v > found ? v : found;
+        *odd |= v != v;
+    }
+    return found;
 }
 
 #endif
