@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from nmt.data.sentencepiece import SentencePieceTokenizer
 from nmt.data.sentencepiece_options import SentencePieceOptions
@@ -249,6 +250,38 @@ def test_damaged_models_are_refused_or_as_sentencepiece_takes_them(library: Libr
         for line in lines:
             assert model.encode(line) == reference.encode(line, out_type=int), (where, line)
     assert taken > 300
+
+
+def _colliding_pieces() -> list[str]:
+    """Pieces of which most nodes are sought at the same places of a table with 2^12 entries (subwords_trie.c)."""
+    draw, bits, letters = random.Random(3), 12, range(33, 127)
+    taken: dict[int, int] = {}
+    pieces: dict[str, None] = {}
+    while len(taken) < (4 << bits - 3):
+        node, piece = 1 << bits, ""
+        while len(piece) < 40:
+            keys = {(node << 8 | letter): (node << 8 | letter) * 0x9E3779B1 % 2**32 >> 32 - bits for letter in letters}
+            near = [key for key, place in keys.items() if place < 256 or not piece]
+            if not near:
+                break
+            node = keys[key := draw.choice(near)]
+            while taken.setdefault(node, key) != key:
+                node = (node + 1) % (1 << bits)
+            piece += chr(key & 0xFF)
+        pieces[piece] = None
+    return list(pieces)
+
+
+def test_pieces_that_are_made_to_collide(library: Library) -> None:
+    message = sentencepiece_model_pb2.ModelProto()
+    for name, kind in (("<pad>", 3), ("<unk>", 2), ("</s>", 3)):
+        message.pieces.add(piece=name, type=kind)
+    pieces = _colliding_pieces()
+    for place, piece in enumerate(pieces):
+        message.pieces.add(piece=piece, score=-1.0 - place % 50)
+    proto = bytes(message.SerializeToString())
+    lines = [f"{piece}{piece[:60]} {pieces[i // 2]}".encode() for i, piece in enumerate(pieces)]
+    check(library.open(proto), proto, lines, seed=3)
 
 
 def test_threads_share_a_model(library: Library) -> None:
