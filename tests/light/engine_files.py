@@ -1,0 +1,82 @@
+"""Engine files of small random models, with vocabularies as SentencePiece stores them, opened by the compiled engine."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentencepiece import sentencepiece_model_pb2
+
+from nmt.data import EOS
+from nmt.data.batching import pad
+from nmt.errors import ConfigError
+from nmt.interop.engine.compiled import compiled_engine
+from nmt.light.binding import Library, Model, Options, Results
+from nmt.models.base import Seq2Seq
+from nmt.search.beam import beam_search
+from nmt.search.greedy import greedy_search
+from nmt.search.hypothesis import Hypothesis
+from tests.interop.engine_models import content_of
+
+NO_LIMIT = {"length_penalty": 0.8, "max_length_offset": 4}
+
+
+def pieces(count: int) -> bytes:
+    """A model of so many pieces: nmt's special ones, and characters."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.trainer_spec.model_type = 2  # BPE
+    proto.normalizer_spec.name = "identity"
+    kinds = {"<pad>": 3, "<unk>": 2, "<eos>": 3}  # control, unknown, control
+    names = [*kinds, "\u2581", *(chr(0x4E00 + i) for i in range(count - 4))]
+    for number, name in enumerate(names):
+        proto.pieces.add(piece=name, score=-float(number), type=kinds.get(name, 1))
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def library() -> Library:
+    """The engine, compiled by the first test that asks for it; skips where there is no compiler."""
+    try:
+        return Library(compiled_engine())
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+def opened(model: Seq2Seq, folder: Path, *, kernels: str | None = None, name: str = "model", **more: Any) -> Model:
+    """The file of a model, written and opened."""
+    path = folder / f"{name}.nmt"
+    vocabularies = pieces(model.source_vocab_size), pieces(model.target_vocab_size)
+    path.write_bytes(content_of(model, subwords=vocabularies, **more))
+    return library().open([path], kernels=kernels)
+
+
+def options(engine: Model, **changes: Any) -> Options:
+    """Those of the file, with changes."""
+    return dataclasses.replace(engine.defaults(), **changes)
+
+
+def sentences(count: int, *, vocabulary: int, seed: int = 1, longest: int = 9) -> list[list[int]]:
+    """Random ids without end symbols, of every length."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = [1 + i % longest for i in range(count)]
+    return [torch.randint(1, vocabulary, (length,), generator=draw).tolist() for length in lengths]
+
+
+def by_pytorch(model: Any, sources: list[list[int]], *, beam: int, n_best: int = 1) -> list[list[Hypothesis]]:
+    """What PyTorch finds, greedily for a beam of one."""
+    batch = pad([[*source, EOS] for source in sources])
+    search = greedy_search if beam == 1 else beam_search
+    return search(model, batch, beam_size=beam, n_best=n_best, **NO_LIMIT)
+
+
+def hypotheses(found: Results, line: int) -> list[Hypothesis]:
+    """What the engine has found for a sentence, in PyTorch's terms."""
+    result = []
+    for i in range(found.translations(line)):
+        ids = found.ids(line, i, 0)
+        ended = bool(ids) and ids[-1] == EOS
+        result.append(Hypothesis(ids[:-1] if ended else ids, found.score(line, i), has_ended=ended))
+    return result
