@@ -1,4 +1,4 @@
-"""Engine files of small random models, with vocabularies as SentencePiece stores them, opened by the compiled engine."""
+"""Engine files of small random models, with vocabularies as SentencePiece has them, opened by the compiled engine."""
 
 from __future__ import annotations
 

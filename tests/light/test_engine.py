@@ -12,16 +12,18 @@ import pytest
 import torch
 
 from nmt.data import EOS
+from nmt.data.batching import pad
 from nmt.light import EngineError
 from nmt.light.binding import Model
 from nmt.models.base import Seq2Seq
+from nmt.search.beam import beam_search
 from nmt.search.ensemble import as_one
 from nmt.search.ensemble_mean import EQUAL
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.restricted import RestrictedModel
 from nmt.search.shortlist import Shortlist
 from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, make_model, section
-from tests.light.engine_files import NO_LIMIT, by_pytorch, hypotheses, opened, options, sentences
+from tests.light.engine_files import NO_LIMIT, by_pytorch, hypotheses, library, opened, options, sentences
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis], *, tolerance: float = 2e-4) -> None:
@@ -101,9 +103,6 @@ def test_a_sentence_depends_on_itself_alone(precision: Any, mixing: str, tmp_pat
 def test_a_beam_of_one_is_not_greedy_search(tmp_path: Path) -> None:
     model = make_model(section())
     engine, sources = opened(model, tmp_path), sentences(40, vocabulary=17)
-    from nmt.data.batching import pad
-    from nmt.search.beam import beam_search
-
     expected = beam_search(model, pad([[*source, EOS] for source in sources]), beam_size=1, **NO_LIMIT)
     found = everything(engine, sources, beam_size=1, n_best=1, beam_of_one=True)
     for one, other in zip(found, expected, strict=True):
@@ -116,8 +115,6 @@ def test_several_models_are_an_ensemble(tmp_path: Path) -> None:
     members = [make_model(section(cell="gru")), make_model(section(cell="lrn", **TRANSFORMER))]
     for number, member in enumerate(members):
         opened(member, tmp_path, name=f"model{number}")
-    from tests.light.engine_files import library
-
     engine = library().open([tmp_path / "model0.nmt", tmp_path / "model1.nmt"])
     sources = sentences(12, vocabulary=17)
     for beam in (1, 3):
@@ -131,8 +128,6 @@ def test_several_models_are_an_ensemble(tmp_path: Path) -> None:
 
 
 def test_another_tokenizer_is_no_part_of_an_ensemble(tmp_path: Path) -> None:
-    from tests.light.engine_files import library
-
     opened(make_model(section()), tmp_path, name="first")
     opened(make_model(section(tie_embeddings="all")), tmp_path, name="second")
     with pytest.raises(EngineError, match=r"second\.nmt: has another tokenizer than the first model of the ensemble$"):
