@@ -50,35 +50,59 @@ INLINE vi load_group(const char *from) {
     return v;
 }
 
-/* A tile: `rows` rows from n on, `width` vectors of outputs from `part` on, all of them; both are known when this is compiled. */
-INLINE void int8_tile(const product *p, i64 n, i64 part, const int rows, const int width) {
-    const char *x = p->x + n * p->x_row, *values = tile_values(p, part);
-    const i64 row = p->x_row, strip = p->strip, m = part * LANES;
-    int8_sum sum[MOST_ROWS][MOST_WIDTH];
+/* One group of inputs of a tile of one strip: to sums of the rows, in `width` vectors. */
+INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const char *values, const int rows, const int width) {
 #pragma GCC unroll 8
     for (int c = 0; c < width; c++) {
-        int8_sum start = int8_start(load_integers(p->sums + m + c * LANES));
+        vi v = load_group(values + c * LANES * GROUP_BYTES);
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) sum[r][c] = start;
-    }
-    for (i64 k = 0; k < p->groups; k++, x += GROUP_BYTES, values += STRIP * GROUP_BYTES)
-#pragma GCC unroll 8
-        for (int c = 0; c < width; c++) {
-            vi v = load_group(values + c / PARTS * strip + c % PARTS * LANES * GROUP_BYTES);
-#pragma GCC unroll 8
-            for (int r = 0; r < rows; r++) {
-                int32_t group;
-                memcpy(&group, x + r * row, sizeof group);
-                sum[r][c] = int8_add(sum[r][c], v, group);
-            }
+        for (int r = 0; r < rows; r++) {
+            int32_t group;
+            memcpy(&group, x + r * row, sizeof group);
+            sum[r][c] = int8_add(sum[r][c], v, group);
         }
+    }
+}
+
+/* Sums of so many neighbouring groups are kept apart with so many rows, to hide how long an instruction takes; integers can be
+   added in any order. A matrix is read from its first byte to its last, as memory likes best. */
+#define PHASES(rows) ((rows) == 1 ? 8 / PARTS : (rows) == 2 && PARTS <= 4 ? 4 / PARTS : 1)
+#define MOST_PHASES (8 / PARTS)
+
+/* A tile: `rows` rows from n on, `width` vectors of outputs of one strip from `part` on, all of them; both are known when this is
+   compiled. */
+INLINE void int8_tile(const product *p, i64 n, i64 part, const int rows, const int width) {
+    const int phases = PHASES(rows) > 1 ? PHASES(rows) : 1;
+    const char *x = p->x + n * p->x_row, *values = tile_values(p, part);
+    const i64 m = part * LANES;
+    int8_sum sum[MOST_PHASES > 1 ? MOST_PHASES : 1][MOST_ROWS][PARTS];
+#pragma GCC unroll 8
+    for (int c = 0; c < width; c++) {
+        vi sums = load_integers(p->sums + m + c * LANES);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            sum[0][r][c] = int8_start(sums);
+#pragma GCC unroll 4
+            for (int q = 1; q < phases; q++) sum[q][r][c] = int8_start(sums - sums);
+        }
+    }
+    i64 k = 0;
+    for (; k + phases <= p->groups; k += phases, x += phases * GROUP_BYTES, values += phases * STRIP * GROUP_BYTES)
+#pragma GCC unroll 4
+        for (int q = 0; q < phases; q++)
+            add_groups(sum[q], x + q * GROUP_BYTES, p->x_row, values + q * STRIP * GROUP_BYTES, rows, width);
+    for (; k < p->groups; k++, x += GROUP_BYTES, values += STRIP * GROUP_BYTES)
+        add_groups(sum[0], x, p->x_row, values, rows, width);
 #pragma GCC unroll 8
     for (int c = 0; c < width; c++) {
         i64 first = m + c * LANES;
         vf scales = load(p->scales + first), bias = p->bias ? load(p->bias + first) : (vf){0};
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            vf scaled = __builtin_convertvector(int8_total(sum[r][c]), vf) * scales;
+            vi total = int8_total(sum[0][r][c]);
+#pragma GCC unroll 4
+            for (int q = 1; q < phases; q++) total += int8_total(sum[q][r][c]);
+            vf scaled = __builtin_convertvector(total, vf) * scales;
             store(p->y + (n + r) * p->ys + first, scaled * p->row_scales[n + r] + bias);
         }
     }
@@ -138,7 +162,7 @@ INLINE void tile(const product *p, i64 n, i64 part, const int kind, const int ro
 
 /* The outputs from vector `start` to before `end` of `rows` rows from n on. */
 INLINE void some_outputs(const product *p, i64 n, i64 start, i64 end, const int kind, const int rows) {
-    const int width = WIDTH(rows), narrow = width < PARTS ? width : PARTS;
+    const int width = kind < 0 && WIDTH(rows) > PARTS ? PARTS : WIDTH(rows), narrow = width < PARTS ? width : PARTS;
     i64 part = start;
     for (; part + width <= end; part += width) tile(p, n, part, kind, rows, width);
     for (; part < end; part += narrow) tile(p, n, part, kind, rows, narrow);
