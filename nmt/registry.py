@@ -14,13 +14,13 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Named components of one kind.
 
-    `package` is the package that registers the members shipped with nmt. It is imported at the
+    `modules` are those that register the members shipped with nmt. They are imported at the
     first lookup, so a registry is never seen half full and importing a config needs no torch.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, *modules: str) -> None:
         self.kind = kind
-        self._package = package
+        self._modules = modules
         self._members: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -42,8 +42,13 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All registered names, sorted."""
-        importlib.import_module(self._package)
+        self.fill()
         return sorted(self._members)
+
+    def fill(self) -> None:
+        """Import what registers the members shipped with nmt."""
+        for module in self._modules:
+            importlib.import_module(module)
 
     def described(self, name: object) -> str:
         """Kind and name, as `cell 'lrn'`."""
@@ -59,12 +64,14 @@ class Registry(Generic[T]):
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
 INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells")
 MODELS: Registry[Any] = Registry("architecture", "nmt.models")
-TOKENIZERS: Registry[Any] = Registry("tokenizer", "nmt.data")
+TOKENIZERS: Registry[Any] = Registry("tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace")
 LOSSES: Registry[Any] = Registry("loss", "nmt.training")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training")
-SEARCHES: Registry[Any] = Registry("search", "nmt.search")
+SEARCHES: Registry[Any] = Registry(
+    "search", *(f"nmt.search.{name}" for name in ("beam", "greedy", "sample", "noisy", "diverse", "mbr"))
+)
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation")
 
 

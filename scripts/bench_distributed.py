@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         measure(arguments)
         return 0
     from nmt.config import load_config
-    from nmt.data import prepare
+    from nmt.data.prepare import prepare
 
     prepare(load_config(arguments.config, [*NO_VALIDATION, *arguments.overrides]), arguments.work)
     results: dict[str, list[Result]] = {}
@@ -111,7 +111,7 @@ def measure(arguments: argparse.Namespace) -> None:
     import torch
 
     from nmt.config import load_config
-    from nmt.data import prepare
+    from nmt.data.prepare import prepare
     from nmt.training.batches import Position
     from nmt.training.distributed import connected
     from nmt.training.setup import build_batches, build_updater

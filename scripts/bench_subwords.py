@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
-from nmt.data import BatchSampler, PreparedData, collate, prepare
+from nmt.data import BatchSampler, PreparedData, collate
+from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.ops import native
 from nmt.training.setup import build_sampler

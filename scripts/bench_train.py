@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _configurations(arguments: argparse.Namespace, work: Path) -> list[tuple[str, Path, Path]]:
     """Name, resolved configuration file and run directory of all cases; the text is prepared."""
     from nmt.config import dump, load_config
-    from nmt.data import prepare
+    from nmt.data.prepare import prepare
 
     if arguments.config:
         sources = [(Path(file).stem, file, [], work / Path(file).stem) for file in arguments.config]

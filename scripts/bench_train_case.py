@@ -69,7 +69,7 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
     import torch
 
     from nmt.config import load_config
-    from nmt.data import prepare
+    from nmt.data.prepare import prepare
     from nmt.models.base import Seq2Seq
     from nmt.training.batches import Group, Position
     from nmt.training.setup import build_batches, build_updater

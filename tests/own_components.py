@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import re
 import sys
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ def registries_restored() -> Iterator[None]:
     """The block begins without plugins, and what they register in it is forgotten after it."""
     members = [found for found in vars(registry).values() if isinstance(found, Registry)]
     for member in members:
-        importlib.import_module(member._package)
+        member.fill()
     before = [dict(member._members) for member in members]
     modules = set(sys.modules)
     for member, known in zip(members, before, strict=True):

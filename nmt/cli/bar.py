@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import sys
 from types import TracebackType
-from typing import BinaryIO
-
-from tqdm import tqdm
+from typing import Any, BinaryIO
 
 from nmt.cli.lines import line_count
-from nmt.training.terminal import USUAL_COLUMNS, columns
+from nmt.terminal import USUAL_COLUMNS, columns
 
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 _UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"
@@ -31,14 +29,18 @@ class LinesBar:
         self._processes = processes
         self._before = self._done = done
         self._window = self._begun = 0
+        self._bar: Any = None
 
     def __enter__(self) -> LinesBar:
+        if not self._shown:
+            return self
+        from tqdm import tqdm  # late, as most output goes to files
+
         self._bar = tqdm(
             total=self._total,
             initial=self._done,
             desc="translating",
             unit=" lines",
-            disable=not self._shown,
             leave=False,
             ncols=(columns(sys.stderr) or USUAL_COLUMNS) - len(_ECHO) - 1,
             smoothing=0,  # batches of short and long sentences take turns
@@ -49,11 +51,13 @@ class LinesBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._bar is None:
+            return
         with contextlib.suppress(OSError):  # of a terminal that has been closed
             self._bar.close()
-            if self._shown:  # what the terminal has echoed behind the bar goes, too
-                sys.stderr.write(" " * ((self._bar.ncols or 0) + len(_ECHO)) + "\r")
-                sys.stderr.flush()
+            # What the terminal has echoed behind the bar goes, too.
+            sys.stderr.write(" " * ((self._bar.ncols or 0) + len(_ECHO)) + "\r")
+            sys.stderr.flush()
 
     def window(self, lines: int) -> None:
         """So many lines are translated next; all before them are done."""
@@ -68,7 +72,8 @@ class LinesBar:
         self._begun += sentences * self._processes
 
     def _show(self, done: int) -> None:
-        self._bar.update(done - self._bar.n)
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
 
 
 def bar_for(path: str | None, output: BinaryIO, *, wanted: bool, processes: int) -> LinesBar:

@@ -19,6 +19,7 @@ from nmt.files.errors import is_out_of_memory, naming, reason
 from nmt.files.undecodable import POLICIES
 from nmt.home import expanded_arguments
 from nmt.plugin_errors import plugin_error
+from nmt.terminal import columns, wrapped
 
 STANDARD_OUTPUT = "standard output"
 """What errors call it."""
@@ -105,8 +106,6 @@ def say(program: str, message: str) -> None:
     """A line about the work on standard error; a terminal gets it wrapped at words."""
     line = f"{program}: {message}"
     if sys.stderr.isatty():
-        from nmt.training.terminal import columns, wrapped  # late, as it comes with torch
-
         line = wrapped(line, columns(sys.stderr) or len(line))
     print(line, file=sys.stderr)
 

@@ -15,7 +15,7 @@ from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
 from nmt.files.new import unused_name
-from nmt.interop.new_model import check_no_part
+from nmt.interop.run_layout import check_no_part
 
 
 class _Named(io.FileIO):

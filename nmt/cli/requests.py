@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nmt.data import read_lines
-from nmt.data.tokenizer import on_one_line
+from nmt.data.text import on_one_line
 from nmt.errors import DataError, counted, near_miss, shown
 from nmt.files.undecodable import Undecodable
 from nmt.search import Request

@@ -18,8 +18,8 @@ from nmt.data.resegmentation import Sides
 from nmt.data.sentencepiece_options import SAMPLING, WORD_BEGIN, SentencePieceOptions
 from nmt.data.spans import Span
 from nmt.data.subword_sampling import bpe_dropout, unigram_sampling
-from nmt.data.text import read_lines
-from nmt.data.tokenizer import Tokenizer, on_one_line, printable_ids
+from nmt.data.text import on_one_line, read_lines
+from nmt.data.tokenizer import Tokenizer, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.workers import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError

@@ -63,6 +63,11 @@ def read_lines(
         yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n")
 
 
+def on_one_line(text: str) -> str:
+    r"""`text` with "\n" and "\r", which byte pieces can spell, as spaces: a translation is one line."""
+    return text.replace("\n", " ").replace("\r", " ")
+
+
 def open_bytes(path: Path) -> IO[bytes]:
     """The bytes of a file, unpacked if its name ends in .gz; lines are those that "\n" ends."""
     if path.suffix == ".gz":

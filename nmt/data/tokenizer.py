@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from nmt.data.resegmentation import Sides
 from nmt.data.spans import Span, decoded_spans, moved_spans, word_around
+from nmt.data.text import on_one_line as on_one_line
 from nmt.data.vocabulary import EOS, PAD
 
 
@@ -163,8 +164,3 @@ class Tokenizer(ABC):
 def printable_ids(ids: Sequence[int]) -> list[int]:
     """`ids` without padding and end symbols, which have no text."""
     return [int(i) for i in ids if i not in (PAD, EOS)]
-
-
-def on_one_line(text: str) -> str:
-    r"""`text` with "\n" and "\r", which byte pieces can spell, as spaces: a translation is one line."""
-    return text.replace("\n", " ").replace("\r", " ")

@@ -29,7 +29,8 @@ from nmt.interop.exported import (
 from nmt.interop.facts import write_longest_source
 from nmt.interop.model_card import MAKER, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
-from nmt.interop.new_model import check_no_part, check_output, whole_directory
+from nmt.interop.new_model import check_output, whole_directory
+from nmt.interop.run_layout import check_no_part
 from nmt.interop.stored_weights import FORMATS, packed
 from nmt.interop.sums import sums_text
 from nmt.interop.weights_file import read_metadata, write_weights

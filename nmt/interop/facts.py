@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nmt.config import Config
 from nmt.errors import CheckpointError, counted, printable
 from nmt.files.errors import reason
 from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, read_inside
 from nmt.interop import run_layout
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 FACTS: Final = "facts.json"
 _LONGEST: Final = "longest_source"

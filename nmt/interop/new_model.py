@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -19,18 +19,11 @@ from nmt.interop.weights_file import write_weights
 
 def check_output(output: Path, *, model: Path | None = None) -> None:
     """Raise CheckpointError unless `output` is free: not there, or an empty directory, and no part of `model`."""
-    check_no_part(output, models=() if model is None else (model,))
+    run_layout.check_no_part(output, models=() if model is None else (model,))
     if output.is_symlink() or (output.exists() and not output.is_dir()):
         raise CheckpointError(f"{output}: exists and is not a directory; choose another name")
     if output.is_dir() and any(output.iterdir()):
         raise CheckpointError(f"{output}: this directory is not empty; choose another name or move it away")
-
-
-def check_no_part(output: Path, *, models: Iterable[str | Path]) -> None:
-    """Raise CheckpointError if `output` is, or would be, among the files that one of `models` consists of."""
-    for model in models:
-        if run_layout.belongs_to(Path(model), output):
-            raise CheckpointError(f"{output}: is a part of the model {model}; the output needs another name")
 
 
 @contextlib.contextmanager

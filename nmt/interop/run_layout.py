@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,13 @@ def belongs_to(model: Path, path: Path) -> bool:
         return False
     first, *rest = real.relative_to(root).parts
     return first in FOLDERS or (not rest and (first in _FILES or first in _files_of_export(root)))
+
+
+def check_no_part(output: Path, *, models: Iterable[str | Path]) -> None:
+    """Raise CheckpointError if `output` is, or would be, among the files that one of `models` consists of."""
+    for model in models:
+        if belongs_to(Path(model), output):
+            raise CheckpointError(f"{output}: is a part of the model {model}; the output needs another name")
 
 
 def _files_of_export(root: Path) -> set[str]:

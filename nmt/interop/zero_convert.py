@@ -23,7 +23,8 @@ from nmt.files.new import create, unused_name, write_new
 from nmt.interop import run_layout, zero, zero_settings
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_dir import LoadedModel, find_model, load_model, planned_model
-from nmt.interop.new_model import check_no_part, check_output, write_model
+from nmt.interop.new_model import check_output, write_model
+from nmt.interop.run_layout import check_no_part
 from nmt.interop.weights_file import read_metadata
 from nmt.interop.zero_checkpoint import CONFIG, Checkpoint, read_checkpoint, scope_of
 from nmt.interop.zero_hparams import PARAM_JSON, HyperParameters, read_hyper_parameters

@@ -1,18 +1,47 @@
-"""Search: from a source in ids to its best translations, from text to text, and scores of given translations."""
+"""Search: from a source in ids to its best translations, from text to text, and scores of given translations.
 
-from nmt.search.base import Search, build_search
-from nmt.search.beam import beam_search
-from nmt.search.diverse import diverse_beam_search
-from nmt.search.greedy import greedy_search
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.mbr import MbrSearch
-from nmt.search.noisy import NoisyBeamSearch
-from nmt.search.request import Request
-from nmt.search.ruled import RuledModel
-from nmt.search.sample import SampleSearch, sample_search
-from nmt.search.scorer import PairScore, score_pairs
-from nmt.search.translation import ScoredText, Translation
-from nmt.search.translator import Translator
+Members are imported when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nmt.lazily import members
+
+if TYPE_CHECKING:
+    from nmt.search.base import Search, build_search
+    from nmt.search.beam import beam_search
+    from nmt.search.diverse import diverse_beam_search
+    from nmt.search.greedy import greedy_search
+    from nmt.search.hypothesis import Hypothesis
+    from nmt.search.mbr import MbrSearch
+    from nmt.search.noisy import NoisyBeamSearch
+    from nmt.search.request import Request
+    from nmt.search.ruled import RuledModel
+    from nmt.search.sample import SampleSearch, sample_search
+    from nmt.search.scorer import PairScore, score_pairs
+    from nmt.search.translation import ScoredText, Translation
+    from nmt.search.translator import Translator
+else:
+    __getattr__ = members(
+        __name__,
+        {
+            "base": ("Search", "build_search"),
+            "beam": ("beam_search",),
+            "diverse": ("diverse_beam_search",),
+            "greedy": ("greedy_search",),
+            "hypothesis": ("Hypothesis",),
+            "mbr": ("MbrSearch",),
+            "noisy": ("NoisyBeamSearch",),
+            "request": ("Request",),
+            "ruled": ("RuledModel",),
+            "sample": ("SampleSearch", "sample_search"),
+            "scorer": ("PairScore", "score_pairs"),
+            "translation": ("ScoredText", "Translation"),
+            "translator": ("Translator",),
+        },
+    )
 
 __all__ = [
     "Hypothesis",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.data import UNK, Tokenizer
 from nmt.data.spans import Span, word_spans
-from nmt.data.tokenizer import on_one_line
+from nmt.data.text import on_one_line
 from nmt.errors import ConfigError
 from nmt.search.alignment import Alignment, alignment_of, by_words, places_of
 from nmt.search.constraints import ConstraintsMaker

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Final, Literal
 
 from nmt.errors import ConfigError
-from nmt.search.alignment import Alignment
+
+if TYPE_CHECKING:  # what translates without torch has translations, too
+    from torch import Tensor
+
+    from nmt.search.alignment import Alignment
 
 Detail = Literal["tokens", "scores", "attention", "alignment"]
 """What a translation can have besides its text and score."""
@@ -39,6 +40,8 @@ class ScoredText:
         parts = self.attention_of_parts
         if parts is None:
             return None
+        import torch
+
         return torch.block_diag(*parts) if parts else torch.zeros(0, 0)
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer, batch_lines, pad, restore_order
-from nmt.data.text import is_empty
-from nmt.data.tokenizer import on_one_line
+from nmt.data.text import is_empty, on_one_line
 from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import use_verified

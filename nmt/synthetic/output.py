@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming, reason
-from nmt.interop.new_model import check_no_part
+from nmt.interop.run_layout import check_no_part
 from nmt.synthetic.counts import Counts
 from nmt.synthetic.record import Progress, Work, read_record, write_record
 

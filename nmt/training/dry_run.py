@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import BatchSampler, collate, planned_sizes, prepare
+from nmt.data import BatchSampler, collate, planned_sizes
 from nmt.data.batching import Pairs
+from nmt.data.prepare import prepare
 from nmt.data.sampling import Rows
 from nmt.errors import DataError, counted
 from nmt.kernel_check import choose_kernels, use_verified_kernels

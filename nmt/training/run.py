@@ -12,9 +12,9 @@ from nmt.config.chosen import choices
 from nmt.config.schema import Config
 from nmt.cpu_time import CpuClock
 from nmt.cpus import available_cores
-from nmt.data import PreparedData, check_files, prepare
+from nmt.data import PreparedData, check_files
 from nmt.data.checksums import has_checksums, write_checksums
-from nmt.data.prepare import read_validation_facts
+from nmt.data.prepare import prepare, read_validation_facts
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, DataError, NmtError, counted
 from nmt.files.whole import is_file

@@ -1,58 +1,27 @@
-"""Training on a terminal: lines that fit its width, and the line at its foot with progress and remaining time."""
+"""Training on a terminal: the line at its foot with progress and remaining time."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from tqdm import tqdm
 from tqdm.utils import disp_len
 
+from nmt.terminal import USUAL_COLUMNS, columns
 from nmt.training.state import Interval
 from nmt.training.time_left import Outlook, duration
 
-USUAL_COLUMNS = 80
-"""Where the terminal does not say."""
 INTERVAL = 0.2
 """Seconds between two changes of the bar."""
 SHORTEST_BAR = 6
 CLEAR_ROW = "" if os.environ.get("TERM") == "dumb" else "\x1b[K"
 """Takes away what stands in the row of the cursor, such as the ^C that a terminal has echoed."""
 _BAR = "{bar}"
-
-
-def columns(stream: TextIO) -> int | None:
-    """Width of the terminal that `stream` writes to; None where it is a file or a pipe."""
-    try:
-        if not stream.isatty():
-            return None
-        return os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
-    except (OSError, ValueError):  # it is closed, or no real file
-        return None
-
-
-def wrapped(line: str, width: int, *, indent: int = 2) -> str:
-    """`line` in lines of at most `width` columns, where that can be, the others begun with `indent` spaces.
-
-    Cut where two spaces stand, else at one; a word that is too long, such as a path, stays whole.
-    """
-    if disp_len(line) <= width:
-        return line
-    rows = [""]
-    for gap, piece in re.findall(r"( *)(\S+(?: \S+)*)", line):
-        words = [piece] if indent + disp_len(piece) <= width else piece.split(" ")
-        for place, word in enumerate(words):
-            space = gap if place == 0 else " "
-            if not rows[-1].strip() or disp_len(rows[-1]) + len(space) + disp_len(word) <= width:
-                rows[-1] += space + word
-            else:
-                rows.append(" " * indent + word)
-    return "\n".join(rows)
 
 
 def shortened(line: str, width: int) -> str:

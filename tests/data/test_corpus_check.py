@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config, DataConfig
-from nmt.data import Corpus, PreparedData, corpus_check, prepare
+from nmt.data import Corpus, PreparedData, corpus_check
 from nmt.data.cache import corpora_of
 from nmt.data.corpus import META
+from nmt.data.prepare import prepare
 from nmt.errors import DataError
 
 FILES = [f"{side}.{kind}" for side in ("source", "target") for kind in ("ids", "lengths", "offsets")]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from nmt.config import Config, load_config
-from nmt.data import EOS, PAD, PreparedData, prepare
+from nmt.data import EOS, PAD, PreparedData
 from nmt.data.checksums import write_checksums
 from nmt.data.monolingual import training_prefixes
-from nmt.data.prepare import generated
+from nmt.data.prepare import generated, prepare
 from nmt.data.resegmentation import Resegmentation
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import ConfigError, DataError

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from nmt.config import load_config
-from nmt.data import BatchSampler, Corpus, PreparedData, collate, prepare
+from nmt.data import BatchSampler, Corpus, PreparedData, collate
 from nmt.data.flat_sentences import FlatSentences
+from nmt.data.prepare import prepare
 from nmt.data.resegmentation import DrawnPairs, Resegmentation, Sides, seeds
 from tests.subword_run import write_subword_config
 

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.training.distributed import World
 from nmt.training.distributed.connect import Launch

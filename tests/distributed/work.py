@@ -19,7 +19,7 @@ from torch import Tensor
 from nmt.cli import distill, train, translate
 from nmt.config import load_config
 from nmt.cpu_time import CpuClock
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.search import translator
 from nmt.synthetic import corpus, output
 from nmt.training.batches import Group, Position

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from tests.conftest import REPOSITORY
 from tests.distributed.launch import Ranks
 from tests.distributed.work import benchmark

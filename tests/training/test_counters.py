@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from nmt.config import load_config
-from nmt.data import PreparedData, prepare
+from nmt.data import PreparedData
+from nmt.data.prepare import prepare
 from nmt.training import update as updates
 from nmt.training.batches import Position
 from nmt.training.gradients import DivergedError

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config import load_config
 from nmt.config.bundled import bundled_names
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.training import doubts
 from nmt.training.doubts import (

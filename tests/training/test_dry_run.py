@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.training.dry_run import activation_bytes, print_memory
 from nmt.training.losses import CrossEntropy
 from nmt.training.setup import build_network

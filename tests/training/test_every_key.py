@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.training.batches import Position
 from nmt.training.setup import build_batches, build_updater
 from tests.tiny_training import events, nmt_train, write_config, write_corpus

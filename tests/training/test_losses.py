@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.models import build_model
 from nmt.ops.dropout import Masks, masked_by

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.cells import Cell
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.models.dropout import Dropout
 from nmt.training import trainer
 from nmt.training.batches import BatchStream, Position

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import Batch, prepare
+from nmt.data import Batch
+from nmt.data.prepare import prepare
 from nmt.ops.dispatch import selected, triton_problem
 from nmt.training.batches import Position
 from nmt.training.distributed import World

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.config import load_config
 from nmt.config.schema import ModelConfig
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq

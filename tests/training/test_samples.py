@@ -12,7 +12,7 @@ import torch
 
 from nmt.cli import translate
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.search.translator import Translator
 from nmt.training.batches import Position
 from nmt.training.random_state import random_state

@@ -12,7 +12,7 @@ import torch
 
 from nmt.cli import train
 from nmt.config import load_config
-from nmt.data import prepare
+from nmt.data.prepare import prepare
 from nmt.ops import native
 from nmt.training.batches import Position
 from nmt.training.distributed import World

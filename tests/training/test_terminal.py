@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from nmt.terminal import columns, wrapped
 from nmt.training import logs, terminal
 from nmt.training.logs import RunLog
 from nmt.training.state import Interval
-from nmt.training.terminal import ProgressBar, columns, shortened, wrapped
+from nmt.training.terminal import ProgressBar, shortened
 from nmt.training.time_left import Outlook
 from tests.screen import COLUMNS, screen_as_stderr
 from tests.tiny_training import events, nmt_train, write_config, write_corpus

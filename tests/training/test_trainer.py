@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from nmt.config import load_config
-from nmt.data import PreparedData, prepare
+from nmt.data import PreparedData
+from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
 from nmt.ops.linear_cross_entropy import Losses

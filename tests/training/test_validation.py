@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import Corpus, PreparedData, collate, prepare
+from nmt.data import Corpus, PreparedData, collate
+from nmt.data.prepare import prepare
 from nmt.interop.facts import read_longest_source
 from nmt.interop.model_dir import load_model
 from nmt.models.base import Seq2Seq

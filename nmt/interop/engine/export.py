@@ -22,7 +22,7 @@ from nmt.interop.export import check_range
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_card import model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
-from nmt.interop.new_model import check_no_part
+from nmt.interop.run_layout import check_no_part
 from nmt.models.build import parameters_by_part
 
 PRECISIONS: Final[dict[Precision, str]] = {

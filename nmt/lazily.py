@@ -1,0 +1,25 @@
+"""Packages that import a member's module when it is first asked for, so that light modules in them stay light."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+def members(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """The `__getattr__` of `package`, whose `modules` are those that define its members.
+
+    A member may not be called like a module of the package, which takes the name when it is imported.
+    """
+    places = {name: module for module, names in modules.items() for name in names}
+
+    def found(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return found
