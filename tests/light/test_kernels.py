@@ -20,6 +20,7 @@ from tests.light.kernel_library import Matrix, Scored, address, aligned
 
 LRN, OLRN, SRU, SSRU, MIN_GRU, MIN_LSTM, ATR, RNN, GRU_RESET, GRU, LSTM = range(11)
 Array = np.ndarray
+CPUINFO = Path("/proc/cpuinfo")
 SIZES = [(1, 1), (31, 5), (33, 64), (70, 7), (160, 98), (257, 130)]
 rng = np.random.default_rng(16)
 
@@ -415,6 +416,16 @@ def test_names(library: Any) -> None:
     names = lib.names(library)
     assert names[-1] == "plain" and library.choose_kernels(None).contents.name.decode() == names[0]
     assert not library.choose_kernels(b"sse9")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not CPUINFO.exists(), reason="needs Linux on x86-64")
+def test_the_processor_is_asked_what_it_has(library: Any) -> None:
+    line = next(line for line in CPUINFO.read_text(encoding="utf-8").splitlines() if line.startswith("flags"))
+    flags = set(line.split())
+    avx2 = {"avx2", "fma"}
+    vnni = avx2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"}
+    needs = {"avx512_bf16": vnni | {"avx512_bf16"}, "avx512_vnni": vnni, "avx2": avx2, "plain": set()}
+    assert lib.names(library) == [name for name, needed in needs.items() if needed <= flags]
 
 
 @pytest.mark.slow

@@ -4,25 +4,30 @@
 
 #include <string.h>
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
-/* Best first, by their names and whether the processor can run them; what can run any can run those after it. What the
-   builtins ask for includes that the system saves the registers. */
+/* Best first, by their names and whether the processor can run them; what can run any can run those after it. */
 #if defined(__x86_64__)
 extern const kernels kernels_avx512_bf16, kernels_avx512_vnni, kernels_avx2, kernels_plain;
 
 static const kernels *const tables[] = {&kernels_avx512_bf16, &kernels_avx512_vnni, &kernels_avx2, &kernels_plain};
 static const char *const names[] = {"avx512_bf16", "avx512_vnni", "avx2", "plain", 0};
 
+/* Asked of the processor itself, as the builtins for it answer from a library that zig has only the names of. The system has to save
+   the registers, too: XCR0 says which. */
 static int first_that_runs(void) {
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 3;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vnni"))
-        return 2;
-    return __builtin_cpu_supports("avx512bf16") ? 0 : 1;
+    enum { FMA_XSAVE_AVX = 1 << 12 | 1 << 27 | 1 << 28, AVX2 = 1 << 5, BF16 = 1 << 5, VNNI = 1 << 11 };
+    const uint32_t avx512_f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    uint32_t a, b, c, d, saved, above;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & FMA_XSAVE_AVX) != FMA_XSAVE_AVX) return 3;
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(above) : "c"(0));
+    if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & AVX2)) return 3;
+    if ((saved & 0xe6) != 0xe6 || (b & avx512_f_dq_bw_vl) != avx512_f_dq_bw_vl || !(c & VNNI)) return 2;
+    return a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & BF16) ? 0 : 1;
 }
 
 #elif defined(__aarch64__)
