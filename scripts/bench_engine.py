@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Measure the engine, from text to text, beside the PyTorch path and CTranslate2 in the same run.
+
+    scripts/bench_engine.py MODEL.nmt... [--nmt RUN...] [--ctranslate2 FOLDER...] [-o docs/benchmarks/engine.md]
+
+Every case runs in a process of its own, `--rounds` times in turn with the others; the table has the medians. CPU times,
+so that other work on the machine counts little. A FOLDER of CTranslate2 has spm.model beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from bench_facts import facts
+
+from nmt.cli.argument_types import positive
+from nmt.cli.common import execute, make_parser
+from nmt.errors import DataError
+from nmt.interop.engine.compiled import compiled_engine
+
+CASE = Path(__file__).with_name("bench_engine_case.py")
+DATA = "data/multi30k/test_2016_flickr"
+COLUMNS = {
+    "single_ms": ("one line, CPU ms", "{:.2f}"),
+    "batch_per_cpu_s": ("lines a CPU second", "{:,.0f}"),
+    "batch_per_s": ("lines a second", "{:,.0f}"),
+    "start_cpu_s": ("start to first line, CPU s", "{:.2f}"),
+    "memory_mb": ("memory, MB", "{:.0f}"),
+    "bleu": ("BLEU", "{:.2f}"),
+}
+
+
+class Case(NamedTuple):
+    """What is measured."""
+
+    kind: str
+    model: str
+    options: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """As the table says it."""
+        words = [
+            self.kind,
+            Path(self.model).name,
+            "greedy" if self.options["beam"] == 1 else f"beam {self.options['beam']}",
+        ]
+        words += [self.options["kernels"]] * (self.options["kernels"] is not None)
+        words += ["without shortlist"] * (not self.options["shortlist"])
+        return ", ".join([*words, f"{self.options['threads']} threads"] if self.options["threads"] > 1 else words)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options."""
+    parser = make_parser("scripts/bench_engine.py", "Measure the engine on the CPU.")
+    parser.add_argument("models", nargs="*", metavar="MODEL.nmt", help="what nmt-export --format engine wrote")
+    parser.add_argument("--nmt", nargs="*", default=[], metavar="RUN", help="by PyTorch, as nmt-translate takes them")
+    parser.add_argument("--ctranslate2", nargs="*", default=[], metavar="FOLDER", help="models of CTranslate2")
+    parser.add_argument("--precision", default="int8", help="of the latter two (default: int8)")
+    parser.add_argument("--kernels", nargs="*", default=[None], metavar="NAME", help="instruction sets of the engine")
+    parser.add_argument("--source", default=f"{DATA}.en.gz", metavar="FILE", help=f"default {DATA}.en.gz")
+    parser.add_argument("--reference", default=f"{DATA}.de.gz", metavar="FILE", help=f"default {DATA}.de.gz")
+    parser.add_argument("--beam", nargs="+", type=positive, default=[1, 5], metavar="N", help="default 1 and 5")
+    parser.add_argument("--threads", nargs="+", type=positive, default=[1], metavar="N", help="default 1")
+    parser.add_argument("--lines", type=positive, default=300, metavar="N", help="one at a time (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=positive, default=3, metavar="N", help="in a process, of which the best counts"
+    )
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="processes (default: %(default)s)")
+    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json beside it; else printed")
+    return parser
+
+
+def cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """All that are asked for."""
+    for threads in arguments.threads:
+        for beam in arguments.beam:
+            common = {
+                "beam": beam,
+                "threads": threads,
+                "precision": arguments.precision,
+                "kernels": None,
+                "shortlist": True,
+                "library": str(compiled_engine()),
+                "source": arguments.source,
+                "reference": arguments.reference,
+                "lines": arguments.lines,
+                "repeats": arguments.repeats,
+            }
+            for model in arguments.models:
+                for kernels in arguments.kernels:
+                    yield Case("engine", model, {**common, "kernels": kernels})
+            yield from (Case("nmt", model, common) for model in arguments.nmt)
+            yield from (Case("ctranslate2", model, common) for model in arguments.ctranslate2)
+
+
+def measured(case: Case) -> dict[str, float]:
+    """One process."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(case.options["threads"])}
+    command = [sys.executable, str(CASE), case.kind, case.model, json.dumps(case.options)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise DataError(f"{case.name}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def table(results: dict[str, list[dict[str, float]]]) -> str:
+    """Medians, in Markdown."""
+    lines = ["| case | " + " | ".join(title for title, _ in COLUMNS.values()) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, found in results.items():
+        cells = [form.format(statistics.median(one[key] for one in found)) for key, (_, form) in COLUMNS.items()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure all cases in turn, report."""
+    results: dict[str, list[dict[str, float]]] = {}
+    for number in range(arguments.rounds):
+        for case in cases(arguments):
+            results.setdefault(case.name, []).append(measured(case))
+            print(f"{number + 1}/{arguments.rounds} {case.name}", file=sys.stderr, flush=True)
+    stated = facts("bench_engine.py", threads=max(arguments.threads), peer=None)
+    text = f"```\n{json.dumps(stated, indent=1)}\n```\n\n{table(results)}\n"
+    if not arguments.output:
+        print(text, end="")
+        return 0
+    output = Path(arguments.output)
+    output.write_text(text, encoding="utf-8")
+    output.with_suffix(".json").write_text(json.dumps({"facts": stated, "results": results}, indent=1) + "\n")
+    return 0
+
+
+def main() -> int:
+    """Run the script and return its exit code."""
+    return execute(build_parser(), run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""One case of bench_engine.py, in a process of its own: start to the first line, one line at a time, all lines at once.
+
+    scripts/bench_engine_case.py engine|nmt|ctranslate2 MODEL '{"beam": 1, "threads": 1, ...}'
+
+Prints a JSON object. All times are CPU times of this process, from text to text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+Translate = Callable[[list[str]], list[str]]
+
+
+def read(path: str) -> list[str]:
+    """The lines of a text, .gz too."""
+    content = gzip.open(path).read() if path.endswith(".gz") else Path(path).read_bytes()
+    return content.decode().splitlines()
+
+
+def engine(model: str, given: dict[str, Any]) -> Translate:
+    """The engine alone, as nmt-light has it."""
+    from nmt.light import Translator
+
+    translator = Translator(model, library=given["library"], kernels=given["kernels"])
+    options = {"beam_size": given["beam"], "threads": given["threads"], "shortlist": given["shortlist"]}
+    return lambda lines: translator.texts(lines, scores=False, **options)
+
+
+def nmt(model: str, given: dict[str, Any]) -> Translate:
+    """A run or an exported folder by PyTorch."""
+    import nmt as package
+
+    translator = package.load(model, device="cpu", precision=given["precision"], worker=False)
+    return lambda lines: [found.text for found in translator.translate(lines, beam_size=given["beam"], scores=False)]
+
+
+def ctranslate2(model: str, given: dict[str, Any]) -> Translate:
+    """A folder with a model of CTranslate2 and spm.model beside it."""
+    import ctranslate2 as package
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(Path(model).parent / "spm.model"))
+    threads = {"inter_threads": given["threads"], "intra_threads": 1}
+    translator = package.Translator(model, device="cpu", compute_type=given["precision"], **threads)
+
+    def translate(lines: list[str]) -> list[str]:
+        tokens = pieces.encode(lines, out_type=str)
+        found = translator.translate_batch(
+            tokens, beam_size=given["beam"], max_batch_size=64, max_decoding_length=100, length_penalty=1.0
+        )
+        return [pieces.decode(result.hypotheses[0]) for result in found]
+
+    return translate
+
+
+KINDS = {"engine": engine, "nmt": nmt, "ctranslate2": ctranslate2}
+
+
+def main() -> int:
+    """Measure and print."""
+    kind, model, text = sys.argv[1:]
+    given = json.loads(text)
+    translate = KINDS[kind](model, given)
+    translate(["A man is riding a bike ."])
+    start, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    source = read(given["source"])
+    translate(source[: len(source) // 2])
+    single, batch, wall = [], [], []
+    for _ in range(given["repeats"]):
+        lines = source[: given["lines"]]
+        before = time.process_time()
+        for line in lines:
+            translate([line])
+        single.append(1000 * (time.process_time() - before) / len(lines))
+        before, clock = time.process_time(), time.perf_counter()
+        found = translate(source)
+        batch.append(len(source) / (time.process_time() - before))
+        wall.append(len(source) / (time.perf_counter() - clock))
+    from sacrebleu.metrics import BLEU
+
+    bleu = BLEU().corpus_score(found, [read(given["reference"])]).score
+    print(
+        json.dumps(
+            {
+                "start_cpu_s": start,
+                "memory_mb": memory,
+                "single_ms": min(single),
+                "batch_per_cpu_s": max(batch),
+                "batch_per_s": max(wall),
+                "bleu": bleu,
+            }
+        )
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
