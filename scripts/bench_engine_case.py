@@ -24,8 +24,8 @@ Translate = Callable[[list[str]], list[str]]
 
 def read(path: str) -> list[str]:
     """The lines of a text, .gz too."""
-    content = gzip.open(path).read() if path.endswith(".gz") else Path(path).read_bytes()
-    return content.decode().splitlines()
+    content = Path(path).read_bytes()
+    return (gzip.decompress(content) if path.endswith(".gz") else content).decode().splitlines()
 
 
 def engine(model: str, given: dict[str, Any]) -> Translate:
