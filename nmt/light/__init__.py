@@ -9,7 +9,19 @@ Within nmt this package is `nmt.light`, which `nmt.load` uses for files that end
 from __future__ import annotations
 
 from .errors import EngineError
-from .results import Hypothesis, Result
 from .translator import Translator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .results import Hypothesis, Result
+
 __all__ = ["EngineError", "Hypothesis", "Result", "Translator"]
+
+
+def __getattr__(name: str) -> object:
+    """`Hypothesis` and `Result` at their first use: the command nmt-light needs neither."""
+    if name not in ("Hypothesis", "Result"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import results
+
+    return getattr(results, name)

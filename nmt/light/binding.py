@@ -1,16 +1,22 @@
-"""The functions of src/nmt_engine.h, called through ctypes."""
+"""The functions of src/nmt_engine.h, called through ctypes.
+
+As all that the command nmt-light imports it does without typing, pathlib and dataclasses, which take longer to import
+than a sentence to translate.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import os
-from collections.abc import Sequence
+from collections import namedtuple
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_size_t, c_void_p
-from pathlib import Path
-from typing import Any, Final
 
 from .errors import EngineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Final
 
 _ROOM: Final = 400  # bytes of a message
 _OPENED: Final = {
@@ -34,37 +40,24 @@ _OPENED: Final = {
 """Results and parameters of the functions, but for those that take options."""
 
 
+Options = namedtuple(
+    "Options",
+    "beam_size beam_of_one n_best max_length_offset length_penalty threads shortlist scores attention longest",
+)
+Options.__doc__ = "What a search does: `nmt_options` of nmt_engine.h, all whole numbers but the length penalty."
+
+
 class _Options(ctypes.Structure):
-    _fields_ = (
-        *((name, c_int32) for name in ("beam_size", "beam_of_one", "n_best", "max_length_offset")),
-        ("length_penalty", c_float),
-        *((name, c_int32) for name in ("threads", "shortlist", "scores", "attention", "longest")),
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a search does, as nmt_engine.h says it."""
-
-    beam_size: int
-    beam_of_one: bool
-    n_best: int
-    max_length_offset: int
-    length_penalty: float
-    threads: int
-    shortlist: bool
-    scores: bool
-    attention: bool
-    longest: int
+    _fields_ = tuple((name, c_float if name == "length_penalty" else c_int32) for name in Options._fields)
 
 
 class Library:
     """The compiled engine."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Load the shared library `path`; EngineError if it cannot be."""
         try:
-            code = ctypes.CDLL(str(path))
+            code = ctypes.CDLL(os.fspath(path))
         except OSError as error:
             raise EngineError(f"{path}: the engine cannot be loaded ({error})") from None
         self.code: Any = code
@@ -111,8 +104,7 @@ class Model:
     def defaults(self) -> Options:
         """The settings of the file."""
         found = self.code.nmt_defaults(self.handle)
-        fields = dataclasses.fields(Options)
-        return Options(**{f.name: _as(f.type, getattr(found, f.name)) for f in fields})
+        return Options(*(getattr(found, name) for name in Options._fields))
 
     def piece(self, number: int, *, target: bool) -> str:
         """The piece of a token."""
@@ -141,7 +133,7 @@ class Model:
             self.code.nmt_close(handle)
 
     def _results(self, name: str, items: Any, sizes: Any, count: int, options: Options) -> Results:
-        given = _Options(**dataclasses.asdict(options))
+        given = _Options(*options)
         problem = ctypes.create_string_buffer(_ROOM)
         call = getattr(self.code, name)
         handle = call(self.handle, items, sizes, count, ctypes.byref(given), problem, _ROOM)
@@ -151,10 +143,6 @@ class Model:
 
     def __del__(self) -> None:
         self.close()
-
-
-def _as(kind: Any, value: Any) -> Any:
-    return {"bool": bool, "int": int, "float": float}[kind](value)
 
 
 class Results:

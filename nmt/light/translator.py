@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice
-from pathlib import Path
-from typing import Any, Final, Literal, overload
+from collections.abc import Sequence
+from itertools import islice
 
-from .binding import Library, Model, Options, Results
+from .binding import Library
 from .errors import EngineError
-from .results import Hypothesis, Result
 from .shared_library import shared_library
 
-UNK: Final = 1
-EOS: Final = 2
-_WORD: Final = "▁"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Final, TypeAlias, overload
+
+    from .binding import Model, Options, Results
+    from .results import Result
+
+    Path: TypeAlias = str | os.PathLike[str]
+
 DETAILS: Final = ("tokens", "scores", "attention", "alignment")
-Detail = Literal["tokens", "scores", "attention", "alignment"]
-Path_ = str | os.PathLike[str]
 
 _ranges: Final[dict[str, tuple[float, float]]] = {
     "beam_size": (1, 1000),
@@ -40,7 +39,7 @@ class Translator:
 
     def __init__(
         self,
-        path: Path_ | Sequence[Path_],
+        path: Path | Sequence[Path],
         *,
         threads: int = 1,
         kernels: str | None = None,
@@ -57,12 +56,14 @@ class Translator:
         """
         files = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._model: Model = Library(library or shared_library()).open(files, kernels=kernels)
-        self._paths = [Path(file) for file in files]
-        self._defaults = dataclasses.replace(self._model.defaults(), threads=_number("threads", threads, whole=True))
+        self._paths = [os.fspath(file) for file in files]
+        self._defaults = self._model.defaults()._replace(threads=_number("threads", threads, whole=True))
 
     @property
     def card(self) -> dict[str, Any]:
         """What the file says of itself: languages, architecture, data, scores."""
+        import json
+
         found = json.loads(self._model.card() or b"{}")
         return found if isinstance(found, dict) else {}
 
@@ -71,11 +72,13 @@ class Translator:
         """The instruction set that it computes with."""
         return self._model.kernels
 
-    @overload
-    def translate(self, text: str, **options: Any) -> Result: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def translate(self, text: Sequence[str], **options: Any) -> list[Result]: ...
+        @overload
+        def translate(self, text: str, **options: Any) -> Result: ...
+
+        @overload
+        def translate(self, text: Sequence[str], **options: Any) -> list[Result]: ...
 
     def translate(self, text: str | Sequence[str], **options: Any) -> Result | list[Result]:
         """Translate a sentence, or a list of sentences, which is faster than one after the other.
@@ -106,9 +109,12 @@ class Translator:
 
     def texts(self, lines: Sequence[str], **options: Any) -> list[str]:
         """The best translations alone, without what a `Result` has."""
-        chosen, _ = self._options(options)
-        found = self._model.translate([_encoded(line, place) for place, line in enumerate(lines)], chosen)
+        found = self.found([_encoded(line, place) for place, line in enumerate(lines)], **options)
         return found.texts().decode("utf-8", "replace").split("\n")[:-1]
+
+    def found(self, lines: Sequence[bytes], **options: Any) -> Results:
+        """What the engine has found, in its own terms, for lines in UTF-8 without line ends."""
+        return self._model.translate(lines, self._options(options)[0])
 
     def close(self) -> None:
         """Give the memory back; also at the end of a `with` block."""
@@ -121,7 +127,7 @@ class Translator:
         self.close()
 
     def __repr__(self) -> str:
-        name = str(self._paths[0]) if len(self._paths) == 1 else f"ensemble of {len(self._paths)} models"
+        name = self._paths[0] if len(self._paths) == 1 else f"ensemble of {len(self._paths)} models"
         return f"<Translator {name}, {self.kernels}>"
 
     def _options(self, given: dict[str, Any]) -> tuple[Options, tuple[str, ...]]:
@@ -146,92 +152,22 @@ class Translator:
                 raise EngineError(f"{name}: there is no such option. Allowed: {allowed}.")
         if long is not None:
             changed["longest"] = 0 if long == "none" else _number("split_long", long, whole=True)
-        options = dataclasses.replace(self._defaults, **changed)
+        options = self._defaults._replace(**changed)
         if options.n_best > options.beam_size:
-            options = dataclasses.replace(options, beam_size=options.n_best)
+            options = options._replace(beam_size=options.n_best)
         if search == "greedy" and options.beam_size != 1:
             raise EngineError(f"search: 'greedy' follows one hypothesis: beam_size must be 1, not {options.beam_size}")
         attention = not {"attention", "alignment"}.isdisjoint(details)
-        return dataclasses.replace(options, beam_of_one=search == "beam", attention=attention), details
+        return options._replace(beam_of_one=search == "beam", attention=attention), details
 
     def _translated(self, lines: list[str], options: Options, details: tuple[str, ...]) -> list[Result]:
+        from .collected import collected  # late, as nmt-light has no use for it
+
         found = self._model.translate([_encoded(line, place) for place, line in enumerate(lines)], options)
         try:
-            return [self._result(found, place, line, details) for place, line in enumerate(lines)]
+            return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
         finally:
             found.close()
-
-    def _result(self, found: Results, place: int, line: str, details: tuple[str, ...]) -> Result:
-        parts = found.parts(place)
-        sources = [found.source_ids(place, part) for part in range(parts)]
-        notes = ["split"] if parts > 1 else []
-        notes += [] if found.is_finite(place) else ["no_finite_translation"]
-        notes += ["length_limit"] if found.was_cut(place) else []
-        wants_pieces = not {"tokens", "attention"}.isdisjoint(details)
-        return Result(
-            line,
-            [self._hypothesis(found, place, i, sources, details) for i in range(found.translations(place))],
-            source_tokens=sum(len(source) - 1 for source in sources),
-            unknown=sum(source.count(UNK) for source in sources),
-            source_pieces=tuple(self._pieces(sources, target=False)) if wants_pieces else None,
-            notes=tuple(notes),
-        )
-
-    def _hypothesis(
-        self, found: Results, place: int, i: int, sources: list[list[int]], details: tuple[str, ...]
-    ) -> Hypothesis:
-        score = found.score(place, i)
-        parts = range(len(sources)) if score > -math.inf or math.isnan(score) else range(0)
-        tokens = [found.ids(place, i, part) for part in parts] if details else []
-        scores = [value for part in parts for value in found.log_probs(place, i, part)] if "scores" in details else []
-        wanted = not {"attention", "alignment"}.isdisjoint(details)
-        attention = _block_diagonal([found.attention(place, i, part) for part in parts]) if wanted else []
-        return Hypothesis(
-            found.text(place, i),
-            score,
-            tuple(self._pieces(tokens, target=True)) if "tokens" in details else None,
-            tuple(scores) if "scores" in details else None,
-            attention if "attention" in details else None,
-            self._alignment(sources, tokens, attention) if "alignment" in details else None,
-        )
-
-    def _pieces(self, parts: Iterable[list[int]], *, target: bool) -> Iterator[str]:
-        return (self._model.piece(token, target=target) for part in parts for token in part)
-
-    def _words(self, parts: Iterable[list[int]], *, target: bool) -> list[int]:
-        """The number of the word that each token belongs to; -1 of end symbols, which belong to none."""
-        found, word = list[int](), -1
-        for part in parts:
-            for place, token in enumerate(part):
-                word += token != EOS and (place == 0 or self._model.piece(token, target=target).startswith(_WORD))
-                found.append(-1 if token == EOS else word)
-        return found
-
-    def _alignment(
-        self, sources: list[list[int]], tokens: list[list[int]], attention: list[list[float]]
-    ) -> tuple[tuple[int, int], ...]:
-        """For each word of the translation the source word with the largest weight, of its pieces together."""
-        from_words, to_words = self._words(sources, target=False), self._words(tokens, target=True)
-        sums: dict[int, dict[int, float]] = {}
-        for row, word in zip(attention, to_words, strict=True):
-            own = sums.setdefault(word, {}) if word >= 0 else {}
-            for weight, source in zip(row, from_words, strict=True):
-                if source >= 0:
-                    own[source] = own.get(source, 0.0) + weight
-        return tuple((max(own, key=own.__getitem__), word) for word, own in sorted(sums.items()) if own)
-
-
-def _block_diagonal(parts: list[list[list[float]]]) -> list[list[float]]:
-    """The attention of parts within all source tokens, 0 elsewhere."""
-    if len(parts) == 1:
-        return parts[0]
-    widths = [len(part[0]) if part else 0 for part in parts]
-    starts = [0, *accumulate(widths)]
-    return [
-        [0.0] * start + row + [0.0] * (starts[-1] - start - width)
-        for part, start, width in zip(parts, starts, widths, strict=False)
-        for row in part
-    ]
 
 
 def _number(name: str, value: object, *, whole: bool) -> Any:

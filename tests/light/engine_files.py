@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ def opened(model: Seq2Seq, folder: Path, *, kernels: str | None = None, name: st
 
 def options(engine: Model, **changes: Any) -> Options:
     """Those of the file, with changes."""
-    return dataclasses.replace(engine.defaults(), **changes)
+    return engine.defaults()._replace(**changes)
 
 
 def sentences(count: int, *, vocabulary: int, seed: int = 1, longest: int = 9) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -193,6 +192,6 @@ def test_the_limit_of_the_length_is_noted(tmp_path: Path) -> None:
 def test_options_that_there_are_not(changes: dict[str, Any], problem: str, tmp_path: Path) -> None:
     engine = opened(make_model(section()), tmp_path)
     with pytest.raises(EngineError, match=f"^{problem}$"):
-        engine.translate_ids([[3]], dataclasses.replace(engine.defaults(), **changes))
+        engine.translate_ids([[3]], engine.defaults()._replace(**changes))
     with pytest.raises(EngineError, match="^sentence 1: id 17 is not in the vocabulary of 17$"):
         engine.translate_ids([[3], [17]], engine.defaults())
