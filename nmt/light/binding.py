@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Final
 
-_ROOM: Final = 400  # bytes of a message
+_ROOM: Final = 5000  # bytes of a message, which may name a long path
 _OPENED: Final = {
     "nmt_open": (c_void_p, [POINTER(c_char_p), c_int32, c_char_p, c_char_p, c_size_t]),
     "nmt_close": (None, [c_void_p]),
@@ -79,37 +79,56 @@ class Library:
         chosen = None if kernels is None else kernels.encode()
         handle = self.code.nmt_open((c_char_p * len(names))(*names), len(names), chosen, problem, _ROOM)
         if not handle:
-            raise EngineError(problem.value.decode("utf-8", "replace"))
+            raise EngineError(_line(problem.value))
         return Model(self, handle)
 
 
+class _Open:
+    """A model of the library, closed when nothing uses it any more: calls under way in other threads do."""
+
+    def __init__(self, code: Any, handle: int) -> None:
+        self.code, self.handle = code, handle
+
+    def __del__(self) -> None:
+        self.code.nmt_close(self.handle)
+
+
 class Model:
-    """An open model; every call is safe from several threads at once."""
+    """An open model; every call is safe from several threads at once, and raises EngineError once it is closed."""
 
     def __init__(self, library: Library, handle: int) -> None:
         """Use `Library.open`."""
-        self.code, self.handle = library.code, handle
+        self.code = library.code
+        self._open: _Open | None = _Open(library.code, handle)
+
+    def _used(self) -> _Open:
+        used = self._open
+        if used is None:
+            raise EngineError("the model is closed")
+        return used
 
     @property
     def kernels(self) -> str:
         """The name of the instruction set that it computes with."""
-        return str(self.code.nmt_kernels(self.handle).decode())
+        used = self._used()
+        return str(self.code.nmt_kernels(used.handle).decode())
 
     def card(self) -> bytes:
         """What the file says of itself, a JSON object; empty if nothing."""
-        size = c_size_t(0)
-        address = self.code.nmt_card(self.handle, ctypes.byref(size))
+        size, used = c_size_t(0), self._used()
+        address = self.code.nmt_card(used.handle, ctypes.byref(size))
         return ctypes.string_at(address, size.value) if address else b""
 
     def defaults(self) -> Options:
         """The settings of the file."""
-        found = self.code.nmt_defaults(self.handle)
+        used = self._used()
+        found = self.code.nmt_defaults(used.handle)
         return Options(*(getattr(found, name) for name in Options._fields))
 
     def piece(self, number: int, *, target: bool) -> str:
         """The piece of a token."""
-        size = c_size_t(0)
-        address = self.code.nmt_piece(self.handle, target, number, ctypes.byref(size))
+        size, used = c_size_t(0), self._used()
+        address = self.code.nmt_piece(used.handle, target, number, ctypes.byref(size))
         return ctypes.string_at(address, size.value).decode("utf-8", "replace") if address else ""
 
     def translate(self, lines: Sequence[bytes], options: Options) -> Results:
@@ -127,22 +146,24 @@ class Model:
         return self._results("nmt_translate_ids", pointers, sizes, count, options)
 
     def close(self) -> None:
-        """Give the memory back."""
-        handle, self.handle = self.handle, 0
-        if handle:
-            self.code.nmt_close(handle)
+        """Give the memory back, once calls under way have ended."""
+        self._open = None
 
     def _results(self, name: str, items: Any, sizes: Any, count: int, options: Options) -> Results:
         given = _Options(*options)
         problem = ctypes.create_string_buffer(_ROOM)
         call = getattr(self.code, name)
-        handle = call(self.handle, items, sizes, count, ctypes.byref(given), problem, _ROOM)
+        used = self._used()
+        handle = call(used.handle, items, sizes, count, ctypes.byref(given), problem, _ROOM)
         if not handle:
-            raise EngineError(problem.value.decode("utf-8", "replace"))
+            raise EngineError(_line(problem.value))
         return Results(self, handle, count)
 
-    def __del__(self) -> None:
-        self.close()
+
+def _line(problem: bytes) -> str:
+    """What the engine says, on one line whatever a file is called."""
+    text = problem.decode("utf-8", "replace")
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class Results:

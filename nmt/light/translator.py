@@ -64,7 +64,10 @@ class Translator:
         """What the file says of itself: languages, architecture, data, scores."""
         import json
 
-        found = json.loads(self._model.card() or b"{}")
+        try:
+            found = json.loads(self._model.card() or b"{}")
+        except (ValueError, RecursionError):
+            raise EngineError(f"{self._paths[0]}: its card is no JSON") from None
         return found if isinstance(found, dict) else {}
 
     @property

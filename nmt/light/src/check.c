@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { WIDEST = 1 << 24 };
+enum { WIDEST = 1 << 24, CACHED_WORDS = 32 };
 
 /* What an instruction reads and writes, as widths; 0 for an operand that it must not have. */
 typedef struct {
@@ -100,11 +100,18 @@ static bool plain_shape(const where *w, const instruction *i, shape *s) {
     }
 }
 
+/* Whether t0 to t3 say something that is no vector: a matrix, or the number of an attention or a cache. */
+static bool says_else(const instruction *i, int k) {
+    if (k == 0) return i->op == EMBED || i->op == LINEAR || i->op == ATTEND_CACHE;
+    return k == 1 && (i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT);
+}
+
 static bool vectors_fit(const model *m, const instruction *i, const shape *s) {
     for (int k = 0; k < 4; k++) {
         const tensor *t = tensor_of(m, i->t[k]);
-        if (!s->vectors[k]) continue; /* it says something else, or nothing */
-        if (i->t[k] == NONE && s->may_miss[k]) continue;
+        if (says_else(i, k)) continue;
+        if (i->t[k] == NONE && (s->may_miss[k] || !s->vectors[k])) continue;
+        if (!s->vectors[k]) return false;
         if (!t || t->type != VECTOR_F32 || (uint64_t)t->columns != s->lengths[k]) return false;
     }
     if (i->op == LSTM && (i->t[1] == NONE) + (i->t[2] == NONE) + (i->t[3] == NONE) != (i->t[1] == NONE ? 3 : 0)) return false;
@@ -130,8 +137,9 @@ static bool product_fits(const where *w, const instruction *i, shape *s) {
         *s = (shape){.out = i->n, .vectors = {false, true}, .lengths = {0, i->n}, .may_miss = {false, true}};
         return isfinite(i->f);
     }
-    *s = (shape){.out = (uint64_t)matrix->rows, .a = (uint64_t)matrix->columns};
-    s->vectors[1] = s->may_miss[1] = true, s->lengths[1] = (uint64_t)matrix->rows;
+    if (i->n != (uint64_t)matrix->rows) return false;
+    *s = (shape){.out = i->n, .a = (uint64_t)matrix->columns};
+    s->vectors[1] = s->may_miss[1] = true, s->lengths[1] = i->n;
     return i->p >= NO_ACTIVATION && i->p <= TANH;
 }
 
@@ -159,7 +167,7 @@ static bool spaces_fit(const where *w, const instruction *i, const shape *s) {
 
 static bool check_instruction(const where *w, const instruction *i) {
     shape s = {0};
-    if (i->n > WIDEST || (!i->n && i->op != LINEAR)) return false;
+    if (!i->n || i->n > WIDEST) return false;
     if (i->op == EMBED || i->op == LINEAR) {
         if (!product_fits(w, i, &s)) return false;
     } else if (i->op >= LRN && i->op <= LSTM) {
@@ -192,10 +200,31 @@ static bool check_program(model *m, const program *code, bool encode, char *prob
     return true;
 }
 
-bool check_programs(model *m, char *problem, size_t room) {
-    for (i64 r = 0; r < m->register_count; r++)
-        if (m->registers[r].space > STEP || !m->registers[r].width || m->registers[r].width > WIDEST)
-            REFUSE("inconsistent: register %lld", (long long)r);
+/* Registers whose widths together, and below caches whose keys and values for some words, are no more numbers than `widest`: a small file
+   must not ask for much memory. */
+static bool check_registers(const model *m, uint64_t widest, char *problem, size_t room) {
+    uint64_t width = 0;
+    for (i64 r = 0; r < m->register_count; r++) {
+        const register_kind *kind = &m->registers[r];
+        if (kind->space > STEP || !kind->width || kind->width > WIDEST) REFUSE("inconsistent: register %lld", (long long)r);
+        width += ((uint64_t)kind->width + 15) / 16 * 16; /* as they lie in memory */
+    }
+    if (width > widest) REFUSE("inconsistent: its registers are too wide for its weights");
+    return true;
+}
+
+static bool check_caches(const model *m, uint64_t widest, char *problem, size_t room) {
+    uint64_t width = 0;
+    for (uint32_t c = 0; c < m->set.caches; c++) {
+        if (!m->cache_widths[c]) REFUSE("inconsistent: cache %u is not used", c);
+        width += 2 * CACHED_WORDS * (uint64_t)m->cache_widths[c];
+    }
+    if (width > widest) REFUSE("inconsistent: its caches are too wide for its weights");
+    return true;
+}
+
+bool check_programs(model *m, uint64_t weights, char *problem, size_t room) {
+    if (!check_registers(m, weights, problem, room)) return false;
     if (m->state_count > 1000) REFUSE("inconsistent: %lld states", (long long)m->state_count);
     for (i64 s = 0; s < m->state_count; s++) {
         const state_kind *state = &m->states[s];
@@ -215,7 +244,5 @@ bool check_programs(model *m, char *problem, size_t room) {
         !fits(m, features, (uint64_t)table->columns, 1u << STEP))
         REFUSE("inconsistent: the table of the softmax");
     if (!check_program(m, &m->encode, true, problem, room) || !check_program(m, &m->step, false, problem, room)) return false;
-    for (uint32_t c = 0; c < m->set.caches; c++)
-        if (!m->cache_widths[c]) REFUSE("inconsistent: cache %u is not used", c);
-    return true;
+    return check_caches(m, weights, problem, room);
 }

@@ -14,7 +14,7 @@
    registers around the intrinsic. */
 #define OFFSET 128
 typedef vi int8_sum;
-INLINE int8_sum int8_start(vi row_sums) { return row_sums * -OFFSET; }
+INLINE int8_sum int8_start(vi row_sums) { return (vi)(-(vu)row_sums * OFFSET); } /* no sum of a file is too large for it */
 INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     vi same = (vi){0} + x;
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(same), "v"(w));
@@ -27,7 +27,7 @@ INLINE vi int8_total(int8_sum sum) { return sum; }
 /* Pairs of |w| x sign(w) are at most 2 * 128 * 127, which an int16 holds. */
 #define OFFSET 0
 typedef vi int8_sum;
-INLINE int8_sum int8_start(vi row_sums) { return row_sums - row_sums; }
+INLINE int8_sum int8_start(vi row_sums) { return row_sums ^ row_sums; }
 INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     __m256i v = (__m256i)w, pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(_mm256_set1_epi32(x), v));
     return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -38,7 +38,7 @@ INLINE vi int8_total(int8_sum sum) { return sum; }
 #include <arm_neon.h>
 #define OFFSET 0
 typedef vi int8_sum;
-INLINE int8_sum int8_start(vi row_sums) { return row_sums - row_sums; }
+INLINE int8_sum int8_start(vi row_sums) { return row_sums ^ row_sums; }
 INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, vreinterpretq_s8_s32(vdupq_n_s32(x)));
 }
@@ -48,7 +48,7 @@ INLINE vi int8_total(int8_sum sum) { return sum; }
 /* In two halves of int16 values, pairs of which are added up in int32: lane 2 i and 2 i + 1 belong to one output. */
 #define OFFSET 0
 typedef struct { vi low, high; } int8_sum;
-INLINE int8_sum int8_start(vi row_sums) { return (int8_sum){row_sums - row_sums, row_sums - row_sums}; }
+INLINE int8_sum int8_start(vi row_sums) { return (int8_sum){row_sums ^ row_sums, row_sums ^ row_sums}; }
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

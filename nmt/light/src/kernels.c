@@ -72,6 +72,7 @@ const kernels *choose_kernels(const char *name) {
 
 size_t linear_scratch(const tensor *w, i64 rows) {
     const size_t K = (size_t)w->columns, n = (size_t)rows;
+    if (n > SIZE_MAX / 8 / (K + 4)) return SIZE_MAX; /* where addresses have 32 bits */
     if (w->type == MATRIX_INT8) return n * ((K + 3) / 4 * 4 + sizeof(float)); /* int8 values and their scales */
     if (w->type == MATRIX_BF16) return n * (K + 1) / 2 * 2 * sizeof(float);
     return 0;

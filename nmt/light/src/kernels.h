@@ -81,7 +81,7 @@ typedef struct {
     i64 (*add_best)(const float *x, i64 n, float add, int32_t first_id, scored_id *best, i64 count, i64 k);
 } kernels;
 
-/* Bytes of scratch that `linear` needs. */
+/* Bytes of scratch that `linear` needs; SIZE_MAX where they cannot be counted. */
 size_t linear_scratch(const tensor *w, i64 rows);
 
 /* The table with this name, or the best one if it is null; null where the name is not known or the processor lacks it. */

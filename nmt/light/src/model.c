@@ -15,6 +15,7 @@
 #endif
 
 enum { HEADER = 32, ENTRY = 24, VERSION = 1, LARGEST_COUNT = 1 << 20 };
+enum { MOST_INT8 = 1 << 17 }; /* columns, so that sums of products stay within an int32 */
 
 static const unsigned char MAGIC[8] = {0x89, 'N', 'M', 'T', '\r', '\n', 0x1a, '\n'};
 
@@ -74,6 +75,11 @@ static uint32_t crc32_of(const uint8_t *p, size_t n) {
 
 #define REFUSE(...) return snprintf(problem, room, __VA_ARGS__), false
 
+static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to) {
+    while (from < to && !bytes[from]) from++;
+    return from >= to;
+}
+
 /* The sections, each where the table says. */
 static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS], char *problem, size_t room) {
     if (size < sizeof MAGIC || memcmp(bytes, MAGIC, sizeof MAGIC)) REFUSE("not a model file of nmt's engine");
@@ -83,6 +89,7 @@ static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS
         REFUSE("format %u, which this version of the engine does not know; it reads format %d", version, VERSION);
     if (u64_at(bytes + 16) != size)
         REFUSE("truncated or extended: %zu bytes, and it says %llu", size, (unsigned long long)u64_at(bytes + 16));
+    if (!all_zero(bytes, 28, HEADER)) REFUSE("damaged: its header");
     if (u32_at(bytes + 24) != crc32_of(bytes + HEADER, size - HEADER)) REFUSE("damaged: its checksum is not that of its content");
     if (count > SECTIONS || (uint64_t)HEADER + (uint64_t)count * ENTRY > size) REFUSE("inconsistent: %u sections", count);
     uint64_t end = HEADER + (uint64_t)count * ENTRY;
@@ -93,11 +100,13 @@ static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS
         int which = 0;
         while (which < SECTIONS && KNOWN[which].name != name) which++;
         if (which == SECTIONS || found[which].bytes) REFUSE("inconsistent: section %u is unknown or there twice", i);
-        if (offset % 64 || offset < end || offset > size || length > size - offset || length % KNOWN[which].item)
+        if (u32_at(entry + 4) || offset % 64 || offset < end || offset > size || length > size - offset || length % KNOWN[which].item ||
+            !all_zero(bytes, end, offset))
             REFUSE("inconsistent: section %.4s does not lie within the file", (const char *)entry);
         found[which] = (span){bytes + offset, (size_t)length};
         end = offset + length;
     }
+    if (end != size) REFUSE("inconsistent: there is more than the %u sections of its table", count);
     for (int i = 0; i < SECTIONS; i++)
         if (KNOWN[i].needed && !found[i].bytes) {
             const char name[5] = {(char)KNOWN[i].name, (char)(KNOWN[i].name >> 8), (char)(KNOWN[i].name >> 16),
@@ -117,7 +126,7 @@ static bool read_tensor(const uint8_t *entry, span data, tensor *to) {
     static const uint32_t group[] = {1, 1, 2, 4}, bytes[] = {4, 4, 2, 1};
     uint32_t type = u32_at(entry), rows = u32_at(entry + 4), columns = u32_at(entry + 8);
     if (type > MATRIX_INT8 || !rows || !columns || rows > INT32_MAX / 2 || columns > INT32_MAX / 2) return false;
-    if (type == VECTOR_F32 && rows != 1) return false;
+    if ((type == VECTOR_F32 && rows != 1) || (type == MATRIX_INT8 && columns > MOST_INT8)) return false;
     uint64_t wide = ((uint64_t)columns + group[type] - 1) / group[type] * group[type];
     uint64_t high = type == VECTOR_F32 ? 1 : ((uint64_t)rows + STRIP - 1) / STRIP * STRIP;
     *to = (tensor){.type = (tensor_type)type, .rows = rows, .columns = columns};
@@ -150,7 +159,8 @@ static bool read_list(span section, const settings *set, shortlist *list) {
 static bool read_settings(const settings *set, char *problem, size_t room) {
     if (set->source_size <= EOS || set->target_size <= EOS || set->source_size > INT32_MAX || set->target_size > INT32_MAX)
         REFUSE("inconsistent: vocabularies of %u and %u entries", set->source_size, set->target_size);
-    if (!set->beam_size || set->beam_size > 1000 || !isfinite(set->length_penalty) || set->length_offset > 1000000)
+    if (!set->beam_size || set->beam_size > 1000 || !isfinite(set->length_penalty) || set->length_offset > 1000000 ||
+        set->longest > INT32_MAX)
         REFUSE("inconsistent: settings of the search");
     if (set->attentions > 1000 || set->caches > 1000) REFUSE("inconsistent: %u attentions, %u caches", set->attentions, set->caches);
     return true;
@@ -178,10 +188,11 @@ static bool read_all(model *m, const void *bytes, size_t size, char *problem, si
     m->step = (program){found[STEP_CODE].bytes, (i64)(found[STEP_CODE].size / sizeof(instruction))};
     m->source_pieces = found[SPMS], m->target_pieces = found[found[SPMT].bytes ? SPMT : SPMS], m->meta = found[META];
     if (found[LIST].bytes && !read_list(found[LIST], &m->set, &m->list)) REFUSE("inconsistent: shortlist");
-    return check_programs(m, problem, room);
+    return check_programs(m, found[DATA].size, problem, room);
 }
 
 model *model_open(const void *bytes, size_t size, char *problem, size_t room) {
+    if ((uintptr_t)bytes % 64) return snprintf(problem, room, "not at a multiple of 64 bytes in memory"), NULL;
     model *m = calloc(1, sizeof *m);
     if (!m) return snprintf(problem, room, "not enough memory"), NULL;
     if (read_all(m, bytes, size, problem, room)) return m;

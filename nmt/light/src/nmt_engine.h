@@ -32,6 +32,9 @@ typedef struct {
     int32_t longest;           /* lines of more tokens are translated in parts; 0: none */
 } nmt_options;
 
+/* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten or cut short, which
+   ends the process (SIGBUS) when what is gone is needed. */
+
 /* Opens one file, or several as an ensemble whose probabilities are averaged. `kernels` is the name of an instruction set, or null for
    the best one. */
 NMT_API nmt_model *nmt_open(const char *const *files, int32_t count, const char *kernels, char *problem, size_t room);
@@ -39,6 +42,7 @@ NMT_API nmt_model *nmt_open(const char *const *files, int32_t count, const char 
 /* The same of a file that is in memory, at a multiple of 64 bytes, and stays there until the model is closed. */
 NMT_API nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *kernels, char *problem, size_t room);
 
+/* When no call that uses the model is under way; null will do, as for nmt_free. */
 NMT_API void nmt_close(nmt_model *);
 
 NMT_API nmt_options nmt_defaults(const nmt_model *);
@@ -49,7 +53,7 @@ NMT_API const char *nmt_kernels(const nmt_model *);
 /* What the file says of itself, a JSON object; null if it says nothing. */
 NMT_API const char *nmt_card(const nmt_model *, size_t *size);
 
-/* Translates lines. Each depends on itself alone. */
+/* Translates lines of at most 2^28 bytes each. Each depends on itself alone. */
 NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                                    const nmt_options *, char *problem, size_t room);
 

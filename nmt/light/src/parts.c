@@ -99,7 +99,7 @@ void sentences_clear(sentences *s) {
 bool add_sentence(sentences *s, const int32_t *ids, size_t count) {
     if (s->count + count + 1 > s->room) {
         size_t room = 2 * (s->count + count + 1);
-        int32_t *more = realloc(s->ids, room * sizeof *more);
+        int32_t *more = room > SIZE_MAX / sizeof *more ? NULL : realloc(s->ids, room * sizeof *more);
         if (!more) return false;
         s->ids = more, s->room = room;
     }
@@ -167,8 +167,9 @@ static bool add_level(sentences *s, encoder *e, text t, const end_function *leve
 
 bool add_parts(sentences *s, const subwords *pieces, const char *line, size_t size, size_t longest) {
     encoder e = {.pieces = pieces, .longest = longest};
-    text t = {line, line + size};
     bool fine = true;
+    if (!size) return true; /* of what may be null */
+    text t = {line, line + size};
     if (after_spaces(t) < t.end) {
         int64_t count = encoded(&e, t);
         if (count < 0)

@@ -7,6 +7,8 @@
 
 #include "engine.h"
 
+enum { LONGEST_LINE = 1 << 28 }; /* what subwords_encode takes */
+
 #define REFUSE(...) return snprintf(problem, room, __VA_ARGS__), NULL
 
 void nmt_free(nmt_results *r) {
@@ -122,6 +124,10 @@ nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t 
     nmt_results *r = new_results(m, count, o, problem, room);
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->all.parts;
+        if (sizes[i] > LONGEST_LINE) {
+            nmt_free(r);
+            REFUSE("line %zu: more than %d bytes", i, (int)LONGEST_LINE);
+        }
         if (!add_parts(&r->all, m->source, lines[i], sizes[i], (size_t)o->longest)) {
             nmt_free(r);
             REFUSE("not enough memory");

@@ -40,6 +40,8 @@ typedef struct {
 /* Memory of at least `size` bytes at a multiple of 64, all zeros, in place of what was there. */
 static bool renew(void **memory, size_t size) {
     free(*memory);
+    *memory = NULL;
+    if (size > SIZE_MAX / 2) return false;
     size = size / 64 * 64 + 128; /* kernels may load, though not use, a little beyond the end */
     *memory = aligned_alloc(64, size);
     if (*memory) memset(*memory, 0, size);
@@ -277,8 +279,10 @@ static bool run_cache(const task *t) {
         cached *own = &r->caches[0][(i64)i->t[0] * r->rows + row];
         i64 position = t->words[row].position;
         if (position >= own->room) {
-            i64 more = position < 16 ? 32 : 2 * position;
-            float *words = realloc(own->words, (size_t)more * 2 * (size_t)n * sizeof *words);
+            i64 more = position < 16 ? 32 : 2 * position; /* at first as many as check.c counts */
+            size_t size;
+            if (!times((size_t)more, 2 * (size_t)n * sizeof(float), &size)) return false;
+            float *words = realloc(own->words, size);
             if (!words) return false;
             own->words = words, own->room = more;
         }

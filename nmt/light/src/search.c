@@ -134,7 +134,7 @@ static bool open_slots(searcher *s, i64 beam) {
     s->all = calloc((size_t)s->slots, sizeof *s->all);
     s->logits = calloc(vocabulary * at_once, sizeof(float));
     s->single = s->count > 1 ? calloc(vocabulary * at_once, sizeof(float)) : NULL;
-    s->scratch = aligned_alloc(64, scratch / 64 * 64 + 64);
+    s->scratch = scratch > SIZE_MAX / 2 ? NULL : aligned_alloc(64, scratch / 64 * 64 + 64);
     s->best = calloc(2 * (size_t)beam, sizeof *s->best);
     s->next = calloc(2 * (size_t)beam, sizeof *s->next);
     if (!s->all || !s->logits || (s->count > 1 && !s->single) || !s->scratch || !s->best || !s->next) return false;
@@ -337,7 +337,7 @@ static void mean_of_models(searcher *s, const slot *own, i64 first, i64 count, i
 static bool add_attention(slot *own) {
     size_t used = own->attention_count * (size_t)own->length, more = (size_t)own->alive_count * (size_t)own->length;
     if (used + more > own->attention_room) {
-        float *room = realloc(own->attention, 2 * (used + more) * sizeof *room);
+        float *room = used + more > SIZE_MAX / 4 / sizeof *room ? NULL : realloc(own->attention, 2 * (used + more) * sizeof *room);
         if (!room) return false;
         own->attention = room, own->attention_room = 2 * (used + more);
     }

@@ -7,6 +7,7 @@
 #include "system.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,8 @@ const char *map_file(const char *path, mapped_file *to) {
         problem = "not a regular file";
     } else if (status.st_size <= 0) {
         problem = "empty";
+    } else if ((uintmax_t)status.st_size > PTRDIFF_MAX) {
+        problem = "larger than memory can be";
     } else {
         void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
         if (bytes == MAP_FAILED)

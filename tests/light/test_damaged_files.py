@@ -1,0 +1,363 @@
+"""A file that is not what the engine takes is refused by one line that names it, whatever is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from nmt.errors import ConfigError
+from nmt.interop.engine.compiled import compiled_engine
+from nmt.light import EngineError, Translator
+from tests.interop.engine_models import content_of, make_model, section
+from tests.light.engine_files import pieces
+from tests.light.file_parts import ENTRY, HEADER, parts_of, with_checksum, with_sections, with_values
+
+NONE = 0xFFFFFFFF
+TENSOR, REGISTER, STATE, INSTRUCTION = 40, 8, 12, 64
+MODEL: Final = make_model(section(cell="gru"))
+VOCABULARIES: Final = pieces(MODEL.source_vocab_size), pieces(MODEL.target_vocab_size)
+CONTENT: Final = content_of(MODEL, subwords=VOCABULARIES)
+CACHED: Final = content_of(
+    make_model(section(architecture="transformer", architecture_options={"decoder_mixing": "attention"})),
+    subwords=VOCABULARIES,
+)
+
+
+def problem_of(path: Path) -> str:
+    """What the engine says of it, behind its name."""
+    try:
+        library = compiled_engine()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with pytest.raises(EngineError) as caught:
+        Translator(path, library=library)
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ") and said.isprintable(), said
+    return said.removeprefix(f"{path}: ")
+
+
+def refused(content: bytes, folder: Path) -> str:
+    path = folder / "model.nmt"
+    path.write_bytes(content)
+    return problem_of(path)
+
+
+def instructions(program: str, content: bytes = CONTENT) -> list[tuple[float, ...]]:
+    return list(struct.iter_unpack("<14Iif", parts_of(content)[program]))
+
+
+def first(program: str, op: int, content: bytes = CONTENT) -> int:
+    """Where the first instruction of a kind begins in its program."""
+    return INSTRUCTION * next(i for i, each in enumerate(instructions(program, content)) if each[0] == op)
+
+
+def test_the_file_itself_is_taken(tmp_path: Path) -> None:
+    """And stays as it is when it is taken apart and put together."""
+    assert with_sections(CONTENT) == CONTENT
+    for content in (CONTENT, CACHED):
+        (tmp_path / "model.nmt").write_bytes(content)
+        assert Translator(tmp_path / "model.nmt", library=compiled_engine()).translate("一").text is not None
+
+
+def test_what_is_no_file_of_the_engine(tmp_path: Path) -> None:
+    assert problem_of(tmp_path / "missing.nmt") == "No such file or directory"
+    assert problem_of(tmp_path) == "not a regular file"
+    os.mkfifo(tmp_path / "pipe.nmt")  # opening it must not wait for a writer
+    assert problem_of(tmp_path / "pipe.nmt") == "not a regular file"
+    assert refused(b"", tmp_path) == "empty"
+    for content in (b"\x89", b"PK\x03\x04" * 99, b"\0" * 4096, CONTENT[1:]):
+        assert refused(content, tmp_path) == "not a model file of nmt's engine"
+
+
+def test_a_name_that_is_no_line_is_told_on_one(tmp_path: Path) -> None:
+    path = tmp_path / "a\nb\x1b.nmt"
+    with pytest.raises(EngineError, match=r"a\\nb\\x1b\.nmt: No such file or directory$"):
+        Translator(path, library=compiled_engine())
+    with pytest.raises(EngineError, match="long.nmt: "):
+        Translator(tmp_path / ("x" * 200 + "/") / ("y" * 200 + "/") / "long.nmt", library=compiled_engine())
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="this user may read any file")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.nmt"
+    path.write_bytes(CONTENT)
+    path.chmod(0)
+    assert problem_of(path) == "Permission denied"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.replace(b"\r\n", b"\n"),
+        lambda content: content.replace(b"\n", b"\r\n"),
+        lambda content: bytes(byte & 0x7F for byte in content),
+    ],
+    ids=["crlf to lf", "lf to crlf", "seven bits"],
+)
+def test_a_file_sent_as_text(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    assert refused(change(CONTENT), tmp_path) == "not a model file of nmt's engine"
+
+
+def boundaries(content: bytes) -> list[int]:
+    """Where header, table and sections begin and end."""
+    count = len(parts_of(content))
+    table = (struct.unpack_from("<4sIQQ", content, HEADER + ENTRY * i) for i in range(count))
+    ends = [place for _, _, begin, size in table for place in (begin, begin + size)]
+    return sorted({8, 12, 16, 24, HEADER, HEADER + ENTRY * count, *ends} - {len(content)})
+
+
+@pytest.mark.parametrize("place", boundaries(CONTENT))
+def test_truncated_at_every_boundary(place: int, tmp_path: Path) -> None:
+    """Whether or not header and checksum have been made to fit what is left."""
+    for end in (place - 1, place, place + 1):
+        said = refused(CONTENT[:end], tmp_path)
+        assert said.startswith("truncated") or (end < 8 and said.startswith("not a model")), said
+        if end >= HEADER:
+            assert "inconsistent: " in refused(with_checksum(CONTENT[:end]), tmp_path)
+
+
+def test_longer_than_it_says(tmp_path: Path) -> None:
+    assert refused(CONTENT + b"\0", tmp_path).startswith("truncated or extended: ")
+    assert refused(with_checksum(CONTENT + b"\0"), tmp_path).startswith("inconsistent: there is more than the ")
+
+
+@pytest.mark.parametrize("version", [0, 2, NONE])
+def test_other_versions(version: int, tmp_path: Path) -> None:
+    changed = CONTENT[:8] + struct.pack("<I", version) + CONTENT[12:]
+    said = f"format {version}, which this version of the engine does not know; it reads format 1"
+    assert refused(changed, tmp_path) == said
+
+
+def test_a_changed_bit_anywhere(tmp_path: Path) -> None:
+    """In the header, which the checksum does not cover, too."""
+    for place in [*range(HEADER + 4), *range(HEADER, len(CONTENT), len(CONTENT) // 97)]:
+        for bit in (0, 7):
+            changed = bytearray(CONTENT)
+            changed[place] ^= 1 << bit
+            refused(bytes(changed), tmp_path)
+
+
+def test_a_number_of_sections_that_hides_some(tmp_path: Path) -> None:
+    """The number is not covered by the checksum, and the last sections may be missing."""
+    with_more = with_sections(CONTENT, META=b"{}")
+    fewer = with_more[:12] + struct.pack("<I", len(parts_of(CONTENT))) + with_more[16:]
+    assert refused(fewer, tmp_path).startswith("inconsistent: ")
+
+
+@pytest.mark.parametrize("name", ["SETT", "TENS", "REGS", "STAT", "ENCO", "STEP", "DATA", "SPMS"])
+def test_a_missing_section(name: str, tmp_path: Path) -> None:
+    assert refused(with_sections(CONTENT, **{name: None}), tmp_path) == f"inconsistent: section {name} is missing"
+
+
+@pytest.mark.parametrize("name", ["SETT", "TENS", "DATA", "SPMS", "SPMT", "LIST"])
+def test_an_empty_section(name: str, tmp_path: Path) -> None:
+    refused(with_sections(CONTENT, **{name: b""}), tmp_path)
+
+
+def test_sections_that_there_are_not(tmp_path: Path) -> None:
+    assert refused(with_sections(CONTENT, WHAT=b"1234"), tmp_path).endswith("is unknown or there twice")
+    twice = with_sections(CONTENT, WHAT=b"1234").replace(b"WHAT", b"SETT")
+    assert refused(with_checksum(twice), tmp_path).endswith("is unknown or there twice")
+
+
+def entry(content: bytes, name: str) -> int:
+    return HEADER + ENTRY * list(parts_of(content)).index(name)
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value"),
+    [(4, "I", 1), (8, "Q", 0), (8, "Q", 2**64 - 64), (8, "Q", 2**63), (16, "Q", 2**64 - 1), (16, "Q", 2**63)],
+)
+def test_a_table_that_points_elsewhere(place: int, form: str, value: int, tmp_path: Path) -> None:
+    changed = bytearray(CONTENT)
+    struct.pack_into("<" + form, changed, entry(CONTENT, "DATA") + place, value)
+    assert refused(with_checksum(bytes(changed)), tmp_path) == "inconsistent: section DATA does not lie within the file"
+
+
+def test_what_lies_between_sections(tmp_path: Path) -> None:
+    gap = next(end for end in boundaries(CONTENT) if end > HEADER + ENTRY * len(parts_of(CONTENT)) and end % 64)
+    assert CONTENT[gap] == 0
+    changed = CONTENT[:gap] + b"\1" + CONTENT[gap + 1 :]
+    assert refused(with_checksum(changed), tmp_path).endswith("does not lie within the file")
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value", "problem"),
+    [
+        (0, "I", 2, "vocabularies of 2 and 19 entries"),
+        (4, "I", 2**31, f"vocabularies of 17 and {2**31} entries"),
+        (0, "I", 16, "instruction 0 of ENCO"),
+        (4, "I", 20, "the table of the softmax"),
+        (8, "I", NONE, "the table of the softmax"),
+        (12, "I", NONE, "the table of the softmax"),
+        (16, "I", 1001, "1001 attentions, 0 caches"),
+        (20, "I", 1001, "1 attentions, 1001 caches"),
+        (20, "I", 1, "cache 0 is not used"),
+        (24, "I", 0, "settings of the search"),
+        (24, "I", 1001, "settings of the search"),
+        (28, "f", float("nan"), "settings of the search"),
+        (28, "f", float("inf"), "settings of the search"),
+        (32, "I", 2**31, "settings of the search"),
+        (36, "I", 2**31, "settings of the search"),
+    ],
+)
+def test_settings(place: int, form: str, value: float, problem: str, tmp_path: Path) -> None:
+    assert refused(with_values(CONTENT, "SETT", place, form, value), tmp_path) == f"inconsistent: {problem}"
+
+
+def test_vocabularies_of_other_sizes_than_the_subwords(tmp_path: Path) -> None:
+    said = "inconsistent: its SentencePiece models have other sizes than its vocabularies"
+    for name in ("SPMS", "SPMT"):
+        assert refused(with_sections(CONTENT, **{name: pieces(18)}), tmp_path) == said
+    assert refused(with_sections(CONTENT, SPMS=b"text"), tmp_path).startswith("the SentencePiece model of the source: ")
+    assert refused(with_sections(CONTENT, SPMT=b"text"), tmp_path).startswith("the SentencePiece model of the target: ")
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value"),
+    [(0, "I", 4), (4, "I", 0), (4, "I", 2**30), (8, "I", 0), (8, "I", 2**30), (16, "Q", 32), (16, "Q", 2**64 - 64)],
+)
+def test_tensors(place: int, form: str, value: int, tmp_path: Path) -> None:
+    assert refused(with_values(CONTENT, "TENS", place, form, value), tmp_path) == "inconsistent: tensor 0"
+
+
+def test_int8_tensors(tmp_path: Path) -> None:
+    """Their scales and sums lie in the data, too, and they are no wider than their sums can be."""
+    wide = 1 << 18
+    for scales, sums in ((2**63, 0), (0, 2**63)):
+        entry = struct.pack("<4I3Q", 3, 1, 8, 0, 0, scales, sums)
+        assert refused(with_sections(CONTENT, TENS=entry), tmp_path) == "inconsistent: tensor 0"
+    entry = struct.pack("<4I3Q", 3, 1, wide, 0, 0, 0, 0)
+    changed = with_sections(CONTENT, TENS=entry, DATA=b"\0" * (32 * wide))
+    assert refused(changed, tmp_path) == "inconsistent: tensor 0"
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, 3), (4, 0), (4, (1 << 24) + 1)])
+def test_registers(place: int, value: int, tmp_path: Path) -> None:
+    assert refused(with_values(CONTENT, "REGS", place, "I", value), tmp_path) == "inconsistent: register 0"
+
+
+def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path) -> None:
+    registers = parts_of(CONTENT)["REGS"] + struct.pack("<2I", 2, 1 << 20)
+    said = "inconsistent: its registers are too wide for its weights"
+    assert refused(with_sections(CONTENT, REGS=registers), tmp_path) == said
+    registers = parts_of(CONTENT)["REGS"] + struct.pack("<2I", 2, 1) * 5000  # which fill a line of memory each
+    assert refused(with_sections(CONTENT, REGS=registers), tmp_path) == said
+    cached = instructions("STEP", CACHED)[first("STEP", 17, CACHED) // INSTRUCTION]
+    caches = struct.unpack_from("<I", parts_of(CACHED)["SETT"], 20)[0]
+    more = b"".join(struct.pack("<14Iif", *cached[:9], caches + i, *cached[10:]) for i in range(900))
+    changed = with_values(CACHED, "SETT", 20, "I", caches + 900)
+    changed = with_sections(changed, STEP=parts_of(CACHED)["STEP"] + more)
+    assert refused(changed, tmp_path) == "inconsistent: its caches are too wide for its weights"
+
+
+@pytest.mark.parametrize("place", [0, 4, 8])
+def test_states(place: int, tmp_path: Path) -> None:
+    assert refused(with_values(CONTENT, "STAT", place, "I", NONE), tmp_path) == "inconsistent: state 0"
+    changed = with_sections(CONTENT, STAT=struct.pack("<3I", 0, 0, 0))
+    assert refused(changed, tmp_path) == "inconsistent: state 0"
+
+
+EMBED, LINEAR, LOOP, ATTEND_ADDITIVE, CACHE, GRU = 1, 2, 11, 14, 17, 29
+
+
+@pytest.mark.parametrize(
+    ("program", "op", "place", "form", "value"),
+    [
+        ("ENCO", EMBED, 0, "I", 0),
+        ("ENCO", EMBED, 0, "I", 18),
+        ("ENCO", EMBED, 0, "I", 31),
+        ("ENCO", EMBED, 4, "I", NONE),  # no register
+        ("ENCO", EMBED, 8, "I", 1),  # beyond its width
+        ("ENCO", EMBED, 12, "I", 0),  # an operand that it must not have
+        ("ENCO", EMBED, 36, "I", NONE),
+        ("ENCO", EMBED, 36, "I", 10_000),
+        ("ENCO", EMBED, 44, "I", 0),  # a tensor that it must not have
+        ("ENCO", EMBED, 52, "I", 1),
+        ("ENCO", EMBED, 60, "f", float("nan")),
+        ("ENCO", LINEAR, 16, "I", 1),
+        ("ENCO", LINEAR, 40, "I", 10_000),
+        ("ENCO", LINEAR, 52, "I", 1),
+        ("ENCO", LINEAR, 56, "i", 3),
+        ("ENCO", LOOP, 52, "I", 0),
+        ("ENCO", LOOP, 52, "I", 2**31),
+        ("ENCO", LOOP, 56, "i", 2),
+        ("STEP", LINEAR, 52, "I", 0),
+        ("STEP", ATTEND_ADDITIVE, 36, "I", NONE),
+        ("STEP", ATTEND_ADDITIVE, 40, "I", 1),  # an attention beyond those of the settings
+        ("STEP", ATTEND_ADDITIVE, 44, "I", 0),
+        ("STEP", ATTEND_ADDITIVE, 52, "I", 1 << 25),
+        ("STEP", ATTEND_ADDITIVE, 56, "i", 0),
+        ("STEP", ATTEND_ADDITIVE, 56, "i", -1),
+        ("STEP", ATTEND_ADDITIVE, 56, "i", 3),
+        ("STEP", GRU, 36, "I", NONE),
+        ("STEP", GRU, 40, "I", NONE),
+        ("STEP", GRU, 44, "I", 10_000_000),  # read for the kernel, though a GRU has but two vectors
+        ("STEP", GRU, 48, "I", 0),
+        ("STEP", GRU, 56, "i", 2),
+    ],
+)
+def test_instructions(program: str, op: int, place: int, form: str, value: float, tmp_path: Path) -> None:
+    at = first(program, op)
+    said = f"inconsistent: instruction {at // INSTRUCTION} of {program}"
+    assert refused(with_values(CONTENT, program, at + place, form, value), tmp_path) == said
+
+
+@pytest.mark.parametrize("number", [1, NONE])
+def test_numbers_of_caches(number: int, tmp_path: Path) -> None:
+    at = first("STEP", CACHE, CACHED)
+    caches = struct.unpack_from("<I", parts_of(CACHED)["SETT"], 20)[0]
+    value = NONE if number == NONE else caches
+    changed = with_values(CACHED, "STEP", at + 36, "I", value)
+    assert refused(changed, tmp_path) == f"inconsistent: instruction {at // INSTRUCTION} of STEP"
+    cached = instructions("STEP", CACHED)[at // INSTRUCTION]  # one that is used twice
+    changed = with_sections(CACHED, STEP=parts_of(CACHED)["STEP"] + struct.pack("<14Iif", *cached))
+    assert refused(changed, tmp_path) == f"inconsistent: instruction {len(instructions('STEP', CACHED))} of STEP"
+
+
+def shortlist(*, always: list[int], starts: list[int], partners: list[int]) -> bytes:
+    numbers = [len(always), len(partners), *always, *starts, *partners]
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * 4,
+        shortlist(always=[19], starts=[0] * 18, partners=[]),
+        shortlist(always=[], starts=[0] * 17, partners=[]),
+        shortlist(always=[], starts=[0] * 17 + [1], partners=[19]),
+        shortlist(always=[], starts=[0] * 17 + [2], partners=[3]),
+        shortlist(always=[], starts=[0, 2] + [1] * 16, partners=[3]),
+        shortlist(always=[], starts=[1] * 18, partners=[3]),
+        struct.pack("<2I", NONE, NONE),
+    ],
+)
+def test_shortlists(content: bytes, tmp_path: Path) -> None:
+    assert refused(with_sections(CONTENT, LIST=content), tmp_path) == "inconsistent: shortlist"
+
+
+def test_a_card_that_is_none(tmp_path: Path) -> None:
+    """The engine does not read it, and translates."""
+    path = tmp_path / "model.nmt"
+    for card in (b"{", b"\xff", b"[" * 100_000):
+        path.write_bytes(with_sections(CONTENT, META=card))
+        model = Translator(path, library=compiled_engine())
+        with pytest.raises(EngineError, match=r"model\.nmt: its card is no JSON$"):
+            assert model.card
+        assert model.translate("一").text is not None
+
+
+def test_a_closed_translator(tmp_path: Path) -> None:
+    (tmp_path / "model.nmt").write_bytes(CONTENT)
+    with Translator(tmp_path / "model.nmt", library=compiled_engine()) as model:
+        assert model.translate("一").source_tokens
+    model.close()
+    for use in (lambda: model.translate("一"), lambda: model.texts(["一"]), lambda: model.card, lambda: model.kernels):
+        with pytest.raises(EngineError, match="^the model is closed$"):
+            use()
