@@ -20,7 +20,7 @@ from nmt.search.greedy import greedy_search
 from nmt.search.hypothesis import Hypothesis
 from tests.interop.engine_models import content_of
 
-NO_LIMIT = {"length_penalty": 0.8, "max_length_offset": 4}
+NO_LIMIT = {"length_penalty": 0.8, "max_length_offset": 3}
 
 
 def pieces(count: int) -> bytes:
@@ -57,7 +57,7 @@ def options(engine: Model, **changes: Any) -> Options:
     return engine.defaults()._replace(**changes)
 
 
-def sentences(count: int, *, vocabulary: int, seed: int = 1, longest: int = 9) -> list[list[int]]:
+def sentences(count: int, *, vocabulary: int, seed: int = 1, longest: int = 5) -> list[list[int]]:
     """Random ids without end symbols, of every length."""
     draw = torch.Generator().manual_seed(seed)
     lengths = [1 + i % longest for i in range(count)]
