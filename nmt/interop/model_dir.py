@@ -15,6 +15,7 @@ from nmt.errors import CheckpointError, ConfigError, printable, shown
 from nmt.files.whole import is_file, is_folder, is_there
 from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
+from nmt.interop.engine.opened import TAKEN_BY, is_engine_file
 from nmt.interop.facts import LongestSource, longest_source
 from nmt.interop.finite import check_finite
 from nmt.interop.stored_weights import Format, layout, on_device, type_problems, unpacked, value_problems
@@ -116,6 +117,8 @@ def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
     """The directory with the weights that `path` and `checkpoint` mean; see `load_model`."""
     path = Path(path)
     if not is_folder(path):
+        if is_engine_file(path):
+            raise CheckpointError(f"{path}: is one file for the engine, which only {TAKEN_BY} take; give its run")
         reason = "is not a directory" if path.exists() else "no such directory"
         raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or an exported model")
     if is_file(path / run_layout.WEIGHTS):

@@ -18,13 +18,16 @@ class Facts:
     """What is known of loaded models, of several the first unless said otherwise."""
 
     paths: tuple[str, ...]
-    """Directories of the weights of all models."""
-    config: Config
+    """Directories of the weights of all models, or files for the engine."""
+    config: Config | None
+    """None of a file for the engine, which does not have it."""
     device: str
     precision: str
     """Number format of the search, and why."""
     longest_source: int
     """Tokens of the longest source sentence that every one of the models was trained on."""
+    languages: tuple[str, str]
+    """Codes of source and target language; "?" where they are not known."""
 
 
 class Computing(Protocol):

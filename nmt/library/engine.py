@@ -13,12 +13,12 @@ import torch
 
 from nmt.config.changed import changed_decoding
 from nmt.config.schema import DecodingConfig
-from nmt.errors import ConfigError, NmtError, shown
+from nmt.errors import ConfigError, NmtError
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library.computing import Facts
-from nmt.library.options import NONE, OWN, WITHOUT
+from nmt.library.options import NONE, OWN, WITHOUT, chosen_details
 from nmt.library.request import WISHES, Request
 from nmt.library.results import Hypothesis, PairScore, Result
 from nmt.library.turns import Turns
@@ -28,7 +28,7 @@ from nmt.search.ensemble_mean import ensemble_mean
 from nmt.search.notes import notes_of
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.request import Request as Asked
-from nmt.search.translation import DETAILS, Details, ScoredText, check_details
+from nmt.search.translation import ScoredText
 
 Cancelled = Callable[[], object]
 """Called before each batch; what it raises ends the work."""
@@ -63,7 +63,8 @@ class Engine:
             )
         longest = min(loaded.longest_source.tokens for loaded in self._loaded)
         named = tuple(str(loaded.path) for loaded in self._loaded)
-        self.facts = Facts(named, first.config, str(place), str(self._prepared.precision), longest)
+        languages = first.config.data.source_language, first.config.data.target_language
+        self.facts = Facts(named, first.config, str(place), str(self._prepared.precision), longest, languages)
         self._device = place
         self._process = os.getpid()
         self._said: set[str] = set()
@@ -73,7 +74,7 @@ class Engine:
     def check(self, options: dict[str, Any]) -> None:
         """Raise ConfigError or DataError for options that cannot be had."""
         self._check_usable()
-        check_details(_details(options))
+        chosen_details(options)
         with own_selection(self._kernels["search"]):
             self._translator(options)
 
@@ -83,7 +84,7 @@ class Engine:
         """The results of some sentences, each on one line, all at once."""
         with self._turn("search"):
             translator = self._translator(options, cancelled=cancelled)
-            found = translator.translate_window([*map(_asked, sentences)], details=_details(options))
+            found = translator.translate_window([*map(_asked, sentences)], details=chosen_details(options))
             return [self._result(translation) for translation in found]
 
     def score(
@@ -176,16 +177,6 @@ class Engine:
             source_pieces=found.source_pieces,
             notes=tuple(notes_of(found, longest=self.facts.longest_source)),
         )
-
-
-def _details(options: dict[str, Any]) -> Details:
-    """What is to be known of each translation; one may be named alone."""
-    found = options.get("details", OWN["details"])
-    if isinstance(found, str):
-        return (found,)  # type: ignore[return-value]  # `check_details` refuses other words
-    if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in found):
-        raise ConfigError(f"details: {shown(found)} is not a list of words. Allowed: {', '.join(DETAILS)}.")
-    return tuple(found)
 
 
 def _hypothesis(found: ScoredText) -> Hypothesis:

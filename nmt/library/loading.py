@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.environment import is_prepared
 from nmt.errors import ConfigError, shown
+from nmt.interop.engine.opened import are_engine_files
 from nmt.library.environment import before_torch
 from nmt.library.paths import path_of, several
 from nmt.library.translator import Translator
@@ -34,7 +35,8 @@ def load(
 
     Args:
         path: a run directory, a checkpoint in it, or what nmt-average, nmt-convert or nmt-export wrote; a list of them
-            is an ensemble.
+            is an ensemble. One file for the engine (`model.nmt`), or a list of such, is translated with by the engine,
+            without torch.
         device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`, which takes a GPU if there is one.
         precision: number format of the search, `fp32`, `bf16`, `int8`, or `auto`: what the configuration of the model
             says, which is by default bf16 where the hardware computes in it, else fp32.
@@ -55,6 +57,12 @@ def load(
         "checkpoint": checkpoint,
         "plugins": [path_of(plugin, "plugins") for plugin in several(plugins)],
     }
+    if are_engine_files(arguments["paths"]):
+        if worker:
+            raise ConfigError(
+                f"worker: {arguments['paths'][0]} is one file for the engine, which has no worker process"
+            )
+        return Translator(_files(arguments))
     if worker is None:
         worker = _would_be_slow(device)
     return Translator(_client(arguments) if worker else _engine(arguments))
@@ -64,6 +72,12 @@ def _client(arguments: dict[str, Any]) -> Computing:
     from nmt.library.client import Client
 
     return Client(**arguments)
+
+
+def _files(arguments: dict[str, Any]) -> Computing:
+    from nmt.library.light import EngineFiles
+
+    return EngineFiles(**arguments)
 
 
 def _engine(arguments: dict[str, Any]) -> Computing:

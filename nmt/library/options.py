@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
+
+from nmt.errors import ConfigError, shown
+from nmt.search.translation import DETAILS, Details, check_details
 
 
 class Options(TypedDict, total=False):
@@ -62,3 +65,14 @@ WITHOUT = ("split_long", "shortlist", "ensemble_weights", "glossary")
 """Keys that can be taken away so."""
 OWN = {"scores": True, "details": ()}
 """Options that are not in the section `decoding`, with their defaults."""
+
+
+def chosen_details(options: Mapping[str, Any]) -> Details:
+    """What is to be known of each translation, where one may be named alone; raises ConfigError for other words."""
+    found = options.get("details", OWN["details"])
+    if isinstance(found, str):
+        found = (found,)
+    if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in found):
+        raise ConfigError(f"details: {shown(found)} is not a list of words. Allowed: {', '.join(DETAILS)}.")
+    check_details(tuple(found))
+    return tuple(found)

@@ -3,93 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from nmt.light.results import Hypothesis, Result
 
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation of a sentence."""
-
-    text: str
-    """A single line; empty where there is no translation."""
-    score: float
-    """Log-probability divided by the length penalty, at most 0; higher is better. Of an empty sentence 0, -infinity
-    where no translation has a finite probability, NaN where scores were switched off."""
-    tokens: tuple[str, ...] | None = field(default=None, repr=False)
-    """With `details=["tokens"]`: as the model wrote them, the end symbol counted where it has ended."""
-    token_scores: tuple[float, ...] | None = field(default=None, repr=False)
-    """With `details=["scores"]`: the log-probability of each token, those before it given."""
-    attention: NDArray[np.float32] | None = field(default=None, repr=False, compare=False)
-    """With `details=["attention"]`: over the source tokens when each token was written [T, S]."""
-    alignment: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
-    """With `details=["alignment"]`: pairs of a word of the source and one of `text`, from 0."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of one sentence; `str()` of it is the best translation."""
-
-    source: str
-    """The sentence, as it was given."""
-    n_best: list[Hypothesis] = field(repr=False)
-    """Best first, one at least; as many as `n_best` asked for, if the search found so many."""
-    source_tokens: int = field(default=0, repr=False)
-    """Tokens that the model read, the end symbol not counted."""
-    unknown: int = field(default=0, repr=False)
-    """Of these, tokens that the vocabulary lacks."""
-    source_pieces: tuple[str, ...] | None = field(default=None, repr=False)
-    """Where tokens or attention were asked for, the source tokens as the model read them, the end symbol counted."""
-    notes: tuple[str, ...] = field(default=(), repr=False)
-    """What is to be noted, in the words of `nmt-translate --format jsonl`: `split`, `no_finite_translation`,
-    `length_limit`, `longer_than_training`, `required_missing`."""
-
-    @property
-    def best(self) -> Hypothesis:
-        """The best translation."""
-        return self.n_best[0]
-
-    @property
-    def text(self) -> str:
-        """The best translation, a single line."""
-        return self.best.text
-
-    @property
-    def score(self) -> float:
-        """Its score, see `Hypothesis.score`."""
-        return self.best.score
-
-    @property
-    def tokens(self) -> tuple[str, ...] | None:
-        """Those of the best translation, see `Hypothesis.tokens`; the same for the three below."""
-        return self.best.tokens
-
-    @property
-    def token_scores(self) -> tuple[float, ...] | None:
-        """See `Hypothesis.token_scores`."""
-        return self.best.token_scores
-
-    @property
-    def attention(self) -> NDArray[np.float32] | None:
-        """See `Hypothesis.attention`."""
-        return self.best.attention
-
-    @property
-    def alignment(self) -> tuple[tuple[int, int], ...] | None:
-        """See `Hypothesis.alignment`."""
-        return self.best.alignment
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __repr__(self) -> str:
-        notes = f", notes={self.notes!r}" if self.notes else ""
-        others = f", n_best={len(self.n_best)}" if len(self.n_best) > 1 else ""
-        return f"Result({self.text!r}, score={self.score:.4f}{others}{notes})"
+__all__ = ["Hypothesis", "PairScore", "Result"]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
-from nmt.errors import DataError, printable, shown
+from nmt.errors import ConfigError, DataError, printable, shown
 from nmt.library.request import WISHES, Request
 from nmt.library.results import PairScore, Result
 
@@ -42,12 +42,15 @@ class Translator:
 
     @property
     def config(self) -> Config:
-        """The configuration of the model, of several the first."""
-        return self._computing.facts.config
+        """The configuration of the model, of several the first; ConfigError for a file for the engine: it has none."""
+        facts = self._computing.facts
+        if facts.config is None:
+            raise ConfigError(f"config: {facts.paths[0]} is one file for the engine, which has none; its run has it")
+        return facts.config
 
     @property
     def models(self) -> list[Path]:
-        """The directories of the weights, of an ensemble several."""
+        """The directories of the weights, or files for the engine, of an ensemble several."""
         return [Path(path) for path in self._computing.facts.paths]
 
     @property
@@ -63,12 +66,12 @@ class Translator:
     @property
     def source_language(self) -> str:
         """Code of the language it translates from, as the configuration has it."""
-        return self.config.data.source_language
+        return self._computing.facts.languages[0]
 
     @property
     def target_language(self) -> str:
         """Code of the language it translates to."""
-        return self.config.data.target_language
+        return self._computing.facts.languages[1]
 
     @overload
     def translate(self, text: str | Request, **options: Unpack[Options]) -> Result: ...  # type: ignore[overload-overlap]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,9 @@ class Hypothesis:
     """With `details=["tokens"]`: as the model wrote them, the end symbol counted where it has ended."""
     token_scores: tuple[float, ...] | None = field(default=None, repr=False)
     """With `details=["scores"]`: the log-probability of each token, those before it given."""
-    attention: Sequence[Sequence[float]] | None = field(default=None, repr=False, compare=False)
-    """With `details=["attention"]`: over the source tokens when each token was written [T, S]."""
+    attention: Any = field(default=None, repr=False, compare=False)
+    """With `details=["attention"]`: over the source tokens when each token was written [T, S], by `nmt.load` an array
+    of NumPy, by `nmt_light` a list for each token."""
     alignment: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
     """With `details=["alignment"]`: pairs of a word of the source and one of `text`, from 0."""
 
@@ -69,7 +70,7 @@ class Result:
         return self.best.token_scores
 
     @property
-    def attention(self) -> Sequence[Sequence[float]] | None:
+    def attention(self) -> Any:
         """See `Hypothesis.attention`."""
         return self.best.attention
 

@@ -71,6 +71,11 @@ class Translator:
         return found if isinstance(found, dict) else {}
 
     @property
+    def defaults(self) -> Options:
+        """What a search does unless a call says otherwise."""
+        return self._defaults
+
+    @property
     def kernels(self) -> str:
         """The instruction set that it computes with."""
         return self._model.kernels
@@ -163,12 +168,25 @@ class Translator:
         attention = not {"attention", "alignment"}.isdisjoint(details)
         return options._replace(beam_of_one=search == "beam", attention=attention), details
 
+    def translated_parts(self, lines: Sequence[str], **options: Any) -> list[tuple[Result, list[int]]]:
+        """`translate` of a list; with each result the source tokens of each part in which its line was translated."""
+        return self._read(lines, *self._options(options))
+
     def _translated(self, lines: list[str], options: Options, details: tuple[str, ...]) -> list[Result]:
+        return [result for result, _ in self._read(lines, options, details)]
+
+    def _read(self, lines: Sequence[str], options: Options, details: tuple[str, ...]) -> list[tuple[Result, list[int]]]:
         from .collected import collected  # late, as nmt-light has no use for it
 
         found = self._model.translate([_encoded(line, place) for place, line in enumerate(lines)], options)
         try:
-            return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
+            return [
+                (
+                    collected(self._model, found, place, line, details),
+                    [len(found.source_ids(place, part)) - 1 for part in range(found.parts(place))],
+                )
+                for place, line in enumerate(lines)
+            ]
         finally:
             found.close()
 
@@ -177,7 +195,7 @@ def _number(name: str, value: object, *, whole: bool) -> Any:
     least, most = _ranges.get(name, (1, 2**31 - 1))
     kinds = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-        raise EngineError(f"{name}: {value!r} is not allowed. Allowed: {least:g} to {most:g}.")
+        raise EngineError(f"{name}: {value!r} is not allowed. Allowed: {least:,} to {most:,}.")
     return value
 
 

@@ -14,8 +14,9 @@ from nmt.data import SentencePieceTokenizer, Tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files.errors import reason
 from nmt.files.new import replacing
-from nmt.interop.engine.file import MAGIC, Content, WordLists, file_of, sections_of
+from nmt.interop.engine.file import Content, WordLists, file_of, sections_of
 from nmt.interop.engine.lowering import lower
+from nmt.interop.engine.opened import MAGIC
 from nmt.interop.engine.settings import Settings, notes_on, settings_in_words, settings_of
 from nmt.interop.engine.tensors import SMALLEST_INT8, Precision
 from nmt.interop.export import check_range
@@ -144,6 +145,7 @@ def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, preci
         "precision": precision,
         "nmt_version": __version__,
         "decoding": settings_in_words(settings),
+        "training_max_length": config.data.max_length,
         "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
         "card": model_card(loaded, name=name, stored=precision, weights=weights, total=total, words=words),
     }

@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 from torch import Tensor
 
+from nmt.interop.engine.opened import MAGIC
 from nmt.interop.engine.program import NONE, Instruction, Lowered, Value
 from nmt.interop.engine.settings import Settings
 from nmt.interop.engine.tensors import Stored
 
-MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 VERSION: Final = 1
 _ALIGNMENT: Final = 64
 _HEADER: Final = 32

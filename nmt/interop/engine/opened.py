@@ -1,0 +1,92 @@
+"""Opening model files with the engine; imports no torch, so that what translates with them starts at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nmt.errors import CheckpointError, ConfigError
+from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.facts import LongestSource
+from nmt.light.errors import EngineError
+from nmt.light.translator import Translator
+
+MAGIC: Final = b"\x89NMT\r\n\x1a\n"
+"""With which model files begin."""
+SUFFIX: Final = ".nmt"
+TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-check and nmt.load"
+"""What uses model files."""
+
+
+def is_engine_file(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` means a model file of the engine: by its name, unless that is a folder's, or by its content."""
+    place = Path(path)
+    if place.is_dir():
+        return False
+    if place.suffix == SUFFIX:
+        return True
+    try:
+        if not place.is_file():
+            return False
+        with place.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:  # whoever opens it says why
+        return False
+
+
+def are_engine_files(paths: Sequence[str]) -> bool:
+    """Whether all of some models are such files; raises ConfigError where only some of them are."""
+    kinds = [is_engine_file(path) for path in paths]
+    if any(kinds) and not all(kinds):
+        other = paths[kinds.index(False)]
+        raise ConfigError(
+            f"{paths[kinds.index(True)]}: is one file for the engine, and {other} is not; export all models of an "
+            "ensemble with nmt-export --format engine, or none"
+        )
+    return all(kinds)
+
+
+def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
+    """A file, or several as an ensemble.
+
+    Raises:
+        CheckpointError: a file that is missing, damaged, of a later version, or that does not fit the first.
+        ConfigError: the engine cannot be compiled on this machine.
+    """
+    try:
+        return Translator([os.fspath(path) for path in paths], library=compiled_engine())
+    except EngineError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def cards_of(translator: Translator, paths: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
+    """What each of the files of `translator` says of itself; nothing where that is no JSON."""
+    single = [translator] if len(paths) == 1 else [open_engine([path]) for path in paths]
+    cards: list[dict[str, Any]] = []
+    for own in single:
+        try:
+            cards.append(own.card)
+        except EngineError:
+            cards.append({})
+    return cards
+
+
+def longest_of(cards: Sequence[dict[str, Any]]) -> LongestSource | None:
+    """Of the training of all of them; None where none of them says it."""
+    found = [longest for card in cards if (longest := _longest(card)) is not None]
+    return min(found, key=lambda longest: longest.tokens, default=None)
+
+
+def _longest(card: dict[str, Any]) -> LongestSource | None:
+    known, limit = card.get("longest_training_source"), card.get("training_max_length")
+    if isinstance(known, int):
+        return LongestSource(known, True)
+    return LongestSource(limit, False) if isinstance(limit, int) else None
+
+
+def text_of(card: dict[str, Any], key: str, otherwise: str = "?") -> str:
+    """What a card says, if it says it in words."""
+    found = card.get(key)
+    return found if isinstance(found, str) and found else otherwise

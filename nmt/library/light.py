@@ -1,0 +1,184 @@
+"""Models in files for the engine, which translates without torch: one, or several as an ensemble."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+from nmt.cpus import usable_cores
+from nmt.errors import ConfigError, NmtError, shown
+from nmt.interop.engine.opened import cards_of, longest_of, open_engine, text_of
+from nmt.library.computing import Facts
+from nmt.library.light_options import Named, light_options, refused_wish
+from nmt.library.request import WISHES, Request
+from nmt.library.results import PairScore, Result
+from nmt.light.errors import EngineError
+from nmt.search.notes import LONGER
+
+Line = tuple[Result, list[int]]
+"""A result, and the tokens of the parts in which its line was translated."""
+FIRST_CALL: Final = 16
+_SHORT, _LONG = 0.1, 0.3
+"""Seconds of a call of the engine, in which nothing else is done, such as what Ctrl-C asks for. In calls of fewer lines
+threads wait for each other more often."""
+
+_log = logging.getLogger(__name__)
+
+
+class EngineFiles:
+    """Models that any number of threads use at once; none waits for another."""
+
+    place = "by the engine in this process"
+
+    def __init__(
+        self, paths: Sequence[str], *, device: str, precision: str, checkpoint: str | int, plugins: Sequence[str]
+    ) -> None:
+        """Open; the arguments are those of `nmt.load`, and so are the errors."""
+        self.file = paths[0]
+        if device not in ("auto", "cpu"):
+            raise ConfigError(f"device: {shown(device)}: {self.file} is one file for the engine. Allowed: auto, cpu.")
+        if checkpoint != "best":
+            raise ConfigError(f"{self.file}: is a single model; a checkpoint ('{checkpoint}') is chosen from a run")
+        if plugins:
+            raise ConfigError(f"plugins: {self.file} is one file for the engine, which needs and takes no plugins")
+        self._translator = open_engine(paths)
+        cards = cards_of(self._translator, paths)
+        stored = {path: text_of(card, "precision") for path, card in zip(paths, cards, strict=True)}
+        for path, own in stored.items():
+            if precision not in ("auto", own):
+                raise ConfigError(
+                    f"precision: {precision} was asked for, but {path} is in {own}. Allowed: auto, {own}. For another "
+                    "one, export the run anew"
+                )
+        self.longest = longest_of(cards)
+        """Of training, if that is known."""
+        self.facts = Facts(
+            tuple(paths),
+            None,
+            "cpu",
+            f"{'+'.join(dict.fromkeys(stored.values()))} ({self._translator.kernels})",
+            2**31 if self.longest is None else self.longest.tokens,
+            (text_of(cards[0], "source_language"), text_of(cards[0], "target_language")),
+        )
+        self._threads = usable_cores()
+        self._process = os.getpid()
+        self._is_closed = False
+        self._said: set[str] = set()
+
+    def chosen(self, options: Mapping[str, Any], *, say: Callable[[str], object], named: Named = str) -> dict[str, Any]:
+        """The engine's own options for `options`; raises ConfigError for such as cannot be had."""
+        defaults = self._translator.defaults
+        self._check_usable()
+        said: list[str] = []
+        taken = light_options(options, beam_size=defaults.beam_size, file=self.file, named=named, say=said.append)
+        try:
+            self._translator.translated_parts([], **taken)
+        except EngineError as error:
+            self._check_usable()  # another thread may have closed it
+            key, _, rest = str(error).partition(": ")
+            raise ConfigError(f"{named(key)}: {rest}" if key in taken else str(error)) from None
+        for message in said:
+            say(message)
+        return taken
+
+    def beam_size(self, chosen: Mapping[str, Any]) -> int:
+        """Hypotheses that a search with such options keeps."""
+        return int(chosen.get("beam_size", self._translator.defaults.beam_size))
+
+    def lines(
+        self,
+        texts: Sequence[str],
+        chosen: Mapping[str, Any],
+        *,
+        before_call: Callable[[], object] | None = None,
+        on_call: Callable[[int], object] | None = None,
+    ) -> list[Line]:
+        """Translate lines with the options of `chosen`, by calls that are short enough to be interrupted.
+
+        `before_call` may raise something, which ends the work; `on_call` is then told how many lines the call has.
+        """
+        threads = self._threads if len(texts) > 1 else 1
+        found: list[Line] = []
+        size = FIRST_CALL
+        while len(found) < len(texts):
+            self._check_usable()
+            if before_call is not None:
+                before_call()
+            some = texts[len(found) : len(found) + size]
+            if on_call is not None:
+                on_call(len(some))
+            start = time.monotonic()
+            try:
+                found += self._translator.translated_parts(some, **chosen, threads=threads)
+            except EngineError as error:
+                self._check_usable()
+                raise NmtError(str(error)) from None
+            seconds = time.monotonic() - start
+            size = 2 * size if seconds < _SHORT else max(1, size // 2) if seconds > _LONG else size
+        return found
+
+    def check(self, options: dict[str, Any]) -> None:
+        """Raise ConfigError for options that cannot be had."""
+        self.chosen(options, say=self._say)
+
+    def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
+        """The results of some sentences, each on one line, all at once."""
+        chosen = self.chosen(options, say=self._say)
+        found = self.lines([self._text(sentence) for sentence in sentences], chosen)
+        return [_with_array(self._noted(result, lengths)) for result, lengths in found]
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
+        """The engine does not score: ConfigError."""
+        self._refuse("score")
+
+    def joined(self, lines: Sequence[str]) -> list[str]:
+        """The lines themselves: text is no different for a model of SentencePiece."""
+        return list(lines)
+
+    def close(self) -> None:
+        """Give the memory back, once the calls of the engine that other threads have begun are done."""
+        self._is_closed = True
+        self._translator.close()
+
+    def _check_usable(self) -> None:
+        if self._process != os.getpid():
+            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
+        if self._is_closed:
+            raise NmtError("this translator is closed")
+
+    def _noted(self, result: Result, lengths: Sequence[int]) -> Result:
+        is_longer = max(lengths, default=0) > self.facts.longest_source
+        return replace(result, notes=(*result.notes, LONGER)) if is_longer else result
+
+    def _text(self, sentence: str | Request) -> str:
+        if isinstance(sentence, str):
+            return sentence
+        for name in WISHES:
+            if getattr(sentence, name):
+                raise ConfigError(refused_wish(name, self.file))
+        return sentence.text
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ConfigError(refused_wish(what, self.file))
+
+    def _say(self, message: str) -> None:
+        """Log what was changed beyond what a caller asked for, once."""
+        if message not in self._said:
+            self._said.add(message)
+            _log.warning("%s", message)
+
+
+def _with_array(result: Result) -> Result:
+    """The same with attention as arrays of NumPy [T, S], as all that computes for `nmt.load` gives it."""
+    if result.n_best[0].attention is None:
+        return result
+    import numpy as np
+
+    def array(rows: list[list[float]]) -> Any:
+        return np.array(rows, dtype=np.float32).reshape(len(rows), len(rows[0]) if rows else 0)
+
+    return replace(result, n_best=[replace(found, attention=array(found.attention)) for found in result.n_best])

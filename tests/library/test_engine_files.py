@@ -1,0 +1,302 @@
+"""`nmt.load` with files for the engine: the results of the run, what is refused, threads, processes that fork."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nmt
+from nmt.cli import export
+from nmt.library import light
+from nmt.library.options import Options
+from tests.exported_run import LINES, Exported, make_exported
+
+DETAILS = ("tokens", "scores", "attention", "alignment")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return make_exported(tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="module")
+def by_run(exported: Exported) -> Iterator[nmt.Translator]:
+    with nmt.load(exported.run, device="cpu", precision="fp32", worker=False) as translator:
+        yield translator
+
+
+@pytest.fixture(scope="module")
+def by_file(exported: Exported) -> Iterator[nmt.Translator]:
+    with nmt.load(exported.file) as translator:
+        yield translator
+
+
+def check_equal(found: nmt.Result, wanted: nmt.Result) -> None:
+    """Equal in all but the rounding of scores and attention."""
+    for field in dataclasses.fields(nmt.Result):
+        if field.name != "n_best":
+            assert getattr(found, field.name) == getattr(wanted, field.name), field.name
+    for own, other in zip(found.n_best, wanted.n_best, strict=True):
+        assert (own.text, own.tokens, own.alignment) == (other.text, other.tokens, other.alignment)
+        assert own.score == pytest.approx(other.score, abs=1e-3, nan_ok=True)
+        assert own.token_scores == (None if other.token_scores is None else pytest.approx(other.token_scores, abs=1e-3))
+        assert type(own.attention) is type(other.attention)
+        if own.attention is not None:
+            assert own.attention.dtype == np.float32 and own.attention.shape == other.attention.shape
+            np.testing.assert_allclose(own.attention, other.attention, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam_size": 1},
+        {"search": "beam", "beam_size": 1, "length_penalty": 0.0},
+        {"beam_size": 4, "n_best": 3, "details": DETAILS, "length_penalty": 2.0},
+        {"search": "greedy", "beam_size": 1, "details": "alignment"},
+        {"split_long": 6, "details": DETAILS, "max_length_offset": 1},
+        {"split_long": "none", "batch_tokens": 50},
+        {"scores": False, "beam_size": 1, "shortlist": "none", "details": []},
+        {"n_best": 5},
+        {"min_length": 0, "coverage_penalty": 0.0, "placeholders": False, "search_options": {}},
+    ],
+    ids=str,
+)
+def test_results_are_those_of_the_run(by_run: nmt.Translator, by_file: nmt.Translator, options: dict[str, Any]) -> None:
+    for found, wanted in zip(by_file.translate(LINES, **options), by_run.translate(LINES, **options), strict=True):
+        check_equal(found, wanted)
+    check_equal(by_file.translate(LINES[0], **options), by_run.translate(LINES[0], **options))
+
+
+def test_streams_line_ends_and_what_is_no_text(by_run: nmt.Translator, by_file: nmt.Translator) -> None:
+    found = list(by_file.stream(iter(LINES * 9), window=5))
+    assert [one.text for one in found] == [one.text for one in by_run.translate(LINES)] * 9
+    result = by_file.translate("a\nlongaer\r\nsentence")
+    assert result.source == "a\nlongaer\r\nsentence" and result.text == by_file.translate("a longaer sentence").text
+    with pytest.raises(nmt.DataError, match="half of a surrogate pair"):
+        by_file.translate("\ud800")
+    with pytest.raises(TypeError, match="must be a string"):
+        by_file.translate(b"a")  # type: ignore[call-overload]
+
+
+def test_what_is_known_of_it(exported: Exported, by_run: nmt.Translator, by_file: nmt.Translator) -> None:
+    assert (by_file.source_language, by_file.target_language) == (by_run.source_language, by_run.target_language)
+    assert (by_file.device, by_file.precision, by_file.models) == ("cpu", "fp32", [Path(exported.file)])
+    assert repr(by_file) == f"<nmt.Translator {exported.file}, en-de, cpu, fp32, by the engine in this process>"
+    assert by_file.joined(["a b"]) == by_run.joined(["a b"])
+    with pytest.raises(nmt.ConfigError, match="config: .*run.nmt is one file for the engine, which has none"):
+        _ = by_file.config
+
+
+def test_lines_longer_than_any_in_training_are_noted(by_run: nmt.Translator, by_file: nmt.Translator) -> None:
+    long = " ".join(["sentence"] * (by_run.config.data.max_length + 1))
+    assert by_file.translate(long).notes == by_run.translate(long).notes
+    assert "longer_than_training" in by_file.translate(long).notes
+
+
+NOT_THERE = {
+    "search": "sample",
+    "search_options": {"temperature": 0.5},
+    "coverage_penalty": 0.5,
+    "min_length": 1,
+    "no_repeat_ngram": 2,
+    "ensemble_weights": [1.0],
+    "ensemble_mean": "log_probabilities",
+    "prefix": "x",
+    "required": "x",
+    "forbidden": ["x"],
+    "shortlist": "words.txt",
+    "replace_unknown": True,
+    "placeholders": True,
+    "glossary": "terms.txt",
+}
+
+
+def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> None:
+    tried = {"beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", "batch_tokens"}
+    assert set(Options.__annotations__) == {*NOT_THERE, *tried, "details", "scores"}
+    for name, value in NOT_THERE.items():
+        with pytest.raises(nmt.ConfigError) as caught:
+            by_file.translate(LINES, **{name: value})  # type: ignore[arg-type]
+        assert str(caught.value).startswith(f"{name}: ") and "\n" not in str(caught.value)
+        assert "one file for the engine" in str(caught.value) and "run.nmt" in str(caught.value)
+        assert "nmt-export" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam_sise": 3}, "beam_sise: there is no such option. Did you mean 'beam_size'?"),
+        ({"beam_size": 0}, "beam_size: 0 is not allowed. Allowed: 1 to 1,000."),
+        ({"beam_size": 2000}, "beam_size: 2000 is not allowed."),
+        ({"n_best": 2000}, "n_best: 2000 is not allowed."),
+        ({"length_penalty": float("nan")}, "length_penalty: nan is not allowed. Allowed: 0 to 10."),
+        ({"max_length_offset": "x"}, "max_length_offset: 'x' is not allowed."),
+        ({"split_long": 0}, "split_long: 0 is not allowed."),
+        ({"batch_tokens": 0}, "batch_tokens: 0 is not allowed. Allowed: auto, or a number from 1."),
+        ({"details": 3}, "details: 3 is not a list of words."),
+        ({"details": ["token"]}, "details: 'token' is not known."),
+        ({"search": "greedy", "beam_size": 2}, "search: 'greedy' follows one hypothesis: beam_size must be 1, not 2"),
+        ({"search": "greedy", "beam_size": 1, "n_best": 2}, "n_best 2: search 'greedy' finds at most 1 of a sentence"),
+        ({"precision": "int8"}, "precision: "),
+        ({"threads": 2}, "threads: there is no such option."),
+    ],
+)
+def test_options_that_cannot_be_had(by_file: nmt.Translator, options: dict[str, Any], message: str) -> None:
+    for call in (by_file.translate, by_file.stream):
+        with pytest.raises(nmt.ConfigError) as caught:
+            call([], **options)
+        assert str(caught.value).startswith(message)
+
+
+def test_a_wider_beam_for_n_best_is_logged_once(exported: Exported, caplog: pytest.LogCaptureFixture) -> None:
+    with nmt.load(exported.file) as translator:
+        for _ in range(2):
+            assert len(translator.translate("a longaer sentence", n_best=7).n_best) == 7
+    assert [record.message for record in caplog.records] == ["n_best 7 widens the beam from 3 to 7"]
+
+
+def test_scoring_is_refused(by_file: nmt.Translator) -> None:
+    with pytest.raises(nmt.ConfigError, match="score: .*run.nmt is one file for the engine"):
+        by_file.score("a", "b")
+
+
+def test_an_ensemble_is_that_of_the_runs(exported: Exported, tmp_path: Path) -> None:
+    other = tmp_path / "other.nmt"
+    assert export.main([exported.run, "--checkpoint", "20", "-o", str(other), "--precision", "fp32"]) == 0
+    folders = [Path(exported.run) / "checkpoints" / name for name in ("step-10", "step-20")]
+    with (
+        nmt.load([exported.file, other]) as files,
+        nmt.load(folders, device="cpu", precision="fp32", worker=False) as runs,
+    ):
+        assert files.models == [Path(exported.file), other] and "ensemble of 2 models" in repr(files)
+        results = files.translate(LINES, details=DETAILS)
+        for found, wanted in zip(results, runs.translate(LINES, details=DETAILS), strict=True):
+            check_equal(found, wanted)
+    assert [one.text for one in results] != [one.text for one in nmt.load(exported.file).translate(LINES)]
+
+
+def test_arguments_that_a_file_does_not_take(exported: Exported, tmp_path: Path) -> None:
+    file, damaged, later = exported.file, tmp_path / "damaged.nmt", tmp_path / "content"
+    content = Path(file).read_bytes()
+    damaged.write_bytes(content[:-1])
+    later.write_bytes(content[:8] + b"\x09" + content[9:])
+    is_file = "is one file for the engine"
+    for arguments, kind, message in (
+        ({"device": "cuda"}, nmt.ConfigError, f"device: 'cuda': {file} {is_file}. Allowed: auto, cpu."),
+        ({"precision": "int8"}, nmt.ConfigError, f"precision: int8 was asked for, but {file} is in fp32."),
+        ({"checkpoint": "last"}, nmt.ConfigError, f"{file}: is a single model; a checkpoint ('last')"),
+        ({"plugins": ["x.py"]}, nmt.ConfigError, f"plugins: {file} {is_file}"),
+        ({"worker": True}, nmt.ConfigError, f"worker: {file} {is_file}"),
+        ({"path": [file, exported.run]}, nmt.ConfigError, f"{file}: {is_file}, and {exported.run} is not"),
+        ({"path": "missing.nmt"}, nmt.CheckpointError, "missing.nmt: No such file"),
+        ({"path": damaged}, nmt.CheckpointError, f"{damaged}: "),
+        ({"path": [file, damaged]}, nmt.CheckpointError, f"{damaged}: "),
+        ({"path": later}, nmt.CheckpointError, f"{later}: "),
+    ):
+        with pytest.raises(kind) as caught:
+            nmt.load(**{"path": file, **arguments})  # type: ignore[arg-type]
+        assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+    for arguments in ({"device": "cpu"}, {"precision": "fp32"}, {"worker": False}):
+        nmt.load(file, **arguments).close()  # type: ignore[arg-type]
+    shutil.copyfile(file, tmp_path / "named_otherwise")
+    assert nmt.load(tmp_path / "named_otherwise").precision == "fp32"
+
+
+def test_what_needs_a_run_says_so(exported: Exported, tmp_path: Path) -> None:
+    with pytest.raises(nmt.ConfigError, match="config: .* is one file for the engine"):
+        nmt.distill(exported.file, tmp_path / "out", source=[__file__])
+    evaluation = nmt.evaluate(model=exported.file, source=LINES, references=LINES, metrics=["chrf"], beam_size=2)
+    assert evaluation.translations is not None and len(evaluation.translations) == len(LINES)
+
+
+def test_any_number_of_threads_use_one_translator(by_file: nmt.Translator) -> None:
+    wanted = {beam: [one.text for one in by_file.translate(LINES, beam_size=beam)] for beam in (1, 2, 5)}
+    beams = [1, 2, 5] * 20
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda beam: [one.text for one in by_file.translate(LINES, beam_size=beam)], beams)
+        assert list(found) == [wanted[beam] for beam in beams]
+
+
+def test_lines_do_not_depend_on_how_many_are_translated_at_once(
+    by_file: nmt.Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [one.text for one in by_file.translate(LINES)]
+    for seconds in ((0.0, 0.0), (9.0, 9.0)):  # every call is too long, or too short
+        monkeypatch.setattr(light, "_SHORT", seconds[0])
+        monkeypatch.setattr(light, "_LONG", seconds[1])
+        assert [one.text for one in by_file.translate(LINES * 12)] == wanted * 12
+
+
+def test_closing_waits_for_calls_of_other_threads(exported: Exported) -> None:
+    translator = nmt.load(exported.file)
+    begun, outcomes = threading.Event(), list[str]()
+
+    def work() -> None:
+        while True:
+            try:
+                translator.translate(LINES * 3)
+            except nmt.NmtError as error:
+                outcomes.append(str(error))
+                return
+            begun.set()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(60)
+    translator.close()
+    translator.close()
+    for thread in threads:
+        thread.join(60)
+    assert outcomes == ["this translator is closed"] * 4
+
+
+def by_itself(program: str, *arguments: str) -> str:
+    """What a program prints in a process of its own."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_nothing_heavy_is_imported(exported: Exported) -> None:
+    program = (
+        "import sys, nmt; translator = nmt.load(sys.argv[1]); result = translator.translate('a longaer'); "
+        "result = translator.translate(['a', 'b'], n_best=3, details=['tokens', 'scores', 'alignment']); "
+        "print([name for name in ('torch', 'numpy', 'pydantic', 'yaml', 'sentencepiece') if name in sys.modules])"
+    )
+    assert by_itself(program, exported.file) == "[]\n"
+
+
+def test_a_process_that_forks_says_so_and_does_not_hang(exported: Exported) -> None:
+    program = """
+import os, sys, threading, nmt
+translator = nmt.load(sys.argv[1])
+threads = [threading.Thread(target=lambda: translator.translate(["a longaer sentence of ax"] * 3000)) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        try:
+            translator.translate("a")
+        except nmt.NmtError as error:
+            translator.close()
+            own = nmt.load(sys.argv[1])
+            os._exit(0 if "call nmt.load after forking" in str(error) and own.translate(["a", "b"])[0].text else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+for thread in threads:
+    thread.join()
+print("done")
+"""
+    assert by_itself(program, exported.file) == "done\n"
