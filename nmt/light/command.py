@@ -3,189 +3,233 @@
 from __future__ import annotations
 
 import argparse
-import gzip
+import contextlib
+import functools
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import IO, Any, Final
+import time
 
-from .errors import EngineError
+from .counts import Counts, counted
+from .errors import EngineError, UsageError
+from .lines import POLICIES, decodable, windows
+from .output import Output
 from .translator import Translator
 
-_BLOCK: Final = 1 << 20
-_LONGEST: Final = 64 << 20  # bytes of a line
-_SHOWN: Final = 5
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Final, NoReturn
+
+DESCRIPTION: Final = """Translate text line by line, standard input to standard output by default. Lines are
+answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
+OPTIONS: Final = ("search", "beam_size", "length_penalty", "max_length_offset", "split_long", "threads")
+ENDINGS: Final = {signal.SIGTERM: ("terminated", 143)}
+if hasattr(signal, "SIGHUP"):
+    ENDINGS[signal.SIGHUP] = ("hung up", 129)
+
+
+class Parser(argparse.ArgumentParser):
+    """Its errors are one line, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print `message` and exit with 2."""
+        self.exit(2, f"{self.prog}: {message} (--help lists all options)\n")
+
+
+class Ended(BaseException):
+    """A signal has come that ends the command."""
+
+
+class Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it and exit."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        found = "of a checkout that is not installed"
+        for package in ("nmt-recurrent", "nmt-light"):
+            with contextlib.suppress(PackageNotFoundError):
+                found = version(package)
+        print(f"nmt-light {found}", flush=True)
+        parser.exit()
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-light."""
-    parser = argparse.ArgumentParser(
-        prog="nmt-light",
-        description="Translate text line by line, standard input to standard output by default. Lines are answered in "
-        "order, an empty line with an empty line.",
-        allow_abbrev=False,
+    # With a width of its own argparse asks nobody for that of the terminal, which takes longer than all of this.
+    wide = functools.partial(argparse.HelpFormatter, width=79)
+    usage = "nmt-light MODEL... [-i FILE] [-o FILE] [options]"
+    parser = Parser(prog="nmt-light", usage=usage, description=DESCRIPTION, allow_abbrev=False, formatter_class=wide)
+    add = parser.add_argument
+    add("models", metavar="MODEL", nargs="+", help="file that nmt-export wrote (.nmt); several are an ensemble")
+    add("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
+    add("-o", "--output", metavar="FILE", help="written when all is done (default: standard output)")
+    add("-q", "--quiet", action="store_true", help="no status lines; mistakes and odd lines are still said")
+    add(
+        "--errors",
+        choices=POLICIES,
+        default=POLICIES[0],
+        help="lines that are not UTF-8: strict ends at the first of them (default); replace reads "
+        "such bytes as U+FFFD; empty reads such a line as empty",
     )
-    parser.add_argument("models", metavar="MODEL", nargs="+", help="what nmt-export wrote; several are an ensemble")
-    parser.add_argument("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="written when all is done (default: standard output)")
-    parser.add_argument("--search", choices=("auto", "beam", "greedy"), help="auto: greedy for a beam of 1, else beam")
-    parser.add_argument("--beam-size", metavar="K", type=int, help="hypotheses kept")
-    parser.add_argument("--length-penalty", metavar="A", type=float, help="0 to 10")
-    parser.add_argument("--max-length-offset", metavar="N", type=int, help="tokens more than the source has")
-    parser.add_argument(
-        "--split-long", metavar="N", type=_number_or_none, help="lines of more tokens in parts, or none"
+    add("--threads", metavar="N", type=_whole, help="to compute with (default: one for each CPU)")
+    add("--kernels", metavar="NAME", help="instruction set to compute with (default: the best)")
+    add("--debug", action="store_true", help="show the traceback of an error")
+    add("--version", action=Version, nargs=0, help="show the version and exit")
+    add = parser.add_argument_group("search (defaults: the settings of the model, of several the first)").add_argument
+    add("--search", choices=("auto", "beam", "greedy"), help="auto: greedy for a beam size of 1, else beam")
+    add("--beam-size", metavar="N", type=_whole, help="hypotheses kept, 1 to 1000")
+    add("--length-penalty", metavar="A", type=_number, help="alpha in ((5 + length) / 6) ** alpha, 0 to 10")
+    add("--max-length-offset", metavar="N", type=_whole, help="tokens a translation may have more than its source")
+    add(
+        "--split-long",
+        metavar="N|none",
+        type=_whole_or_none,
+        help="a line of more than N source tokens is translated in parts, cut at sentence ends",
     )
-    parser.add_argument("--no-shortlist", action="store_true", help="choose from all words")
-    parser.add_argument("--threads", metavar="N", type=int, default=os.cpu_count() or 1, help="(default: %(default)s)")
-    parser.add_argument("--kernels", metavar="NAME", help="instruction set to compute with (default: the best)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but mistakes")
-    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    add("--no-shortlist", action="store_true", help="choose from all words, where the model has a shortlist")
     return parser
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def _whole_or_none(text: str) -> int | str:
+    try:
+        return text if text == "none" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, or none") from None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 done, 1 data, 2 usage, 130 interrupted, 143 terminated."""
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, _terminate)
+    """Run the command and return its exit code.
+
+    0 done, 1 data or runtime error, or a line without a translation, 2 usage, 129 SIGHUP, 130 Ctrl-C, 141 the reader of
+    the output has gone, 143 SIGTERM.
+    """
+    _open_missing()
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as stop:  # --help, --version, or a mistake that has been said
+        return stop.code if isinstance(stop.code, int) else 2
+    previous = _handle_signals()
     try:
         return _run(arguments)
     except KeyboardInterrupt:
-        return 130
+        return _said("interrupted", 130)
+    except Ended as end:
+        said, code = ENDINGS[end.args[0]]
+        return _said(said, code)
     except BrokenPipeError:  # whoever reads has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
-    except (EngineError, OSError) as error:
+        return 141
+    except (EngineError, OSError, MemoryError) as error:
         if arguments.debug:
             raise
-        print(f"nmt-light: {_said(error)}", file=sys.stderr)
-        return 2 if isinstance(error, _UsageError) else 1
-
-
-class _UsageError(EngineError):
-    """An option that cannot be had."""
-
-
-def _terminate(*_: object) -> None:
-    sys.exit(143)
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"{error.filename or 'standard output'}: {error.strerror or error}"
-    return str(error)
-
-
-def _number_or_none(text: str) -> int | str:
-    return text if text == "none" else int(text)
+        return _said(str(error) or "out of memory", 2 if isinstance(error, UsageError) else 1)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    translator = Translator(arguments.models, kernels=arguments.kernels)
-    options: dict[str, Any] = {
-        name: getattr(arguments, name)
-        for name in ("search", "beam_size", "length_penalty", "max_length_offset", "split_long", "threads")
-    }
+    source = None if arguments.input in (None, "-") else arguments.input
+    target = None if arguments.output in (None, "-") else arguments.output
+    translator, options = _opened(arguments)
+    counts, start = Counts(arguments.errors), time.perf_counter()
+    with Output(target, read=[name for name in (source, *arguments.models) if name]) as output:
+        if not arguments.quiet:
+            _say(_described(arguments.models, translator, options, typed=source is None and os.isatty(0)))
+        for window in windows(source):
+            name = source or "standard input"
+            lines, odd, problem = decodable(window, arguments.errors, name=name, first=counts.lines + 1)
+            found = translator.found(lines, **options)
+            output.write(found.texts())
+            counts.add(found, odd, translator)
+            if problem is not None:
+                raise EngineError(problem)
+    if counts.problems() or not arguments.quiet:
+        _say(counts.summary(time.perf_counter() - start))
+    return 1 if counts.not_finite.count else 0
+
+
+def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
+    """The model, and the options of its search, which are tried; UsageError for those that it does not take."""
+    options = {name: getattr(arguments, name) for name in OPTIONS}
     options |= {"scores": False, "shortlist": not arguments.no_shortlist}
+    if arguments.threads is None:
+        options["threads"] = _cpus()
     try:
-        translator.texts([], **options)
+        translator = Translator(arguments.models, kernels=arguments.kernels)
+        translator.found([], **options)
     except EngineError as error:
-        raise _UsageError(str(error)) from None
-    counts = _Counts()
-    with _input(arguments.input) as source, _Output(arguments.output, source=arguments.input) as output:
-        for lines in _windows(source):
-            output.write("".join(f"{text}\n" for text in counts.translated(translator, lines, options)).encode())
-    if counts.problems and not arguments.quiet:
-        print(f"nmt-light: {counts.lines} lines; {'; '.join(counts.problems)}", file=sys.stderr)
-    return 1 if counts.not_finite else 0
+        name, colon, rest = str(error).partition(":")
+        if colon and name in (*OPTIONS, "kernels"):
+            raise UsageError(f"--{name.replace('_', '-')}:{rest}") from None
+        raise
+    return translator, options
 
 
-class _Counts:
-    """Lines, and those that are to be looked at."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-        self.not_utf8: list[int] = []
-        self.cut: list[int] = []
-        self.split: list[int] = []
-        self.not_finite: list[int] = []
-
-    def translated(self, translator: Translator, lines: Sequence[bytes], options: dict[str, Any]) -> Iterator[str]:
-        """The translations of more lines."""
-        texts = [line.decode("utf-8", "replace") for line in lines]
-        kinds = {"length_limit": self.cut, "split": self.split, "no_finite_translation": self.not_finite}
-        for raw, result in zip(lines, translator.translate(texts, **options), strict=True):
-            self.lines += 1
-            if "\ufffd" in result.source and raw != result.source.encode():
-                self.not_utf8.append(self.lines)
-            for note in result.notes:
-                kinds[note].append(self.lines)
-            yield result.text
-
-    @property
-    def problems(self) -> list[str]:
-        """What there is to say, with the numbers of the first lines."""
-        said = (
-            (self.not_finite, "without a translation of finite probability"),
-            (self.cut, "stopped at the length limit"),
-            (self.split, "translated in parts (--split-long)"),
-            (self.not_utf8, "not UTF-8, read with U+FFFD in place of such bytes"),
-        )
-        return [f"{len(found)} {what} ({_numbers(found)})" for found, what in said if found]
+def _cpus() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _numbers(found: Sequence[int]) -> str:
-    more = ", ..." if len(found) > _SHOWN else ""
-    return "line " + ", ".join(map(str, found[:_SHOWN])) + more
+def _described(models: Sequence[str], translator: Translator, options: dict[str, Any], *, typed: bool) -> str:
+    name = models[0] if len(models) == 1 else f"{len(models)} models"
+    beam = translator.beam_size(**options)
+    search = "greedy" if beam is None else f"beam {beam}"
+    text = f"{name}, {search}, {translator.kernels}, {counted(options['threads'], 'thread')}"
+    return f"{text}\nnmt-light: type a line for its translation; Ctrl-D ends" if typed else text
 
 
-def _input(path: str | None) -> IO[bytes]:
-    if path in (None, "-"):
-        return open(0, "rb", buffering=0, closefd=False)
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb", buffering=0)  # type: ignore[return-value]
+def _say(message: str) -> None:
+    try:
+        print(f"nmt-light: {message}", file=sys.stderr, flush=True)
+    except OSError:  # a terminal that has been closed
+        return
 
 
-def _windows(source: IO[bytes]) -> Iterator[list[bytes]]:
-    """Complete lines, as many as are there at a time: of a pipe what has come, of a file about a megabyte."""
-    rest = b""
-    while block := source.read(_BLOCK):
-        *lines, rest = (rest + block).split(b"\n")
-        if len(rest) > _LONGEST:
-            raise EngineError(f"{source.name}: a line is longer than {_LONGEST >> 20} MiB; is it text?")
-        if lines:
-            yield [line.removesuffix(b"\r") for line in lines]
-    if rest:
-        yield [rest.removesuffix(b"\r")]
+def _said(message: str, code: int) -> int:
+    """Say what has ended the command, on a line whatever names are in it."""
+    _say("".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message))
+    return code
 
 
-class _Output:
-    """Standard output, or a file that gets its name when all is written."""
+def _open_missing() -> None:
+    """Open what is closed of standard input, output and error on the null device, or the next file gets its number."""
+    for descriptor, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, flags)  # the other way round, so that using it fails and nothing is lost unnoticed
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  (as long as the process lives)
 
-    def __init__(self, path: str | None, *, source: str | None) -> None:
-        self._path = None if path in (None, "-") else Path(path)
-        if self._path is not None and source is not None and self._path.exists() and self._path.samefile(source):
-            raise _UsageError(f"{path}: is also the input; the output needs another name")
-        self._part = None if self._path is None else self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        self._stream: IO[bytes] = os.fdopen(os.dup(1), "wb") if self._part is None else self._part.open("xb")
 
-    def write(self, block: bytes) -> None:
-        """Write, so that a reader has it now."""
-        self._stream.write(block)
-        self._stream.flush()
+def _handle_signals() -> dict[int, Any]:
+    """Have them raise `Ended`; return what they did. SIGHUP stays ignored where it is, under nohup."""
+    previous = {}
+    for number in ENDINGS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            previous[int(number)] = signal.signal(number, _end)
+    return previous
 
-    def __enter__(self) -> _Output:
-        return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._stream.close()
-        if self._path is None or self._part is None:
-            return
-        if kind is None:
-            self._part.replace(self._path)
-        else:
-            self._part.unlink()
+def _end(number: int, _: object) -> None:
+    raise Ended(number)
 
 
 if __name__ == "__main__":

@@ -124,6 +124,11 @@ class Translator:
         """What the engine has found, in its own terms, for lines in UTF-8 without line ends."""
         return self._model.translate(lines, self._options(options)[0])
 
+    def beam_size(self, **options: Any) -> int | None:
+        """Hypotheses that a search with these options keeps; None for greedy search."""
+        chosen = self._options(options)[0]
+        return chosen.beam_size if chosen.beam_size > 1 or chosen.beam_of_one else None
+
     def close(self) -> None:
         """Give the memory back; also at the end of a `with` block."""
         self._model.close()

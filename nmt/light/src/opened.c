@@ -21,6 +21,12 @@ void nmt_close(nmt_model *m) {
     free(m);
 }
 
+static void refuse_kernels(const char *name, char *problem, size_t room) {
+    int size = snprintf(problem, room, "kernels: '%.40s' is not known, or this processor lacks them. Allowed:", name ? name : "");
+    for (const char *const *known = kernel_names(); *known && size > 0 && (size_t)size < room; known++)
+        size += snprintf(problem + size, room - (size_t)size, " %s%s", *known, known[1] ? "," : ".");
+}
+
 static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, char *problem, size_t room) {
     const model *first = m->models[0];
     const char *said = NULL;
@@ -29,7 +35,7 @@ static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, 
     if (!m->lock)
         snprintf(problem, room, "not enough memory");
     else if (!m->k)
-        snprintf(problem, room, "kernels: '%.40s' is not known, or this processor lacks them", name ? name : "");
+        refuse_kernels(name, problem, room);
     else if (!(m->source = subwords_open(first->source_pieces.bytes, first->source_pieces.size, &said)))
         snprintf(problem, room, "%s: the SentencePiece model of the source: %s", what, said);
     else if (first->target_pieces.bytes == first->source_pieces.bytes)

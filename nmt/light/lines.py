@@ -1,0 +1,91 @@
+"""Lines of a file or of standard input, as many at a time as are there: who sends one and waits has its answer."""
+
+from __future__ import annotations
+
+from .errors import EngineError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+POLICIES: Final = ("strict", "replace", "empty")
+MOST: Final = 1000  # lines at a time
+_BLOCK: Final = 1 << 20
+_LONGEST: Final = 64 << 20  # bytes of a line
+
+
+def windows(path: str | None) -> Iterator[list[bytes]]:
+    """Lines without their ends, at most `MOST` at a time; None is standard input.
+
+    Only a line feed ends a line, and one carriage return before it belongs to it. EngineError names what cannot be
+    read.
+    """
+    name = path or "standard input"
+    try:
+        with _opened(path) as source:
+            for lines in _complete(source, name):
+                for start in range(0, len(lines), MOST):
+                    yield lines[start : start + MOST]
+    except FileNotFoundError:
+        raise EngineError(f"{name}: no such file") from None
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})" if error.strerror else f"not a readable gzip file ({error})"
+        raise EngineError(f"{name}: {reason}") from None
+    except (EOFError, _packing_error()) as error:
+        raise EngineError(f"{name}: not a readable gzip file ({error})") from None
+
+
+def _packing_error() -> type[Exception]:
+    import zlib  # only where something has gone wrong, or lines are packed
+
+    return zlib.error
+
+
+def _opened(path: str | None) -> Any:
+    if path is None:
+        return open(0, "rb", buffering=0, closefd=False)
+    if path.endswith(".gz"):
+        import gzip
+
+        return gzip.open(path, "rb")
+    return open(path, "rb", buffering=0)
+
+
+def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
+    """The lines that each block completes, and what is left at the end."""
+    begun: list[bytes] = []
+    held = count = 0
+    while block := source.read(_BLOCK):
+        first, *others = block.split(b"\n")
+        begun.append(first)
+        held += len(first)
+        if others:
+            lines = [b"".join(begun), *others[:-1]]
+            begun, held, count = [others[-1]], len(others[-1]), count + len(lines)
+            yield [line[:-1] if line.endswith(b"\r") else line for line in lines]
+        if held > _LONGEST:
+            raise EngineError(f"{name}, line {count + 1}: longer than {_LONGEST >> 20} MiB; is it text?")
+    if held:
+        yield [b"".join(begun)]
+
+
+def decodable(lines: list[bytes], policy: str, *, name: str, first: int) -> tuple[list[bytes], list[int], str | None]:
+    """Lines that are UTF-8, the numbers of those that were not, and what to end with.
+
+    `first` is the number of the first line. With `strict` the lines before such a line are left, and what is said of it
+    ends the work; `replace` reads it with U+FFFD in place of the bytes that are not UTF-8, `empty` as an empty line.
+    """
+    found: list[bytes] = []
+    odd: list[int] = []
+    for number, line in enumerate(lines, start=first):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if policy == "strict":
+                place = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
+                return found, odd, f"{name}, line {number}: not UTF-8 ({place}); convert it, or see --errors"
+            odd.append(number)
+            line = line.decode("utf-8", "replace").encode() if policy == "replace" else b""
+        found.append(line)
+    return found, odd, None

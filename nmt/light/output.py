@@ -1,0 +1,75 @@
+"""Where translations go: standard output, or a file that gets its name when it is complete."""
+
+from __future__ import annotations
+
+import os
+
+from .errors import EngineError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+class Output:
+    """A place to write to, for a `with` block, after which a file has its name, or after an error is as it was.
+
+    What is no regular file, such as a named pipe, is written to as it is. UsageError for a file that is read, too.
+    """
+
+    def __init__(self, path: str | None, *, read: Sequence[str]) -> None:
+        self._path, self._part, self._name = None, None, path or "standard output"
+        if path is None:
+            self._stream: Any = os.fdopen(os.dup(1), "wb")
+            return
+        target = os.path.realpath(path)  # a link stays one, to the new file
+        for name in read:
+            if os.path.exists(target) and os.path.exists(name) and os.path.samefile(target, name):
+                raise UsageError(f"{path}: is also read; the output needs another name")
+        if os.path.isdir(target):
+            raise EngineError(f"{path}: is a directory; give the name of a file")
+        if os.path.exists(target) and not os.path.isfile(target):
+            self._stream = open(target, "wb")  # noqa: SIM115  (closed by __exit__)
+            return
+        self._path = target
+        self._part = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}")
+        try:
+            self._stream = open(self._part, "xb")  # noqa: SIM115  (closed by __exit__)
+        except OSError as error:
+            raise EngineError(f"{path}: cannot be written ({error.strerror})") from None
+
+    def write(self, block: bytes) -> None:
+        """Write, so that a reader has it now."""
+        try:
+            self._stream.write(block)
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise EngineError(f"{self._name}: cannot be written ({error.strerror})") from None
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if self._path and self._part and kind is None:
+                os.fsync(self._stream.fileno())
+                if os.path.exists(self._path):
+                    os.chmod(self._part, os.stat(self._path).st_mode & 0o7777)
+                os.replace(self._part, self._path)
+                self._part = None
+        except OSError as error:
+            raise EngineError(f"{self._name}: cannot be written ({error.strerror})") from None
+        finally:
+            if self._part:
+                os.unlink(self._part)
+            self._close(quiet=kind is not None)
+
+    def _close(self, *, quiet: bool) -> None:
+        try:
+            self._stream.close()
+        except OSError:  # it still holds what could not be written, which has been said
+            if not quiet:
+                raise

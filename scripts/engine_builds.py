@@ -1,0 +1,133 @@
+"""Compiles the engine for this machine or, with zig, for others: what build_light and build_web share."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from nmt.compiling import BuildError, find_compiler
+from nmt.light.sources import FLAGS, LIBRARIES, Compilation, compilations
+
+ROOT = Path(__file__).resolve().parents[1]
+NATIVE = "native"
+
+
+class Target(NamedTuple):
+    """A system that the engine can be compiled for."""
+
+    triple: str
+    """as zig calls it, with the version of its C library"""
+    machine: str
+    """as `nmt.light.sources` calls it"""
+    platform: str
+    """the tag of wheels for it; of Linux as far as the C library says no more"""
+    library: str
+    """what a shared library is called there"""
+
+
+TARGETS = {
+    "linux-x86_64": Target("x86_64-linux-gnu.2.17", "x86_64", "linux_x86_64", "libnmt_engine.so"),
+    "linux-aarch64": Target("aarch64-linux-gnu.2.17", "aarch64", "linux_aarch64", "libnmt_engine.so"),
+    "macos-x86_64": Target("x86_64-macos.11.0", "x86_64", "macosx_11_0_x86_64", "libnmt_engine.dylib"),
+    "macos-aarch64": Target("aarch64-macos.11.0", "aarch64", "macosx_11_0_arm64", "libnmt_engine.dylib"),
+}
+"""By the names that --target takes."""
+REFUSED = {"windows": "the engine has no code for files and threads of Windows yet (nmt/light/src/system.c)"}
+
+
+def find_zig() -> list[str] | None:
+    """The command of zig: ZIG of the environment, else `zig`, else the package ziglang; None where there is none."""
+    chosen = os.environ.get("ZIG", "").split()
+    if chosen:
+        return chosen
+    if found := shutil.which("zig"):
+        return [found]
+    return [sys.executable, "-m", "ziglang"] if importlib.util.find_spec("ziglang") else None
+
+
+def target_of(name: str) -> Target:
+    """BuildError names what there is instead."""
+    for system, reason in REFUSED.items():
+        if name.startswith(system):
+            raise BuildError(f"--target {name}: {reason}")
+    if name not in TARGETS:
+        raise BuildError(f"--target {name}: is not known. Allowed: {', '.join((NATIVE, *TARGETS))}.")
+    return TARGETS[name]
+
+
+def native_target() -> Target:
+    """This machine, by its own compiler."""
+    tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return Target(
+        "", platform.machine(), tag, "libnmt_engine.dylib" if sys.platform == "darwin" else "libnmt_engine.so"
+    )
+
+
+def built(target: Target, to: Path) -> None:
+    """The shared library for a target, written to `to`: the same bytes from the same sources and compiler."""
+    command = find_compiler() if not target.triple else [*zig_for(target.triple), "cc", "-target", target.triple]
+    strip = [] if "macos" in target.platform or "macosx" in target.platform else ["-s", "-Wl,--build-id=none"]
+    with tempfile.TemporaryDirectory() as scratch:
+        objects = compiled(
+            command, compilations(target.machine), ["-fPIC", "-fvisibility=hidden", "-pthread"], Path(scratch)
+        )
+        run([*command, "-shared", "-pthread", *strip, *objects, "-o", str(to), *LIBRARIES])
+
+
+def zig_for(what: str) -> list[str]:
+    """The command of zig; BuildError where there is none."""
+    zig = find_zig()
+    if zig is None:
+        raise BuildError(f"{what}: needs zig: pip install ziglang, or zig on PATH, or ZIG in the environment")
+    return zig
+
+
+def compiled(command: Sequence[str], parts: Sequence[Compilation], flags: Sequence[str], folder: Path) -> list[str]:
+    """Objects in `folder`, which the cores share; sources are named from the root, so that no path gets into them."""
+    outputs = [str(folder / f"{part.name}.o") for part in parts]
+    jobs = [
+        [*command, *FLAGS, *flags, *part.flags, "-c", f"nmt/{part.source}", "-o", output]
+        for part, output in zip(parts, outputs, strict=True)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(run, jobs):
+            pass
+    return outputs
+
+
+def run(command: Sequence[str]) -> None:
+    """Run a compiler from the root; BuildError has the first line of what it says where it fails."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise BuildError(f"{command[0]}: cannot be run ({error.strerror})") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["failed"]
+        raise BuildError(f"{command[0]}: {lines[0].strip()}")
+
+
+def platform_tag(target: Target, library: bytes) -> str:
+    """The tag of a wheel with this library: on Linux manylinux of the oldest glibc that has all that it needs."""
+    if not target.platform.startswith("linux_"):
+        return target.platform
+    machine, oldest = target.platform.removeprefix("linux_"), (2, 17)  # which all installers know
+    # The versions of symbols, which stand as text in the library.
+    needed = [(int(major), int(minor)) for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", library)]
+    if not needed:  # another C library, of which a wheel cannot say the version
+        return target.platform
+    major, minor = max(*needed, oldest)
+    tag = f"manylinux_{major}_{minor}_{machine}"
+    return f"manylinux2014_{machine}.{tag}" if (major, minor) == (2, 17) else tag

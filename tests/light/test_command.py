@@ -1,0 +1,215 @@
+"""nmt-light: one line for each line, whatever the lines are, and one line for each mistake."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.errors import ConfigError
+from nmt.interop.engine.compiled import compiled_engine
+from nmt.light import Translator, command
+from nmt.light.lines import windows
+from nmt.light.translator import EngineError
+from tests.interop.engine_models import content_of, make_model, section
+from tests.light.engine_files import pieces
+
+ONE, TWO = "\u4e01", "\u4e02\u4e03"  # pieces of the model
+RUN = """
+import os, sys
+from pathlib import Path
+import nmt.light.translator as translator
+translator.shared_library = lambda: Path(os.environ["ENGINE"])
+from nmt.light.command import main
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Path:
+    try:
+        return compiled_engine()
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    own = make_model(section())
+    path = tmp_path_factory.mktemp("model") / "model.nmt"
+    vocabularies = pieces(own.source_vocab_size), pieces(own.target_vocab_size)
+    path.write_bytes(content_of(own, subwords=vocabularies))
+    return path
+
+
+@pytest.fixture
+def run(engine: Path, model: Path, tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs the command in this process, on a file with these bytes: exit code, lines, what is said."""
+    monkeypatch.setattr("nmt.light.translator.shared_library", lambda: engine)
+
+    def called(text: bytes | None, *arguments: object, models: tuple[object, ...] = (model,)) -> Any:
+        given = [] if text is None else ["-i", str(tmp_path / "input")]
+        (tmp_path / "input").write_bytes(text or b"")
+        code = command.main([*map(str, models), *given, *map(str, arguments)])
+        said = capfd.readouterr()
+        return code, said.out, said.err
+
+    return called
+
+
+def process(engine: Path, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    """The command as a process of its own."""
+    environment = {**os.environ, "ENGINE": str(engine)}
+    given = [sys.executable, "-c", RUN, *map(str, arguments)]
+    return subprocess.Popen(given, env=environment, stderr=subprocess.PIPE, **options)
+
+
+def test_a_line_for_each_line(run: Any, engine: Path, model: Path) -> None:
+    text = f"{ONE}\r\n\n \n{TWO} {ONE}\u2028{ONE}\n{ONE}"
+    code, out, err = run(text.encode())
+    with Translator(model, library=engine) as translator:
+        expected = [translator.translate(line).text for line in (ONE, "", " ", f"{TWO} {ONE}\u2028{ONE}", ONE)]
+        assert len(set(expected)) > 2
+    assert (code, out) == (0, "".join(f"{line}\n" for line in expected))
+    first, last = err.splitlines()
+    assert first.startswith(f"nmt-light: {model}, ") and last.startswith("nmt-light: 5 lines in ")
+    assert "; 2 empty" in last
+    assert run(b"") == (0, "", run(b"")[2])
+
+
+def test_options_of_the_search_are_those_of_the_translator(run: Any, engine: Path, model: Path) -> None:
+    text = "".join(f"{chr(0x4E00 + i % 12)}{chr(0x4E00 + 5 * i % 12)}\n" for i in range(40))
+    with Translator(model, library=engine) as translator:
+        for arguments, options in (
+            (("--beam-size", 1), {"beam_size": 1}),
+            (("--beam-size", 3, "--length-penalty", 2.5), {"beam_size": 3, "length_penalty": 2.5}),
+            (("--max-length-offset", 1, "--threads", 2), {"max_length_offset": 1, "threads": 2}),
+            (("--split-long", 1, "--kernels", "plain"), {"split_long": 1}),
+            (("--search", "beam", "--beam-size", 1), {"search": "beam", "beam_size": 1}),
+        ):
+            found = run(text.encode(), "-q", *arguments)[1]
+            assert found.splitlines() == translator.texts(text.splitlines(), **options)
+
+
+def test_odd_lines_are_counted_and_named(run: Any) -> None:
+    long = "".join(chr(0x4E00 + i % 12) for i in range(30))
+    text = f"{ONE}\n{long}\n".encode() + b"\xff\xfe\n" + f"{ONE}\n".encode()
+    code, out, err = run(text, "-q", "--errors", "replace", "--split-long", 20, "--max-length-offset", 0)
+    assert (code, out.count("\n")) == (0, 4)
+    assert "; 1 line translated in parts (--split-long): 2" in err
+    assert "; 1 line not UTF-8, read with U+FFFD in place of such bytes: 3" in err
+    code, out, err = run(text, "-q", "--errors", "empty")
+    assert code == 0 and out.split("\n")[2] == "" and "1 line not UTF-8, read as empty: 3" in err
+
+
+def test_a_line_that_is_not_utf8_ends_it_after_those_before(run: Any) -> None:
+    code, out, err = run(f"{ONE}\n{TWO}\n".encode() + b"a\xc3(\n" + ONE.encode(), "-q")
+    assert (code, out.count("\n")) == (1, 2)
+    assert "line 3: not UTF-8 (byte 0xc3 at position 2 of the line)" in err
+
+
+def test_packed_text_and_a_file_as_output(run: Any, tmp_path: Path) -> None:
+    expected = run(f"{ONE}\n{TWO}\n".encode())[1]
+    (tmp_path / "text.gz").write_bytes(gzip.compress(f"{ONE}\n{TWO}\n".encode()))
+    (tmp_path / "out").write_text("before")
+    assert run(None, "-q", "-i", tmp_path / "text.gz", "-o", tmp_path / "out")[:2] == (0, "")
+    assert (tmp_path / "out").read_text(encoding="utf-8") == expected
+    (tmp_path / "text.gz").write_bytes(gzip.compress(f"{ONE}\n".encode() * 999)[:-30])
+    code, _, err = run(None, "-q", "-i", tmp_path / "text.gz", "-o", tmp_path / "out")
+    assert code == 1 and "text.gz: not a readable gzip file" in err
+    assert (tmp_path / "out").read_text(encoding="utf-8") == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "out", "text.gz"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--beam-size", "0"], 2, "--beam-size: 0 is not allowed. Allowed: 1 to 1000."),
+        (["--beam-size", "many"], 2, "argument --beam-size: 'many' is not a whole number (--help lists all options)"),
+        (["--split-long", "x"], 2, "argument --split-long: 'x' is not a whole number, or none (--help lists all op"),
+        (["--length-penalty", "nan"], 2, "--length-penalty: nan is not allowed. Allowed: 0 to 10."),
+        (
+            ["--search", "greedy", "--beam-size", "2"],
+            2,
+            "--search: 'greedy' follows one hypothesis: beam_size must be 1",
+        ),
+        (["--kernels", "sse9"], 2, "--kernels: 'sse9' is not known, or this processor lacks them. Allowed: "),
+        (["--threads", "0"], 2, "--threads: 0 is not allowed. Allowed: 1 to 1024."),
+        (["--beam", "2"], 2, "unrecognized arguments: --beam 2 (--help lists all options)"),
+        (["-i", "none.txt"], 1, "none.txt: no such file"),
+        (["-i", "."], 1, ".: cannot be read (Is a directory)"),
+        (["-o", "."], 1, ".: is a directory; give the name of a file"),
+        (["-o", "none/out"], 1, "none/out: cannot be written (No such file or directory)"),
+        (["-o", "MODEL"], 2, "MODEL: is also read; the output needs another name"),
+    ],
+)
+def test_a_mistake_is_one_line(run: Any, model: Path, arguments: list[str], code: int, said: str) -> None:
+    given = [str(model) if one == "MODEL" else one for one in arguments]
+    found, out, err = run(None, "-q", *given)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert err.startswith(f"nmt-light: {said}".replace("MODEL", str(model)))
+
+
+def test_a_model_that_there_is_not(run: Any, model: Path) -> None:
+    for models in (("none.nmt",), (model, "none.nmt")):
+        assert run(None, "-q", models=models) == (1, "", "nmt-light: none.nmt: No such file or directory\n")
+
+
+def test_who_sends_a_line_and_waits_has_its_answer(engine: Path, model: Path) -> None:
+    with process(engine, model, "-q", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin and running.stdout and running.stderr
+        for line in (ONE, "", TWO):
+            running.stdin.write(f"{line}\n".encode())
+            running.stdin.flush()
+            assert running.stdout.readline().endswith(b"\n")
+        running.send_signal(signal.SIGTERM)
+        assert (running.wait(20), running.stderr.read()) == (143, b"nmt-light: terminated\n")
+
+
+def test_ctrl_c_and_a_reader_that_goes_away(engine: Path, model: Path, tmp_path: Path) -> None:
+    with process(engine, model, "-o", tmp_path / "out", stdin=subprocess.PIPE) as running:
+        assert running.stdin and running.stderr
+        running.stderr.readline()  # that it is ready
+        running.send_signal(signal.SIGINT)
+        assert (running.wait(20), running.stderr.read()) == (130, b"nmt-light: interrupted\n")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "text").write_text(f"{ONE}\n" * 2500, encoding="utf-8")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with process(engine, model, "-q", "-i", tmp_path / "text", stdout=writing) as running:
+        assert running.stderr
+        os.close(writing)
+        assert (running.wait(20), running.stderr.read()) == (141, b"")
+
+
+def test_a_disk_that_is_full_is_said(engine: Path, model: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with process(engine, model, "-q", stdin=subprocess.PIPE, stdout=Path("/dev/full").open("wb")) as running:
+        _, err = running.communicate(f"{ONE}\n".encode(), 20)
+    assert running.returncode == 1 and err.startswith(b"nmt-light: standard output: cannot be written (")
+
+
+def test_it_waits_for_none_of_the_slow_imports() -> None:
+    package = Path(command.__file__).parents[1]  # so that what is above it is not imported, either
+    code = f"import sys; sys.path.append({str(package)!r}); import light.command; print(*sorted(sys.modules))"
+    bare = [sys.executable, "-I", "-S", "-c", code]
+    loaded = set(subprocess.run(bare, capture_output=True, text=True, check=True).stdout.split())
+    assert not loaded & {"typing", "pathlib", "dataclasses", "inspect", "json", "gzip", "shutil", "torch", "numpy"}
+
+
+def test_lines_longer_than_any_text_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("nmt.light.lines._LONGEST", 10)
+    monkeypatch.setattr("nmt.light.lines._BLOCK", 4)
+    (tmp_path / "text").write_bytes(b"one\ntwo three\n" + b"x" * 40 + b"\nrest")
+    seen = []
+    with pytest.raises(EngineError, match=r"text, line 3: longer than \d+ MiB; is it text\?$"):
+        for lines in windows(str(tmp_path / "text")):
+            seen += lines
+    assert seen == [b"one", b"two three"]

@@ -1,0 +1,183 @@
+"""scripts/build_light: what is in its wheel, that the same comes out again, and that it works where nothing else is."""
+
+from __future__ import annotations
+
+import base64
+import email
+import hashlib
+import importlib.util
+import platform
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from nmt import __version__
+from nmt.compiling import BuildError, find_compiler
+from nmt.errors import ConfigError
+from nmt.interop.engine.compiled import compiled_engine
+from tests.conftest import REPOSITORY
+from tests.interop.engine_models import content_of, make_model, section
+from tests.light.engine_files import pieces
+
+SCRIPT = REPOSITORY / "scripts/build_light"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    loader = SourceFileLoader("build_light", str(SCRIPT))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def library() -> bytes:
+    try:
+        return compiled_engine().read_bytes()
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+def test_the_wheel_has_all_of_the_package(script: Any, library: bytes, tmp_path: Path) -> None:
+    path = script.write_wheel(tmp_path, library, "manylinux2014_x86_64.manylinux_2_17_x86_64")
+    assert path.name == f"nmt_light-{__version__}-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+    assert list(tmp_path.iterdir()) == [path]
+    info = f"nmt_light-{__version__}.dist-info"
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    own = {file.name for file in (REPOSITORY / "nmt/light").glob("*.py")} - {"sources.py"}
+    assert {name for name in files if name.startswith("nmt_light/")} == {
+        f"nmt_light/{name}" for name in (*own, "libnmt_engine.so", "py.typed")
+    }
+    about = email.message_from_bytes(files[f"{info}/METADATA"])
+    assert (about["Name"], about["Version"], about["Requires-Dist"]) == ("nmt-light", __version__, None)
+    tags = email.message_from_bytes(files[f"{info}/WHEEL"]).get_all("Tag")
+    assert tags == ["py3-none-manylinux2014_x86_64", "py3-none-manylinux_2_17_x86_64"]
+    for line in files.pop(f"{info}/RECORD").decode().splitlines()[:-1]:
+        name, digest, size = line.split(",")
+        expected = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest()).rstrip(b"=").decode()
+        assert (digest, int(size)) == (f"sha256={expected}", len(files.pop(name)))
+    assert not files  # RECORD lists each
+
+
+def test_the_same_library_makes_the_same_bytes(script: Any, library: bytes, tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    first, second = (script.write_wheel(folder, library, "any") for folder in (tmp_path, tmp_path / "again"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_tag_says_what_the_library_needs(script: Any) -> None:
+    linux = script.target_of("linux-aarch64")
+    old = "manylinux2014_aarch64.manylinux_2_17_aarch64"
+    assert script.platform_tag(linux, b"\0GLIBC_2.17\0GLIBC_2.2.5\0") == old
+    assert script.platform_tag(linux, b"\0GLIBC_2.2.5\0") == old
+    assert script.platform_tag(linux, b"\0GLIBC_2.9\0GLIBC_2.34\0") == "manylinux_2_34_aarch64"
+    assert script.platform_tag(linux, b"\0libc.musl\0") == "linux_aarch64"
+    assert script.platform_tag(script.target_of("macos-aarch64"), b"") == "macosx_11_0_arm64"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("windows-x86_64", "--target windows-x86_64: the engine has no code for files and threads of Windows yet"),
+        (
+            "linux",
+            "--target linux: is not known. Allowed: native, linux-x86_64, linux-aarch64, macos-x86_64, macos-aar",
+        ),
+    ],
+)
+def test_what_it_cannot_compile_for(script: Any, name: str, said: str) -> None:
+    with pytest.raises(BuildError, match=re.escape(said)):
+        script.target_of(name)
+
+
+def fresh(folder: Path, wheel: Path) -> Path:
+    """The commands of an environment in which nothing but the wheel is installed, by pip, without a package index."""
+    venv.create(folder, with_pip=False)
+    python = str(folder / "bin/python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", str(wheel)]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
+
+
+def write_model(folder: Path) -> None:
+    """A small random model of Chinese characters, as model.nmt."""
+    model = make_model(section())
+    vocabularies = pieces(model.source_vocab_size), pieces(model.target_vocab_size)
+    (folder / "model.nmt").write_bytes(content_of(model, subwords=vocabularies))
+
+
+def check_installed(wheel: Path, folder: Path) -> None:
+    """The command and the package translate, with the kernels that this processor has."""
+    commands = fresh(folder / "venv", wheel)
+    write_model(folder)
+    given = {"capture_output": True, "text": True, "check": False, "cwd": folder}
+    done = subprocess.run([commands / "nmt-light", "model.nmt"], input="\u4e01\u4e02\n\n", **given)
+    assert done.returncode == 0 and done.stdout.endswith("\n\n") and done.stdout.count("\n") == 2, done.stderr
+    text = "t.translate('\u4e01\u4e02').text"
+    code = f"import nmt_light; t = nmt_light.Translator('model.nmt'); print({text}, t.kernels, sep=chr(10))"
+    seen = subprocess.run([commands / "python", "-I", "-c", code], **given)
+    text, kernels = seen.stdout.splitlines()
+    assert f"{text}\n\n" == done.stdout
+    if Path("/proc/cpuinfo").exists() and " avx2" in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        assert kernels != "plain"
+    shown = subprocess.run([commands / "nmt-light", "--version"], **given)
+    assert shown.stdout == f"nmt-light {__version__}\n"
+
+
+def test_the_wheel_works_where_nothing_else_is_installed(script: Any, library: bytes, tmp_path: Path) -> None:
+    tag = script.platform_tag(script.native_target(), library)
+    check_installed(script.write_wheel(tmp_path, library, tag), tmp_path)
+
+
+def build(folder: Path, *arguments: str) -> list[Path]:
+    done = subprocess.run([SCRIPT, "-o", folder, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [Path(line.rsplit(" (", 1)[0]) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_compiled_twice_it_is_the_same_and_works(tmp_path: Path) -> None:
+    (wheel,), (again,) = build(tmp_path / "a"), build(tmp_path / "b")
+    assert wheel.read_bytes() == again.read_bytes()
+    check_installed(wheel, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["linux-x86_64", "linux-aarch64", "macos-x86_64", "macos-aarch64"])
+def test_for_other_systems(script: Any, target: str, tmp_path: Path) -> None:
+    if sys.modules["engine_builds"].find_zig() is None:
+        pytest.skip("needs zig: the package ziglang, zig on PATH, or ZIG in the environment")
+    (wheel,) = build(tmp_path / "dist", "--target", target)
+    assert target.startswith("macos") or "manylinux2014_" in wheel.name
+    if sys.platform == "linux" and target == f"linux-{platform.machine()}":
+        check_installed(wheel, tmp_path)
+
+
+def test_the_program_of_the_guide(script: Any, library: bytes, tmp_path: Path) -> None:
+    """docs/light.md shows a program in C: it translates, and says what is wrong with a file."""
+    guide = (REPOSITORY / "docs/light.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```c\n(.*?)```", guide, re.S)
+    (tmp_path / "program.c").write_text(program)
+    (tmp_path / "lib").mkdir()
+    script.write_library(tmp_path / "lib", library, script.native_target())
+    write_model(tmp_path)
+    (command,) = re.findall(r"^cc (.*)", guide, re.M)
+    command = f"{' '.join(find_compiler())} -Wall -Wextra -Werror {command}"
+    assert subprocess.run(command.split(), cwd=tmp_path, check=False).returncode == 0
+    given = {"capture_output": True, "text": True, "check": False, "cwd": tmp_path}
+    done = subprocess.run(["./program", "model.nmt", "\u4e01\u4e02"], **given)
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
+    done = subprocess.run(["./program", "program.c", "\u4e01"], **given)
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("program.c: ")
