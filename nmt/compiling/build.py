@@ -20,7 +20,7 @@ from pathlib import Path
 
 from nmt.compiling.cache import BuildError, is_ours, own_directory
 
-_TIMEOUT = 120  # seconds
+_TIMEOUT = 600  # seconds; a busy machine takes its time
 
 
 def find_compiler() -> list[str]:
