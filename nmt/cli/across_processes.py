@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from nmt.cli.opened import Translating
 from nmt.errors import ConfigError, DataError
-from nmt.search import Request, ScoredText, Translation, Translator
+from nmt.search import Request, ScoredText, Translation
 from nmt.search.request import as_request
 from nmt.search.translation import Details
 from nmt.training.distributed import World, check_same, interleave
@@ -39,7 +40,7 @@ def check_input(path: str | None, *, world: World) -> None:
 
 
 def translate_across_processes(
-    translator: Translator, lines: Sequence[str | Request], details: Details = (), *, world: World
+    translator: Translating, lines: Sequence[str | Request], details: Details = (), *, world: World
 ) -> list[Translation]:
     """The translations of `lines`, in order, on rank 0; each process has the same lines and translates its part.
 

@@ -1,4 +1,4 @@
-"""nmt-check: are run directories and exported folders whole, and what can be done with them."""
+"""nmt-check: are run directories and what nmt-export wrote whole, and what can be done with them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.common import EXIT_FAILURE, add_plugins, execute, make_parser
 from nmt.cli.models import RUN
 from nmt.errors import CheckpointError, counted, printable
+from nmt.interop.engine.opened import is_engine_file
 
 if TYPE_CHECKING:
     from nmt.interop.check_export import ExportCheck
+    from nmt.interop.engine.check import FileCheck
     from nmt.training.check_run import RunCheck
 
-DESCRIPTION = """Verify run directories and exported folders: checksums of checkpoints, tokenizer and encoded text,
-shapes, vocabulary, configuration, ranking, log. Says what can be resumed and translated with. Exit code 0 when all is
-well, 1 with a line for each problem. Changes nothing."""
+DESCRIPTION = """Verify run directories, exported folders and files for the engine: checksums of checkpoints,
+tokenizer and encoded text, shapes, vocabulary, configuration, ranking, log. Says what can be resumed and translated
+with. Exit code 0 when all is well, 1 with a line for each problem. Changes nothing."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,24 +35,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and report; on standard output, problems included."""
-    from nmt.interop.check_export import check_export
-    from nmt.interop.exported import is_exported
-    from nmt.training.check_run import check_run
-
     has_problems, unchecked = False, []
     for path in arguments.runs:
         try:
-            found: RunCheck | ExportCheck
-            if is_exported(path):
-                found = check_export(path, plugins=arguments.plugins)
-                record, lines = export_record(found), export_lines(found)
-            else:
-                found = check_run(path, plugins=arguments.plugins)
-                record, lines = as_record(found), as_lines(found)
+            problems, record, lines = _checked(path, arguments.plugins)
         except CheckpointError as error:  # no run: the others are checked all the same
             unchecked.append(str(error))
             continue
-        has_problems |= bool(found.problems)
+        has_problems |= bool(problems)
         if arguments.json:
             print(json.dumps(record, ensure_ascii=True))
         else:
@@ -58,6 +50,25 @@ def run(arguments: argparse.Namespace) -> int:
     if unchecked:
         raise CheckpointError("\n".join(unchecked))
     return EXIT_FAILURE if has_problems else 0
+
+
+def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
+    """The problems of what is at `path`, and the findings for programs and for people."""
+    if is_engine_file(path):
+        from nmt.interop.engine.check import check_file
+
+        file = check_file(path)
+        return file.problems, file_record(file), file_lines(file)
+    # Late, as they come with torch.
+    from nmt.interop.check_export import check_export
+    from nmt.interop.exported import is_exported
+    from nmt.training.check_run import check_run
+
+    if is_exported(path):
+        folder = check_export(path, plugins=plugins)
+        return folder.problems, export_record(folder), export_lines(folder)
+    run = check_run(path, plugins=plugins)
+    return run.problems, as_record(run), as_lines(run)
 
 
 def as_record(found: RunCheck) -> dict[str, Any]:
@@ -128,6 +139,28 @@ def export_lines(found: ExportCheck) -> list[str]:
     if not found.problems:
         lines += ["resume: an exported folder has no training state", f"translate: exported in {found.stored}"]
     return [*lines, _verdict(found.folder, found.problems)]
+
+
+def file_record(found: FileCheck) -> dict[str, Any]:
+    """The findings about a file for the engine, for programs."""
+    return {
+        "file": str(found.file),
+        "ok": not found.problems,
+        "precision": found.stored,
+        "problems": found.problems,
+    }
+
+
+def file_lines(found: FileCheck) -> list[str]:
+    """The same for people."""
+    lines = [f"problem: {problem}" for problem in found.problems]
+    if not found.problems:
+        lines += [
+            f"holds: {found.holds}",
+            "resume: a file for the engine has no training state",
+            f"translate: by the engine, in {found.stored}, on this machine with {found.kernels}",
+        ]
+    return [*lines, _verdict(found.file, found.problems)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

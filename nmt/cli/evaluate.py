@@ -7,23 +7,25 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import resamples, seed
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
-from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, overridden
+from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble
 from nmt.cli.descriptors import require
-from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
+from nmt.cli.models import FIRST, MODELS_OR_FILES, add_checkpoint, add_models, named_models
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError, counted
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import as_json, as_text
 from nmt.evaluation.significance import DEFAULT_SAMPLES, DEFAULT_SEED
 from nmt.files.undecodable import Policy, Undecodable
+from nmt.interop.engine.opened import are_engine_files
 from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured
 
 if TYPE_CHECKING:
-    from nmt.interop.model_dir import LoadedModel
+    from nmt.cli.opened import Opened, OpenModels
 
 DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE --ref FILE..., or
 MODEL... --source FILE --ref FILE... to translate first."""
@@ -46,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-eval."""
     parser = make_parser("nmt-eval", DESCRIPTION, usage=USAGE)
-    add_models(parser, purpose="translates --source: ")
+    add_models(parser, help=f"translates --source: {MODELS_OR_FILES}")
     parser.add_argument("--hyp", metavar="FILE", help="translations, one a line; - is standard input")
     parser.add_argument("--ref", metavar="FILE", nargs="+", required=True, help="one file for each set of references")
     scores = parser.add_argument_group("scores")
@@ -113,9 +115,9 @@ def evaluate(arguments: argparse.Namespace) -> int:
     baselines = list(zip(arguments.baseline, texts[1 + len(arguments.ref) :], strict=True))
     hypotheses, exit_code = texts[0], 0
     if arguments.models:
-        hypotheses, loaded, exit_code = _translations(texts[0], arguments)
-        references = [[loaded.tokenizer.joined_target(line) for line in stream] for stream in references]
-        metrics = make_metrics(arguments, language=loaded.config.data.target_language)
+        hypotheses, models, exit_code = _translations(texts[0], arguments)
+        references = [[models.joined(line) for line in stream] for stream in references]
+        metrics = make_metrics(arguments, language=models.languages[1])
     name = arguments.hyp or " ".join(arguments.models)
     named = [(name, hypotheses), *zip(arguments.ref, references, strict=True), *baselines]
     note = check_subwords(dict(named))
@@ -193,46 +195,49 @@ def _read(name: str, undecodable: Undecodable) -> list[str]:
     return lines
 
 
-def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], LoadedModel, int]:
-    """What the model or the ensemble makes of `source`, written to --output as well, its first model, and exit code."""
+def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], Opened, int]:
+    """What the model or the ensemble makes of `source`, written to --output as well, the models, and the exit code."""
     # Late, so that mistakes in the options do not wait for torch.
     from nmt.cli.bar import LinesBar
     from nmt.cli.output import output_stream
-    from nmt.cli.totals import Totals, shortest_training
-    from nmt.interop.ensemble import load_models
-    from nmt.search import Translator
+    from nmt.cli.totals import Totals
+    from nmt.data.windows import windows
+    from nmt.library.translator import WINDOW
 
     inputs = (arguments.source, *arguments.ref, *arguments.baseline)
     # Opened first: a file that cannot be written is found out before the work is done.
-    opened = (
+    opened_output = (
         output_stream(arguments.output, inputs=inputs, models=arguments.models) if arguments.output else nullcontext()
     )
-    with opened as output:
-        models = load_models(
-            arguments.models, plugins=arguments.plugins, device=arguments.device, checkpoint=arguments.checkpoint
-        )
-        loaded, *others = models
-        decoding = overridden(loaded.config.decoding, arguments)
+    with opened_output as output:
         bar = LinesBar(len(source), shown=sys.stderr.isatty())
-        translator = Translator(
-            loaded.model,
-            loaded.tokenizer,
-            decoding,
-            others=[other.model for other in others],
-            on_batch=bar.batch,
+        models = _open_models(arguments)(
+            arguments, place=arguments.device, scores=True, say=None, before_batch=None, on_batch=bar.batch
         )
         start = time.perf_counter()
-        lines, totals = [], Totals(shortest_training(models))
+        lines, totals = [], Totals(models.longest)
         with bar:
             bar.window(len(source))
-            for translation in translator.translations(source):
-                lines.append(translation.best)
-                totals.add(translation)
+            for window in windows(source, size=WINDOW):
+                for translation in models.translator.translate_window(window):
+                    lines.append(translation.best)
+                    totals.add(translation)
         seconds = time.perf_counter() - start
         if output is not None:
             output.write("".join(line + "\n" for line in lines).encode())
-    say("nmt-eval", totals.summary(seconds, models=len(models)))
-    return lines, loaded, totals.exit_code
+    say("nmt-eval", totals.summary(seconds, models=models.models))
+    return lines, models, totals.exit_code
+
+
+def _open_models(arguments: argparse.Namespace) -> OpenModels:
+    """What loads the models."""
+    if are_engine_files(arguments.models):
+        from nmt.cli.opened_files import open_files
+
+        return open_files
+    from nmt.cli.opened_runs import open_runs
+
+    return partial(open_runs, device=arguments.device)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,9 @@ def _record(hypothesis: ScoredText) -> dict[str, Any]:
         record["tokens"] = list(hypothesis.tokens)
     if hypothesis.token_scores is not None:
         record["token_scores"] = [_finite(score) for score in hypothesis.token_scores]
-    if hypothesis.attention is not None:
-        record["attention"] = [[round(weight, 4) for weight in row] for row in hypothesis.attention.tolist()]
+    rows = hypothesis.attention_rows
+    if rows is not None:
+        record["attention"] = [[round(weight, 4) for weight in row] for row in rows]
     if hypothesis.alignment is not None:
         record["alignment"] = [list(pair) for pair in hypothesis.alignment]
     return record

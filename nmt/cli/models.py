@@ -7,7 +7,10 @@ import argparse
 from nmt.errors import ConfigError
 
 MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert or nmt-export"
-MODELS = f"{MODEL}; of several the probabilities are averaged"
+SEVERAL = "; of several the probabilities are averaged"
+MODELS = MODEL + SEVERAL
+MODELS_OR_FILES = f"{MODEL}, a folder or a file{SEVERAL}"
+"""Of commands that take files for the engine, too."""
 RUN = "run directory of nmt-train"
 FIRST = "name it before the options, as those that take several values take it, too"
 
@@ -17,9 +20,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=MODEL)
 
 
-def add_models(parser: argparse.ArgumentParser, *, purpose: str = "") -> None:
+def add_models(parser: argparse.ArgumentParser, *, help: str = MODELS) -> None:
     """Add MODEL..., which are one ensemble, and their alias `--model`; `named_models` reads both."""
-    parser.add_argument("models", metavar="MODEL", nargs="*", help=purpose + MODELS)
+    parser.add_argument("models", metavar="MODEL", nargs="*", help=help)
     parser.add_argument(
         "--model", dest="models_by_option", metavar="MODEL", nargs="+", default=[], help="alias of MODEL"
     )

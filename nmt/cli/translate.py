@@ -7,17 +7,21 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nmt.cli.argument_types import beam_size, details
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
-from nmt.cli.decoding_options import add_decoding, check_ensemble, overridden
-from nmt.cli.models import MODELS, add_checkpoint
+from nmt.cli.decoding_options import add_decoding, check_ensemble
+from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.environment import keep_more_kernels
 from nmt.errors import ConfigError
+from nmt.interop.engine.opened import are_engine_files
 
 if TYPE_CHECKING:
-    from nmt.config import DecodingConfig
+    from nmt.cli.opened import Opened, OpenModels
+    from nmt.search import Request, Translation
+    from nmt.search.translation import Details
     from nmt.training.distributed import World
 
 DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
@@ -33,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-translate."""
     parser = make_parser("nmt-translate", DESCRIPTION, usage="MODEL... [-i FILE] [-o FILE] [options]")
-    parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS)
+    parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
     parser.add_argument("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
     parser.add_argument("-o", "--output", metavar="FILE", help="written when all is done (default: standard output)")
     parser.add_argument(
@@ -84,40 +88,59 @@ def build_parser() -> argparse.ArgumentParser:
 
 def translate(arguments: argparse.Namespace) -> int:
     """Load the model, and translate alone or with the other processes that torchrun has started."""
+    if are_engine_files(arguments.models):
+        from nmt.cli.opened_files import open_files
+
+        return _translate(arguments, _Alone(), open_files)
     keep_more_kernels()
     # Late, so that --help and mistakes in the options do not wait for torch.
     from nmt.training.distributed import connected
 
     with connected(arguments.device) as world:
-        return _translate(arguments, world)
+        from nmt.cli.opened_runs import open_runs
+        from nmt.training.allocator import keep_large_blocks
+
+        keep_large_blocks()
+        return _translate(arguments, world, partial(open_runs, device=world.device))
 
 
-def _translate(arguments: argparse.Namespace, world: World) -> int:
+class Processes(Protocol):
+    """Those that translate together: `nmt.training.distributed.World`, or this one alone."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this one writes."""
+
+
+class _Alone:
+    size = 1
+    is_main = True
+
+
+def _translate(arguments: argparse.Namespace, world: Processes, open_models: OpenModels) -> int:
     """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
-    from nmt.cli.across_processes import check_input, translate_across_processes
     from nmt.cli.bar import bar_for
     from nmt.cli.formats import FORMATS
     from nmt.cli.lines import input_windows
     from nmt.cli.output import check_reader, output_stream
     from nmt.cli.prompt import HINT, prompt_for
     from nmt.cli.requests import RequestReader
-    from nmt.cli.totals import Totals, shortest_training
+    from nmt.cli.totals import Totals
     from nmt.files.undecodable import Undecodable
-    from nmt.interop.ensemble import load_models, names_of
-    from nmt.search import Translator
-    from nmt.search.translator import WINDOW
-    from nmt.training.allocator import keep_large_blocks
+    from nmt.library.translator import WINDOW
 
     if arguments.details and arguments.format != "jsonl":
         raise ConfigError(f"--with needs --format jsonl; --format {arguments.format} has no place for it")
-    keep_large_blocks()
     path = None if arguments.input in (None, STDIN) else arguments.input
     if arguments.constraints is not None and arguments.input_format != "text":
         raise ConfigError(f"--constraints: with --input-format {arguments.input_format} they stand in the input itself")
     check_ensemble(arguments, models=len(arguments.models))
     beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
-    for file in (path, *beside):
-        check_input(file, world=world)
+    _check_inputs((path, *beside), world)
     tell = _log if world.is_main and not arguments.quiet else _ignore
     write = FORMATS[arguments.format]
     undecodable = Undecodable(arguments.errors)
@@ -129,24 +152,18 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
             prefix=arguments.prefix,
             constraints=arguments.constraints,
         )
-        models = load_models(
-            arguments.models, plugins=arguments.plugins, device=world.device, checkpoint=arguments.checkpoint
-        )
-        loaded, *others = models
-        decoding = overridden(loaded.config.decoding, arguments, say=tell)
         bar = bar_for(path, output, wanted=tell is _log, processes=world.size)
-        translator = Translator(
-            loaded.model,
-            loaded.tokenizer,
-            decoding,
-            others=[other.model for other in others],
+        opened = open_models(
+            arguments,
+            place=_place(world),
             scores=arguments.format != "text",
+            say=tell,
             before_batch=lambda: check_reader(output),  # so that what follows `| head` need not be translated
             on_batch=bar.batch,
         )
-        totals = Totals(shortest_training(models), undecodable)
-        tell(f"{names_of(models)} on {_place(world)}, {_search(decoding)}, {translator.precision}")
-        prompt = prompt_for(path, loaded.config.data.source_language)
+        totals = Totals(opened.longest, undecodable)
+        tell(opened.described)
+        prompt = prompt_for(path, opened.languages[0])
         if prompt is not None:
             tell(HINT)
         start = time.perf_counter()
@@ -154,28 +171,40 @@ def _translate(arguments: argparse.Namespace, world: World) -> int:
         with bar, lines as windows:
             for window in windows:
                 bar.window(len(window))
-                requests = reader.requests(window)
-                for translation in translate_across_processes(translator, requests, arguments.details, world=world):
+                for translation in _translations(opened, reader.requests(window), arguments.details, world):
                     number, notes = totals.lines, totals.add(translation)
-                    output.write(write(number, translation, n_best=decoding.n_best, notes=notes).encode())
+                    output.write(write(number, translation, n_best=opened.n_best, notes=notes).encode())
                 output.flush()
         reader.finish()
     is_silent = arguments.quiet or prompt is not None  # whose seconds are those of typing
     if world.is_main and (totals.problems() or not is_silent):
-        _log(totals.summary(time.perf_counter() - start, models=len(models)))
+        _log(totals.summary(time.perf_counter() - start, models=opened.models))
     return totals.exit_code
 
 
-def _place(world: World) -> str:
-    return str(world.device) if world.size == 1 else f"{world.device.type}, {world.size} processes"
+def _check_inputs(paths: Sequence[str | None], world: Processes) -> None:
+    """Several processes must have the same files."""
+    if world.size > 1:
+        from nmt.cli.across_processes import check_input
+
+        for path in paths:
+            check_input(path, world=cast("World", world))
 
 
-def _search(decoding: DecodingConfig) -> str:
-    from nmt.config.schema import AUTO
-    from nmt.registry import SEARCHES
+def _translations(
+    opened: Opened, lines: Sequence[str | Request], details: Details, world: Processes
+) -> Sequence[Translation]:
+    """The translations of `lines`; of several processes on rank 0."""
+    if world.size == 1:
+        return opened.translator.translate_window(lines, details=details)
+    from nmt.cli.across_processes import translate_across_processes
 
-    named = "" if decoding.search == AUTO else f"search {decoding.search}, "
-    return f"{named}{SEARCHES.get(decoding.chosen_search).size(decoding)}"
+    return translate_across_processes(opened.translator, lines, details, world=cast("World", world))
+
+
+def _place(world: Processes) -> str:
+    device: Any = getattr(world, "device", "cpu")
+    return str(device) if world.size == 1 else f"{device.type}, {world.size} processes"
 
 
 def _log(message: str) -> None:

@@ -33,6 +33,8 @@ class ScoredText:
     """Over the source tokens when each token was written [T, S], of each part of the line."""
     alignment: Alignment | None = None
     """Pairs of words, what white space separates: of the line, and of `text`."""
+    attention_as_lists: list[list[float]] | None = None
+    """In place of `attention_of_parts`, where no torch translates: over all source tokens."""
 
     @property
     def attention(self) -> Tensor | None:
@@ -43,6 +45,12 @@ class ScoredText:
         import torch
 
         return torch.block_diag(*parts) if parts else torch.zeros(0, 0)
+
+    @property
+    def attention_rows(self) -> list[list[float]] | None:
+        """The attention over all source tokens, a list for each token."""
+        attention = self.attention
+        return self.attention_as_lists if attention is None else attention.tolist()
 
 
 def with_details(text: str, details: Details, alignment: Alignment = ()) -> ScoredText:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.interop.engine.compiled import compiled_engine
 from nmt.interop.facts import LongestSource
-from nmt.light.errors import EngineError
-from nmt.light.translator import Translator
+
+if TYPE_CHECKING:
+    from nmt.light.translator import Translator
 
 MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 """With which model files begin."""
@@ -55,6 +55,11 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
         CheckpointError: a file that is missing, damaged, of a later version, or that does not fit the first.
         ConfigError: the engine cannot be compiled on this machine.
     """
+    # Late, as most who ask whether something is such a file have none.
+    from nmt.interop.engine.compiled import compiled_engine
+    from nmt.light.errors import EngineError
+    from nmt.light.translator import Translator
+
     try:
         return Translator([os.fspath(path) for path in paths], library=compiled_engine())
     except EngineError as error:
@@ -63,6 +68,8 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
 
 def cards_of(translator: Translator, paths: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
     """What each of the files of `translator` says of itself; nothing where that is no JSON."""
+    from nmt.light.errors import EngineError
+
     single = [translator] if len(paths) == 1 else [open_engine([path]) for path in paths]
     cards: list[dict[str, Any]] = []
     for own in single:

@@ -1,0 +1,298 @@
+"""nmt-translate, nmt-eval and nmt-check with a file for the engine: what the run gives, refusals, streams, start-up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.cli import check, evaluate, export, score, translate
+from nmt.library import light
+from tests.exported_run import LINES, Exported, make_exported
+
+HEAVY = ("torch", "numpy", "pydantic", "yaml", "sentencepiece", "tqdm")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return make_exported(tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.en"
+    path.write_bytes(("\n".join(LINES) + "\nof a\r\nlast\u2028line").encode())
+    return path
+
+
+def run_and_file(
+    exported: Exported, text: Path, capfd: pytest.CaptureFixture[str], *options: str
+) -> tuple[tuple[int, str, list[str]], tuple[int, str, list[str]]]:
+    """What the command does with either: exit code, output, and the messages but for names, places and times."""
+    found = []
+    for model, more in ((exported.run, ("--device", "cpu", "--precision", "fp32")), (exported.file, ())):
+        code = translate.main([model, "-i", str(text), *options, *more])
+        out, err = capfd.readouterr()
+        found.append((code, out, [line.partition(" a second)")[2] or line for line in err.splitlines()]))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--n-best", "3", "-q"),
+        ("--n-best", "5", "-q"),
+        ("--beam-size", "1", "--search", "greedy", "--max-length-offset", "0", "-q"),
+        ("--split-long", "5", "--length-penalty", "0", "-q"),
+        ("--shortlist", "none", "--split-long", "none", "--batch-tokens", "auto", "--min-length", "0", "-q"),
+    ],
+    ids=" ".join,
+)
+def test_output_is_that_of_the_run(
+    exported: Exported, text: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    by_run, by_file = run_and_file(exported, text, capfd, *options)
+    assert by_file[:2] == by_run[:2] and by_run[0] == 0 and len(by_run[1]) > 50
+    first = 0 if "-q" in options else 1  # names the model
+    assert by_file[2][first:] == by_run[2][first:] and (by_run[2] or "-q" in options)
+
+
+def test_n_best_lists_are_those_of_the_run(exported: Exported, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (_, by_run, _), (_, by_file, _) = run_and_file(exported, text, capfd, "--format", "moses", "--n-best", "3")
+    lists = [[line.split(" ||| ") for line in out.split("\n")[:-1]] for out in (by_file, by_run)]
+    for found, wanted in zip(*lists, strict=True):
+        assert found[:2] == wanted[:2] and len(found) == 4
+        check_close(float(found[3]), float(wanted[3]))
+        assert found[2] == f"score= {found[3]}"
+
+
+def test_a_record_for_each_line_is_that_of_the_run(
+    exported: Exported, text: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--format", "jsonl", "--with", "tokens,scores,attention,alignment", "--n-best", "2", "--split-long", "6")
+    (_, by_run, _), (_, by_file, _) = run_and_file(exported, text, capfd, *options)
+    for found, wanted in zip(by_file.split("\n")[:-1], by_run.split("\n")[:-1], strict=True):
+        check_close(json.loads(found), json.loads(wanted))
+
+
+def check_close(found: Any, wanted: Any) -> None:
+    """The same but for rounding of numbers."""
+    assert type(found) is type(wanted)
+    if isinstance(wanted, dict):
+        assert list(found) == list(wanted)
+        found, wanted = list(found.values()), list(wanted.values())
+    if isinstance(wanted, list):
+        assert len(found) == len(wanted)
+        for own, other in zip(found, wanted, strict=True):
+            check_close(own, other)
+    else:
+        assert found == (pytest.approx(wanted, abs=1e-3) if isinstance(wanted, float) else wanted)
+
+
+def test_the_summary_counts_what_is_odd(exported: Exported, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "odd"
+    text.write_bytes(b"a\xff\n\n" + b"sentence of " * 60 + b"\n\xe4\xb8\x80 b\n")
+    options = ("--errors", "replace", "--max-length-offset", "0", "--split-long", "110")
+    by_run, by_file = run_and_file(exported, text, capfd, *options)
+    assert by_file[:2] == by_run[:2] and by_file[2][1:] == by_run[2][1:]
+    assert "1 empty" in by_file[2][-1] and "longer than training allowed" in by_file[2][-1]
+    assert "length limit" in by_file[2][-1] and "not UTF-8" in by_file[2][-1] and "split_long" in by_file[2][-1]
+    assert translate.main([exported.file, "-i", str(text)]) == 1
+    assert capfd.readouterr().err.splitlines()[-1].startswith(f"nmt-translate: {text}, line 1: not UTF-8")
+
+
+def test_lines_of_other_formats_without_and_with_wishes(
+    exported: Exported, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    texts, lines = tmp_path / "lines.jsonl", [{"text": line} for line in LINES]
+    texts.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    by_run, by_file = run_and_file(exported, texts, capfd, "--input-format", "jsonl", "-q")
+    assert by_file == by_run and by_run[0] == 0
+    for wish in ({"prefix": "x"}, {"require": ["x"]}, {"forbid": "x"}):
+        texts.write_text('{"text": "a"}\n' + json.dumps({"text": "b", **wish}) + "\n")
+        assert translate.main([exported.file, "-i", str(texts), "--input-format", "jsonl", "-q"]) == 1
+        (line,) = capfd.readouterr().err.splitlines()
+        (name,) = wish
+        assert line.startswith(f"nmt-translate: {texts}, line 2: {name}: {exported.file} is one file for the engine")
+    texts.write_text("a\nb\tx\n")
+    assert translate.main([exported.file, "-i", str(texts), "--input-format", "tsv", "-q"]) == 1
+    assert f"{texts}, line 2: require: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--search", "sample"),
+        ("--search-option", "temperature=0.5"),
+        ("--coverage-penalty", "0.2"),
+        ("--min-length", "1"),
+        ("--no-repeat-ngram", "2"),
+        ("--ensemble-weights", "2"),
+        ("--shortlist", "words.txt"),
+        ("--replace-unknown",),
+        ("--placeholders",),
+        ("--glossary", "terms.txt"),
+        ("--prefix", "TEXT"),
+        ("--constraints", "TEXT"),
+        ("--device", "cuda"),
+        ("--plugin", "x.py"),
+        ("--precision", "int8"),
+        ("--checkpoint", "last"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_file_does_not_have_is_refused_by_name(
+    exported: Exported, text: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    given = [str(text) if option == "TEXT" else option for option in options]
+    assert translate.main([exported.file, "-i", str(text), "-o", str(tmp_path / "out"), *given]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert options[0].removeprefix("--") in line and exported.file in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["text.en"]
+
+
+def test_other_mistakes_are_one_line(
+    exported: Exported,
+    text: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    damaged = tmp_path / "damaged.nmt"
+    damaged.write_bytes(Path(exported.file).read_bytes()[:-40])
+    for models, code, message in (
+        ([str(damaged)], 1, f"{damaged}: truncated"),
+        (["gone.nmt"], 1, "gone.nmt: No such file"),
+        ([exported.file, exported.run], 2, f"{exported.file}: is one file for the engine, and {exported.run} is not"),
+        ([exported.file, "-o", exported.file], 1, f"{exported.file}: is a part of the model"),
+        ([exported.file, "--beam-size", "5000"], 2, "--beam-size: 5000 is not allowed. Allowed: 1 to 1,000."),
+        ([exported.file, "--ensemble-mean", "log_probabilities"], 2, "--ensemble-mean: there is only 1 model"),
+        ([exported.file] * 2 + ["--ensemble-mean", "log_probabilities"], 2, "--ensemble-mean: "),
+    ):
+        assert translate.main([*models, "-i", str(text)]) == code
+        (line,) = capfd.readouterr().err.splitlines()
+        assert line.startswith(f"nmt-translate: {message}")
+    assert score.main([exported.file, "--source", str(text), "--target", str(text)]) == 1
+    assert "is one file for the engine, which only nmt-translate, nmt-eval," in capfd.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert translate.main([exported.file, "-i", str(text)]) == 2
+    assert capfd.readouterr().err.startswith(f"nmt-translate: WORLD_SIZE: {exported.file} is one file for the engine")
+
+
+def test_several_files_are_an_ensemble(
+    exported: Exported, text: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = str(tmp_path / "other.nmt")
+    assert export.main([exported.run, "--checkpoint", "20", "-o", other, "--precision", "fp32"]) == 0
+    outputs = []
+    for models in ([exported.file, other], [f"{exported.run}/checkpoints/step-{step}" for step in (10, 20)]):
+        capfd.readouterr()
+        precision = [] if models[0] == exported.file else ["--precision", "fp32"]
+        assert translate.main([*models, "-i", str(text), "--device", "cpu", *precision]) == 0
+        outputs.append(capfd.readouterr())
+    assert outputs[0].out == outputs[1].out and " by 2 models" in outputs[0].err
+    assert f"an ensemble of 2 models ({exported.file}, {other}) by the engine on cpu, beam 3" in outputs[0].err
+
+
+def test_scores_are_those_of_the_run(exported: Exported, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for model in (exported.run, exported.file):
+        options = ["--source", str(text), "--ref", str(text), "--metrics", "chrf", "--json", "--device", "cpu"]
+        assert evaluate.main([model, *options, "--precision", "fp32", "--beam-size", "2"]) == 0
+        found.append(json.loads(capfd.readouterr().out))
+    assert found[0] == found[1]
+
+
+def test_a_file_is_checked(exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, damaged = exported.file, tmp_path / "damaged.nmt"
+    content = bytearray(Path(file).read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    assert check.main([file]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("holds: en to de, deepnmt gru, ") and "beam 3, length penalty" in lines[0]
+    assert lines[2].startswith("translate: by the engine, in fp32, on this machine with ")
+    assert lines[1:2] + lines[3:] == ["resume: a file for the engine has no training state", f"{file}: all is well"]
+    assert check.main([str(damaged), file, str(tmp_path / "gone.nmt"), "--json"]) == 1
+    said = capsys.readouterr()
+    bad, good = map(json.loads, said.out.splitlines())
+    assert good == {"file": file, "ok": True, "precision": "fp32", "problems": []}
+    assert not bad["ok"] and len(bad["problems"]) == 1 and bad["problems"][0].startswith(f"{damaged}: ")
+    assert said.err == f"nmt-check: {tmp_path / 'gone.nmt'}: no such file\n"
+
+
+def command(exported: Exported, *options: str) -> list[str]:
+    return [sys.executable, "-m", "nmt.cli.translate", exported.file, *options]
+
+
+def test_nothing_heavy_is_imported(exported: Exported, text: Path) -> None:
+    program = (
+        "import sys; from nmt.cli import check, translate; "
+        "options = ['--format', 'jsonl', '--with', 'tokens,scores,attention,alignment']; "
+        "code = translate.main([sys.argv[1], '-i', sys.argv[2], *options]) or check.main([sys.argv[1]]); "
+        f"print(code, [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, exported.file, str(text)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_a_line_of_a_slow_pipe_is_answered_at_once(exported: Exported) -> None:
+    with subprocess.Popen(command(exported, "-q"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        answers = []
+        for line in (b"a longaer sentence\n", b"\n", b"of b\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            answers.append(process.stdout.readline())
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert [bool(answer.strip()) for answer in answers] == [True, False, True]
+
+
+def test_no_more_is_translated_than_is_read(exported: Exported, tmp_path: Path) -> None:
+    text = tmp_path / "long"
+    text.write_text("a longaer sentence of ax\n" * 200_000)
+    with subprocess.Popen(
+        command(exported, "-i", str(text), "-q"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 141 and process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_it(exported: Exported, tmp_path: Path, number: int, code: int) -> None:
+    text, output = tmp_path / "long", tmp_path / "out"
+    text.write_text("a longaer sentence of ax\n" * 1_000_000)
+    with subprocess.Popen(command(exported, "-i", str(text), "-o", str(output)), stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None and b"by the engine" in process.stderr.readline()
+        time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(60) == code
+        assert len(process.stderr.read().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["long"]
+
+
+def test_a_call_that_takes_long_is_followed_by_shorter_ones(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = light.EngineFiles([exported.file], device="cpu", precision="auto", checkpoint="best", plugins=())
+    sizes: list[int] = []
+    monkeypatch.setattr(light, "_SHORT", 9.0)
+    files.lines(["a"] * 100, {}, on_call=sizes.append)
+    assert sizes == [16, 32, 52]
+    monkeypatch.setattr(light, "_SHORT", 0.0)
+    monkeypatch.setattr(light, "_LONG", 0.0)
+    sizes.clear()
+    files.lines(["a"] * 33, {}, on_call=sizes.append)
+    assert sizes == [16, 8, 4, 2, 1, 1, 1]
