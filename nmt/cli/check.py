@@ -27,7 +27,9 @@ with. Exit code 0 when all is well, 1 with a line for each problem. Changes noth
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-check."""
     parser = make_parser("nmt-check", DESCRIPTION)
-    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help=f"{RUN}, or output of nmt-export")
+    parser.add_argument(
+        "runs", metavar="RUN", type=Path, nargs="+", help=f"{RUN}, or output of nmt-export, a folder or a file"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object for each run, on a line")
     add_plugins(parser)
     return parser

@@ -20,7 +20,7 @@ from nmt.cli import distill, train, translate
 from nmt.config import load_config
 from nmt.cpu_time import CpuClock
 from nmt.data.prepare import prepare
-from nmt.search import translator
+from nmt.library import translator
 from nmt.synthetic import corpus, output
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World, check_same, connected
