@@ -21,6 +21,7 @@ def read_version() -> str:
 # Builds of PyTorch for NVIDIA GPUs bring Triton themselves; those for CPUs do not, and nothing on a CPU needs it.
 GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 MOSES = ["sacremoses>=0.1"]
+ONNX = ["onnx>=1.16"]
 PLOT = ["matplotlib>=3.7"]
 TENSORBOARD = ["tensorboard>=2.14"]
 TENSORFLOW = ["tensorflow>=2.13"]  # only nmt-convert, only for TensorFlow's own files
@@ -56,17 +57,20 @@ setup(
     extras_require={
         "gpu": GPU,
         "moses": MOSES,
+        "onnx": ONNX,
         "plot": PLOT,
         "tensorboard": TENSORBOARD,
         "tensorflow": TENSORFLOW,
         "dev": [
             *GPU,  # the tests run its kernels in Triton's interpreter
             *MOSES,
+            *ONNX,
             *PLOT,
             *TENSORBOARD,
             "hypothesis>=6",
             "import-linter>=2",
             "mypy>=1.10",
+            "onnxruntime>=1.21",  # runs what nmt-export --format onnx writes; 8-bit MatMulNBits
             "pytest>=8",
             "pytest-xdist>=3",
             "ruff>=0.8",

@@ -63,9 +63,10 @@ def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, A
         return file.problems, file_record(file), file_lines(file)
     # Late, as they come with torch.
     from nmt.interop.check_export import check_export
-    from nmt.interop.exported import is_exported
+    from nmt.interop.exported import check_no_graphs, is_exported
     from nmt.training.check_run import check_run
 
+    check_no_graphs(path)
     if is_exported(path):
         folder = check_export(path, plugins=plugins)
         return folder.problems, export_record(folder), export_lines(folder)

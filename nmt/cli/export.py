@@ -1,8 +1,9 @@
-"""nmt-export: a trained model as one small folder that every command takes, or as one file for the engine."""
+"""nmt-export: a model as a folder that every command takes, as one file for the engine, or as ONNX graphs."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +15,16 @@ from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.interop.engine.tensors import Precision
+    from nmt.interop.onnx.weights import OnnxPrecision
 
 DESCRIPTION = """Write a model as a folder of its own: weights in the number format they are used in, vocabulary,
 configuration, checksums, and a card that says what it is. All commands take it in place of the run. Or as one file for
-the engine, which translates without PyTorch."""
-FORMATS = ("engine", "folder")
+the engine, which translates without PyTorch, or as ONNX graphs for programs with ONNX Runtime."""
+FORMATS = ("engine", "folder", "onnx")
 SUFFIX = ".nmt"
 FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
 ENGINE_PRECISIONS: Final[tuple[Precision, ...]] = ("int8", "fp32", "bf16")
+ONNX_PRECISIONS: Final[tuple[OnnxPrecision, ...]] = ("fp32", "int8")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -34,15 +37,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help=f"what is written: one file for the engine (default where OUTPUT ends in {SUFFIX}), or a folder",
+        help=f"what is written: one file for the engine (default where OUTPUT ends in {SUFFIX}), a folder that all "
+        "commands take (else the default), or a folder of ONNX graphs",
     )
     parser.add_argument(
         "--precision",
         choices=FOLDER_PRECISIONS,
-        help="what weights are stored as: fp32, as trained (default of folders); bf16, matrices and tables rounded; "
-        "int8, matrices of decoder and output layer, all else fp32, so that translations are those of the run with "
-        "--precision int8, and for the engine, of which it is the default, all matrices; int8_bf16, for folders alone, "
-        "all else bf16, which is smaller",
+        help="what weights are stored as: fp32, as trained (default of folders and ONNX graphs); bf16, matrices and "
+        "tables rounded, not for ONNX; int8, matrices of decoder and output layer, all else fp32, so that translations "
+        "are those of the run with --precision int8, but for the engine, of which it is the default, and ONNX all "
+        "matrices and tables; int8_bf16, for folders alone, all else bf16, which is smaller",
     )
     parser.add_argument(
         "--shortlist",
@@ -64,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"MODEL: {what} holds one model; export each by itself, and name the {each} together for an ensemble"
         )
-    return (_write_engine if format_ == "engine" else _write_folder)(arguments)
+    write = {"engine": _write_engine, "folder": _write_folder, "onnx": _write_onnx}[format_]
+    return write(arguments)
 
 
 def _write_folder(arguments: argparse.Namespace) -> int:
@@ -116,6 +121,34 @@ def _write_engine(arguments: argparse.Namespace) -> int:
         print(f"nmt-export: {note}", file=sys.stderr)
     size = f"{megabytes(exported.total)} ({megabytes(exported.weights)} of weights)"
     print(f"{arguments.output}: {exported.model.path} for the engine in {precision}, {size}")
+    return 0
+
+
+def _write_onnx(arguments: argparse.Namespace) -> int:
+    if arguments.shortlist is not None:
+        raise ConfigError("--shortlist: is for --format engine; ONNX graphs score all words")
+    precision = arguments.precision or ONNX_PRECISIONS[0]
+    if precision not in ONNX_PRECISIONS:
+        allowed = ", ".join(ONNX_PRECISIONS)
+        raise ConfigError(f"--precision: '{precision}' is not for ONNX graphs. Allowed with --format onnx: {allowed}.")
+    if importlib.util.find_spec("onnx") is None:
+        raise ConfigError("--format onnx: the package onnx is not installed; pip install 'nmt-recurrent[onnx]'")
+    from nmt.interop.model_card import megabytes
+    from nmt.interop.onnx.export import export_onnx
+
+    (model,) = arguments.models
+    exported = export_onnx(
+        model,
+        arguments.output,
+        precision=precision,
+        checkpoint=arguments.checkpoint,
+        plugins=arguments.plugins,
+        overwrite=arguments.overwrite,
+    )
+    for note in exported.notes:
+        print(f"nmt-export: {note}", file=sys.stderr)
+    size = f"{megabytes(exported.total)} ({megabytes(exported.weights)} of weights)"
+    print(f"{arguments.output}: {exported.model.path} as ONNX graphs in {precision}, {size}")
     return 0
 
 

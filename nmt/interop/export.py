@@ -12,7 +12,7 @@ import torch
 
 from nmt.config import Config, write_config
 from nmt.data import save_tokenizer
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import ConfigError
 from nmt.files.new import write_new
 from nmt.files.safe import open_regular, read_bounded
 from nmt.files.whole import read_file
@@ -29,8 +29,7 @@ from nmt.interop.exported import (
 from nmt.interop.facts import write_longest_source
 from nmt.interop.model_card import MAKER, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
-from nmt.interop.new_model import check_output, whole_directory
-from nmt.interop.run_layout import check_no_part
+from nmt.interop.new_model import is_replaced, whole_directory
 from nmt.interop.stored_weights import FORMATS, packed
 from nmt.interop.sums import sums_text
 from nmt.interop.weights_file import read_metadata, write_weights
@@ -80,7 +79,8 @@ def export_model(
         CheckpointError: `output` is not free, or the model cannot be read or has been rounded by an export.
         ConfigError: bf16 cannot hold a weight, or a file that the decoding settings name is missing.
     """
-    replaces = _check_output(output, model=Path(model), overwrite=overwrite)
+    what = "exported folders"
+    replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_exported, what=what)
     check_trainable(find_model(model, checkpoint=checkpoint))
     loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
     form = FORMATS[stored]
@@ -103,15 +103,8 @@ def export_model(
     return Exported(loaded, stored, size, total)
 
 
-def _check_output(output: Path, *, model: Path, overwrite: bool) -> bool:
-    """Whether an exported folder is to be replaced; CheckpointError where `output` is anything else that is there."""
-    if not overwrite or output.is_symlink() or not output.is_dir() or not any(output.iterdir()):
-        check_output(output, model=model)
-        return False
-    check_no_part(output, models=(model,))
-    if format_name(output) is None:
-        raise CheckpointError(f"{output}: --overwrite replaces exported folders alone, and this is none; move it away")
-    return True
+def _is_exported(folder: Path) -> bool:
+    return format_name(folder) is not None
 
 
 def check_range(model: Seq2Seq) -> None:

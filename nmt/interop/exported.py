@@ -70,6 +70,14 @@ def check_trainable(directory: Path) -> None:
         )
 
 
+def check_no_graphs(directory: Path) -> None:
+    """Raise CheckpointError for a folder of ONNX graphs, which has the checksums of an exported folder, too."""
+    if is_file(directory / run_layout.ENCODER) and is_file(directory / run_layout.STEP):
+        raise CheckpointError(
+            f"{directory}: exported as ONNX graphs, for programs with ONNX Runtime; give the run or another export"
+        )
+
+
 def is_exported(directory: Path) -> bool:
     """Whether this is an exported folder, however damaged."""
     if is_folder(run_layout.checkpoints_dir(directory)) or directory.parent.name == run_layout.CHECKPOINTS:

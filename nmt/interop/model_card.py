@@ -30,7 +30,14 @@ Row = tuple[str, ...]
 
 
 def model_card(
-    loaded: LoadedModel, *, name: str, stored: str, weights: int, total: int, words: str | None = None
+    loaded: LoadedModel,
+    *,
+    name: str,
+    stored: str,
+    weights: int,
+    total: int,
+    words: str | None = None,
+    use: Sequence[str] = (),
 ) -> str:
     """The card, in Markdown, of the model as it was read from a run.
 
@@ -38,12 +45,18 @@ def model_card(
         name: of the folder or file.
         stored: one of FORMATS, or of a file for the engine the number format of its matrices.
         weights, total: bytes of the weights, and of all but the card and the checksums.
-        words: of a file for the engine, which needs no code of a plugin, what its weights are stored as.
+        words: of what needs no code of a plugin, as a file for the engine, what its weights are stored as.
+        use: paragraphs on how to use what the commands of nmt do not take.
     """
     config = loaded.config
     events = _events(loaded.path)
     source, target = config.data.source_language, config.data.target_language
     folder = shlex.quote(printable(name))
+    commands = [
+        f"```\npip install nmt-recurrent\nnmt-translate {folder} < text.{source} > text.{target}\n```",
+        "or in Python",
+        f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("...").text)\n```',
+    ]
     parts = [
         f"# {_cell(name)}: {source} to {target}",
         "A recurrent translation model for nmt (the Python package `nmt-recurrent`).",
@@ -56,9 +69,7 @@ def model_card(
             ]
         ),
         "## Use",
-        f"```\npip install nmt-recurrent\nnmt-translate {folder} < text.{source} > text.{target}\n```",
-        "or in Python",
-        f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("...").text)\n```',
+        *(use or commands),
         *(_plugins(config) if words is None else ()),
         "## Data",
         _table([("text", "name", "sentence pairs"), *_data(config, events)]),

@@ -125,6 +125,7 @@ def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
         if checkpoint != "best":
             raise ConfigError(f"{path}: is a single model; a checkpoint ('{checkpoint}') is chosen from a run")
         return path
+    exported.check_no_graphs(path)
     if not is_folder(run_layout.checkpoints_dir(path)):
         wanted = f"{run_layout.CHECKPOINTS}/ nor {run_layout.WEIGHTS}"
         raise CheckpointError(f"{path}: not a model: neither {wanted} in it")

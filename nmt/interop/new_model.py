@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -24,6 +24,20 @@ def check_output(output: Path, *, model: Path | None = None) -> None:
         raise CheckpointError(f"{output}: exists and is not a directory; choose another name")
     if output.is_dir() and any(output.iterdir()):
         raise CheckpointError(f"{output}: this directory is not empty; choose another name or move it away")
+
+
+def is_replaced(output: Path, *, model: Path, overwrite: bool, is_one: Callable[[Path], bool], what: str) -> bool:
+    """Whether a folder that is there is to be replaced; CheckpointError where `output` is anything else that is there.
+
+    With `overwrite` folders are replaced of which `is_one` says so, `what` in words.
+    """
+    if not overwrite or output.is_symlink() or not output.is_dir() or not any(output.iterdir()):
+        check_output(output, model=model)
+        return False
+    run_layout.check_no_part(output, models=(model,))
+    if not is_one(output):
+        raise CheckpointError(f"{output}: --overwrite replaces {what} alone, and this is none; move it away")
+    return True
 
 
 @contextlib.contextmanager

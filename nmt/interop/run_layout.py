@@ -34,6 +34,8 @@ BEST = "best.json"
 SUMS = "SHA256SUMS"
 CARD = "README.md"
 """Of an exported folder; in a run it is the user's own."""
+ENCODER, STEP = "encoder.onnx", "step.onnx"
+"""Of a folder of ONNX graphs, which is no model for commands."""
 ASIDE = "damaged-"
 FOLDERS = (CHECKPOINTS, TOKENIZER, "cache", "corpus", "validation", "tensorboard")
 """Directories that a run consists of."""

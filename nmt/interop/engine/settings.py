@@ -35,10 +35,15 @@ def settings_of(decoding: DecodingConfig) -> Settings:
 
     Raises ConfigError, naming the key, for what would change translations and is unknown to the engine.
     """
-    for key, given, allowed in _problems(decoding):
+    for key, given, allowed in unusual(decoding):
         raise ConfigError(
             f"decoding.{key}: {given} is set, which the engine does not have. Allowed in config.yaml: {allowed}."
         )
+    return numbers_of(decoding)
+
+
+def numbers_of(decoding: DecodingConfig) -> Settings:
+    """The settings that the engine knows, whatever else is set."""
     return Settings(
         decoding.beam_size if decoding.chosen_search == "beam" else 1,
         float(decoding.length_penalty),
@@ -54,8 +59,8 @@ def notes_on(decoding: DecodingConfig) -> list[str]:
     return [f"decoding.n_best: {decoding.n_best} is not in the file; ask the engine for so many with each text"]
 
 
-def _problems(decoding: DecodingConfig) -> Iterator[tuple[str, str, str]]:
-    """Keys, what they say, and what they may say."""
+def unusual(decoding: DecodingConfig) -> Iterator[tuple[str, str, str]]:
+    """Keys that ask for what the engine has not, what they say, and what they may say."""
     search = decoding.chosen_search
     if search not in ("beam", "greedy"):
         yield "search", f"'{search}'", "beam, greedy"

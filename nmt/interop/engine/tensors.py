@@ -71,10 +71,14 @@ class Tensors:
         """Whether it is in the file, or a part of what is."""
         return id(parameter) in self._used
 
+    def values(self, number: int) -> Tensor:
+        """The tensor of this number in fp32, a matrix [M, K] or a vector [K]."""
+        return torch.cat([part.detach() for part in self._parts[number]]).float().cpu()
+
     def stored(self) -> Iterator[Stored]:
         """All of them, as they are written, one after the other."""
-        for parts in self._parts:
-            yield _stored(torch.cat([part.detach() for part in parts]), self.precision)
+        for number in range(len(self._parts)):
+            yield _stored(self.values(number), self.precision)
 
     def size(self) -> int:
         """Bytes of all of them, but for gaps between them; known without their values."""
@@ -98,7 +102,7 @@ class Tensors:
 
 
 def _stored(tensor: Tensor, precision: Precision) -> Stored:
-    tensor, kind = tensor.float().cpu(), _kind(tensor.dim(), tensor.shape[-1], precision)
+    kind = _kind(tensor.dim(), tensor.shape[-1], precision)
     if kind == Kind.VECTOR:
         return Stored(kind, 1, len(tensor), _bytes(tensor))
     rows, columns = tensor.shape

@@ -1,0 +1,187 @@
+"""What a folder of ONNX graphs says of itself: config.json for programs, README.md for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+
+from nmt import __version__
+from nmt.config.schema import DecodingConfig
+from nmt.interop.engine.settings import numbers_of, settings_in_words, unusual
+from nmt.interop.model_card import model_card
+from nmt.interop.model_dir import LoadedModel
+from nmt.interop.onnx.graph import OPSET
+from nmt.interop.onnx.weights import BLOCK, OnnxPrecision
+from nmt.models.build import parameters_by_part
+
+FORMAT: Final = "nmt-onnx"
+VERSION: Final = 1
+PRECISIONS: Final[dict[OnnxPrecision, str]] = {
+    "fp32": "fp32",
+    "int8": "int8: matrices and embeddings with a scale for each row, multiplied by MatMulNBits in blocks of "
+    f"{BLOCK} columns, vectors fp32",
+}
+_TYPES: Final = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.INT64: "int64", onnx.TensorProto.BOOL: "bool"}
+_MEANINGS: Final = {
+    "source": "ids of sentences, each with 2 at its end, shorter ones filled up with 0",
+    "source_mask": "false where a sentence is filled up",
+    "memory": "what attention reads of each word",
+    "state": "state of a layer",
+    "key_cache": "keys of the words so far",
+    "value_cache": "values of the words so far",
+    "tokens": "the last word of each row, 0 before the first",
+    "logits": "scores of all words to come next; their softmax are probabilities",
+    "attention": "what the row attends to, the mean over layers and heads",
+}
+
+_EXAMPLE: Final = '''\
+import json
+
+import numpy as np
+import onnxruntime
+import sentencepiece
+
+with open("config.json", encoding="utf-8") as stream:
+    config = json.load(stream)
+source_pieces = sentencepiece.SentencePieceProcessor(model_file=config["source_pieces"])
+target_pieces = sentencepiece.SentencePieceProcessor(model_file=config["target_pieces"])
+encoder, step = (onnxruntime.InferenceSession(name) for name in ("encoder.onnx", "step.onnx"))
+PADDING, END = 0, 2
+
+
+def run(graph, values):
+    """The outputs of a graph by their names."""
+    names = [each.name for each in graph.get_outputs()]
+    return dict(zip(names, graph.run(names, values)))
+
+
+def translate(text):
+    """Greedy search."""
+    source = source_pieces.encode(text) + [END]
+    if len(source) == 1:
+        return ""
+    values = run(encoder, {"source": np.array([source], dtype=np.int64)})
+    values["tokens"] = np.array([PADDING], dtype=np.int64)  # no word yet
+    words = []
+    while len(words) < len(source) + config["search"]["max_length_offset"]:
+        results = run(step, values)
+        logits = results["logits"][0]
+        logits[PADDING] = -np.inf
+        if not words:
+            logits[END] -= 1e8  # no translation is empty
+        words.append(int(logits.argmax()))
+        if words[-1] == END:
+            break
+        values = {name: results.get("next_" + name, value) for name, value in values.items()}
+        values["tokens"] = np.array(words[-1:], dtype=np.int64)
+    return target_pieces.decode([word for word in words if word != END]).replace("\\n", " ")
+'''
+
+
+def notes_on(decoding: DecodingConfig) -> list[str]:
+    """Settings that change translations, and are neither in the graphs nor in the example of greedy search."""
+    keys = [key for key, _, _ in unusual(decoding) if key != "search"]
+    if decoding.shortlist is not None:
+        keys.append("shortlist")
+    return [f"decoding.{key}: is set, but not a part of the graphs; it is for your own search" for key in keys]
+
+
+def config_of(
+    loaded: LoadedModel,
+    encoder: onnx.ModelProto,
+    step: onnx.ModelProto,
+    *,
+    precision: OnnxPrecision,
+    pieces: tuple[str, str],
+) -> dict[str, Any]:
+    """The content of config.json; `pieces` are the files with the SentencePiece models of source and target."""
+    config, decoding = loaded.config, loaded.config.decoding
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "nmt_version": __version__,
+        "source_language": config.data.source_language,
+        "target_language": config.data.target_language,
+        "architecture": config.model.architecture,
+        "units": loaded.model.outline(config.model).mixing,
+        "parameters": sum(parameters_by_part(loaded.model).values()),
+        "precision": precision,
+        "opset": OPSET,
+        "source_vocabulary": loaded.model.source_vocab_size,
+        "target_vocabulary": loaded.model.target_vocab_size,
+        "ids": {"padding": 0, "unknown": 1, "end": 2},
+        "source_pieces": pieces[0],
+        "target_pieces": pieces[1],
+        "search": {**settings_in_words(numbers_of(decoding)), "search": decoding.chosen_search, **_others(decoding)},
+        "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
+        "encoder": _interface(encoder),
+        "step": _interface(step),
+    }
+
+
+def readme_of(
+    loaded: LoadedModel, config: dict[str, Any], *, name: str, precision: OnnxPrecision, weights: int, total: int
+) -> str:
+    """The card, in Markdown; `weights` and `total` are bytes, those of all but the card and the checksums."""
+    search = ", ".join(f"`{key}` {value}" for key, value in config["search"].items())
+    use = [
+        "With ONNX Runtime, in any language that has it: `encoder.onnx` reads sentences, `step.onnx` scores what word "
+        "comes next in each row, a hypothesis. The first step takes what the encoder puts out, by the same names; a "
+        "later one takes, in place of an input such as `state_0`, what the step before puts out as `next_state_0`, and "
+        "as `tokens` the words that were chosen. A beam search goes on with some of the rows, those of `tokens` and of "
+        "`next_...` alike.",
+        _table(config, "encoder"),
+        _table(config, "step"),
+        "`rows_or_1`: as many as rows, or 1 where all rows are hypotheses of one sentence.",
+        f"Ids are those of the SentencePiece models, `{config['source_pieces']}` of the source and "
+        f"`{config['target_pieces']}` of the target: 0 padding, which is never chosen, 1 unknown, 2 end of a sentence.",
+        f"The search that the model was made for: {search}. `max_length_offset` is how many tokens a translation may "
+        "have more than its source, the end symbol counted in both. A source of more than `longest_source` tokens is "
+        "translated in parts, unless that is 0. What a beam compares are log-probabilities divided by "
+        "((5 + tokens) / 6) ** `length_penalty`, the end symbol counted.",
+        "Greedy search in Python (`pip install numpy onnxruntime sentencepiece`), for texts of one line:",
+        f"```python\n{_EXAMPLE}```",
+    ]
+    return model_card(
+        loaded, name=name, stored=precision, weights=weights, total=total, words=PRECISIONS[precision], use=use
+    )
+
+
+def _others(decoding: DecodingConfig) -> dict[str, Any]:
+    """Settings of which there is a note, with their values; of a file its name."""
+    keys = [key for key, _, _ in unusual(decoding) if key not in ("search", "search_options.temperature")]
+    found = {key: getattr(decoding, key) for key in keys}
+    if decoding.search_options:
+        found["search_options"] = decoding.search_options
+    return {key: Path(value).name if key == "glossary" else value for key, value in found.items()}
+
+
+def _interface(model: onnx.ModelProto) -> dict[str, list[dict[str, Any]]]:
+    """Inputs and outputs of a graph: names, types and shapes."""
+    return {
+        what: [
+            {
+                "name": value.name,
+                "type": _TYPES[value.type.tensor_type.elem_type],
+                "shape": [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim],
+            }
+            for value in values
+        ]
+        for what, values in (("inputs", model.graph.input), ("outputs", model.graph.output))
+    }
+
+
+def _table(config: dict[str, Any], graph: str) -> str:
+    lines = [f"| `{graph}.onnx` | type | shape | |", "|---|---|---|---|"]
+    for what in ("input", "output"):
+        for each in config[graph][f"{what}s"]:
+            shape = ", ".join(map(str, each["shape"]))
+            lines.append(f"| {what} `{each['name']}` | {each['type']} | {shape} | {_meaning(each['name'])} |")
+    return "\n".join(lines)
+
+
+def _meaning(name: str) -> str:
+    plain = name.removeprefix("next_").rstrip("0123456789").rstrip("_")
+    return f"{_MEANINGS[plain]}, after this step" if name.startswith("next_") else _MEANINGS[plain]
