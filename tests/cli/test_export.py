@@ -135,7 +135,7 @@ def test_no_output_goes_onto_a_file_of_it(folder: Path, capsys: pytest.CaptureFi
 def test_one_folder_is_one_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, export, folder / "run", folder / "run", "-o", folder / "two")
     assert line.startswith("nmt-export: MODEL: an exported folder holds one model") and not (folder / "two").exists()
-    assert "--format" in refused(capsys, export, folder / "run", "-o", folder / "two", "--format", "onnx")
+    assert "--format" in refused(capsys, export, folder / "run", "-o", folder / "two", "--format", "gguf")
 
 
 def test_a_plugin_is_named_again(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
