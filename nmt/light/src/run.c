@@ -221,7 +221,7 @@ static const float *turns_of(runner *r, i64 position, i64 half) {
 }
 
 static bool run_rotate(const task *t) {
-    i64 width = t->i->n / t->i->p, half = width / 2;
+    i64 width = (i64)t->i->n / t->i->p, half = width / 2;
     for (i64 row = 0; row < t->count; row++) {
         const float *turns = turns_of(t->r, t->words ? t->words[row].position : row, half), *x = at_row(t, t->i->a, row);
         float *out = at_row(t, t->i->out, row);

@@ -1,0 +1,301 @@
+/* Opens damaged model files, whose checksums are right, and translates with those that are taken, under the compiler's sanitizers; or
+   lets each allocation in turn fail, for which it is linked with --wrap=malloc and its like; or translates from several threads.
+
+   Arguments: model, file with text, what ("damage", "allocations", "ensemble", "threads"), rounds, seed. Prints how many files were
+   opened, how many allocations have failed, or how many threads there were. Of "threads" the rounds are those of each thread. */
+
+#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "nmt_engine.h"
+
+enum { HEADER = 32, ENTRY = 24, ROOM = 300, SECONDS = 20, THREADS = 4, LINES = 3 };
+
+static long allowed = -1; /* allocations until one fails, -1: all succeed */
+
+#ifdef WRAPPED
+static bool fails(void) { return allowed >= 0 && allowed-- == 0; }
+
+void *__real_malloc(size_t);
+void *__real_calloc(size_t, size_t);
+void *__real_realloc(void *, size_t);
+void *__real_aligned_alloc(size_t, size_t);
+void *__wrap_malloc(size_t);
+void *__wrap_calloc(size_t, size_t);
+void *__wrap_realloc(void *, size_t);
+void *__wrap_aligned_alloc(size_t, size_t);
+void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
+void *__wrap_calloc(size_t count, size_t size) { return fails() ? NULL : __real_calloc(count, size); }
+void *__wrap_realloc(void *p, size_t size) { return fails() ? NULL : __real_realloc(p, size); }
+void *__wrap_aligned_alloc(size_t at, size_t size) { return fails() ? NULL : __real_aligned_alloc(at, size); }
+#endif
+
+static uint64_t state;
+
+static size_t drawn(size_t below) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (size_t)(state >> 11) % below;
+}
+
+typedef struct {
+    unsigned char *bytes;
+    size_t size;
+} content;
+
+/* At a multiple of 64, and no longer than it must be, so that a byte beyond it is noticed. */
+static content room_for(size_t size) {
+    void *p = NULL;
+    if (posix_memalign(&p, 64, size ? size : 1)) exit(2);
+    return (content){p, size};
+}
+
+static content read_file(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END)) exit(2);
+    content c = room_for((size_t)ftell(file));
+    rewind(file);
+    if (fread(c.bytes, 1, c.size, file) != c.size) exit(2);
+    fclose(file);
+    return c;
+}
+
+static uint64_t number_at(const unsigned char *p, int bytes) {
+    uint64_t x = 0;
+    memcpy(&x, p, (size_t)bytes);
+    return x;
+}
+
+static void set_number(unsigned char *p, uint64_t x, int bytes) { memcpy(p, &x, (size_t)bytes); }
+
+static uint32_t checksum(const unsigned char *p, size_t n) {
+    static uint32_t table[256];
+    uint32_t crc = 0xffffffffu;
+    for (uint32_t i = 0; i < 256 && !table[255]; i++) {
+        uint32_t x = i;
+        for (int k = 0; k < 8; k++) x = x >> 1 ^ (x & 1 ? 0xedb88320u : 0);
+        table[i] = x;
+    }
+    for (; n; n--, p++) crc = crc >> 8 ^ table[(crc ^ *p) & 255];
+    return ~crc;
+}
+
+static void repair(content c) {
+    if (c.size < HEADER) return;
+    set_number(c.bytes + 16, c.size, 8);
+    set_number(c.bytes + 24, checksum(c.bytes + HEADER, c.size - HEADER), 4);
+}
+
+/* --- damage --- */
+
+/* Bytes of an item of a section, by its first letters; 0: of those that are read elsewhere, or large. */
+static size_t item_of(const unsigned char *name) {
+    static const struct { char name[5]; size_t item; } KNOWN[] = {{"SETT", 4}, {"TENS", 40}, {"REGS", 8}, {"STAT", 12},
+                                                                  {"ENCO", 64}, {"STEP", 64}, {"LIST", 4}};
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
+        if (!memcmp(name, KNOWN[i].name, 4)) return KNOWN[i].item;
+    return 0;
+}
+
+/* A number that may matter: small ones, those at the ends of their ranges, one of another item. */
+static uint32_t odd_number(const unsigned char *section, size_t size) {
+    static const uint32_t ODD[] = {0, 1, 2, 3, 4, 16, 17, 24, 0xffffffffu, 0x7fffffffu, 0x80000000u, 0x7f800000u, 0x7fc00000u, 1u << 24};
+    switch (drawn(3)) {
+    case 0: return ODD[drawn(sizeof ODD / sizeof *ODD)];
+    case 1: return (uint32_t)drawn(64);
+    default: return (uint32_t)number_at(section + drawn(size / 4) * 4, 4);
+    }
+}
+
+static void damage_items(unsigned char *section, size_t size, size_t item) {
+    unsigned char kept[64], *one = section + drawn(size / item) * item, *other = section + drawn(size / item) * item;
+    switch (drawn(4)) {
+    case 0: memmove(one, other, item); break;
+    case 1: memcpy(kept, one, item), memmove(one, other, item), memcpy(other, kept, item); break;
+    default: set_number(one + drawn(item / 4) * 4, odd_number(section, size), 4);
+    }
+}
+
+static void damage_section(content c) {
+    size_t count = (size_t)number_at(c.bytes + 12, 4);
+    unsigned char *entry = c.bytes + HEADER + drawn(count) * ENTRY, *section = c.bytes + number_at(entry + 8, 8);
+    size_t size = (size_t)number_at(entry + 16, 8), item = item_of(entry);
+    if (!size) return;
+    if (item && drawn(4)) damage_items(section, size, item);
+    else if (!memcmp(entry, "DATA", 4) && drawn(2)) set_number(section + drawn(size / 4) * 4, odd_number(section, size), 4);
+    else section[drawn(size)] ^= (unsigned char)(1 << drawn(8));
+}
+
+static content damaged(content from) {
+    content c = room_for(drawn(12) ? from.size : drawn(from.size + 1));
+    memcpy(c.bytes, from.bytes, c.size);
+    if (c.size < from.size) {
+    } else if (!drawn(12)) { /* the table of sections */
+        set_number(c.bytes + 12 + drawn(2 * ENTRY) * 4, odd_number(c.bytes, 400), 4);
+    } else {
+        for (size_t i = 0, times = 1 + drawn(3); i < times; i++) damage_section(c);
+    }
+    repair(c);
+    return c;
+}
+
+/* --- use --- */
+
+static char *texts[LINES];
+static size_t sizes[LINES];
+
+static void choose_lines(content text) {
+    for (int i = 0; i < LINES; i++) {
+        size_t begin = drawn(text.size), left = text.size - begin, size = drawn(60);
+        sizes[i] = size < left ? size : left;
+        free(texts[i]);
+        texts[i] = malloc(sizes[i] + 1); /* no byte behind it can be missed, as none is needed there */
+        memcpy(texts[i], text.bytes + begin, sizes[i]);
+    }
+}
+
+static float looked_at; /* keeps the compiler from leaving out what is only read */
+
+static void look(const nmt_results *r) {
+    size_t all, size, ends = 0;
+    float sum = 0.0f;
+    const char *joined = nmt_lines(r, &all);
+    for (size_t i = 0; i < all; i++) ends += joined[i] == '\n';
+    if (ends != LINES) abort();
+    for (size_t line = 0; line < LINES; line++)
+        for (size_t i = 0; i < nmt_count(r, line); i++) {
+            const char *text = nmt_text(r, line, i, &size);
+            if (memchr(text, '\n', size) || memchr(text, '\r', size)) abort();
+            sum += nmt_score(r, line, i) + (float)nmt_flags(r, line);
+            for (size_t part = 0; part < nmt_parts(r, line); part++) {
+                size_t count, length;
+                const int32_t *ids = nmt_ids(r, line, i, part, &count);
+                const float *told = nmt_attention(r, line, i, part), *log_probs = nmt_log_probs(r, line, i, part);
+                nmt_source_ids(r, line, part, &length);
+                for (size_t k = 0; k < count; k++) sum += (float)ids[k] + log_probs[k] + (told ? told[k * length + length - 1] : 0.0f);
+            }
+        }
+    looked_at = sum;
+}
+
+static nmt_options small_options(const nmt_model *m, int32_t beam) {
+    nmt_options o = nmt_defaults(m);
+    o.beam_size = beam, o.n_best = beam > 1 ? 2 : 1, o.max_length_offset = 3, o.longest = 9, o.attention = 1;
+    return o;
+}
+
+/* Greedily and by a beam. Null, or what was said in a line. */
+static const char *use(nmt_model *m, char *problem) {
+    for (int32_t beam = 1; beam <= 3; beam += 2) {
+        nmt_options o = small_options(m, beam);
+        nmt_results *r = nmt_translate(m, (const char *const *)texts, sizes, LINES, &o, problem, ROOM);
+        if (!r) return problem;
+        look(r);
+        nmt_free(r);
+    }
+    return NULL;
+}
+
+static void check_line(const char *problem) {
+    if (!*problem || strchr(problem, '\n')) abort();
+}
+
+static void limit_time(void) {
+    struct itimerval timer = {.it_value = {.tv_sec = SECONDS}};
+    setitimer(ITIMER_PROF, &timer, NULL); /* of this process alone: SIGPROF ends it */
+}
+
+static long open_damaged(content model, content text, long rounds) {
+    long opened = 0;
+    for (long round = 0; round < rounds; round++) {
+        char problem[ROOM] = "";
+        content file = damaged(model);
+        limit_time();
+        nmt_model *m = nmt_open_memory(file.bytes, file.size, "plain", problem, ROOM);
+        if (!m) check_line(problem);
+        choose_lines(text);
+        if (m && use(m, problem)) check_line(problem);
+        opened += m != NULL;
+        nmt_close(m);
+        free(file.bytes);
+    }
+    return opened;
+}
+
+static nmt_model *opened(content model, const char *path, bool ensemble, char *problem) {
+    const char *both[] = {path, path};
+    return ensemble ? nmt_open(both, 2, "plain", problem, ROOM) : nmt_open_memory(model.bytes, model.size, "plain", problem, ROOM);
+}
+
+/* What fails is said, nothing is lost, and the model goes on working. */
+static long fail_allocations(content model, const char *path, bool ensemble) {
+    for (long failing = 0;; failing++) {
+        char problem[ROOM] = "";
+        allowed = failing;
+        nmt_model *m = opened(model, path, ensemble, problem);
+        bool failed = !m || use(m, problem), has_failed = allowed < 0;
+        allowed = -1;
+        if (failed != has_failed || (failed && !strstr(problem, "not enough memory") && !strstr(problem, "memory ends"))) {
+            fprintf(stderr, "allocation %ld: %s\n", failing, problem);
+            abort();
+        }
+        if (m && use(m, problem)) abort();
+        nmt_close(m);
+        if (!has_failed) return failing;
+    }
+}
+
+typedef struct {
+    nmt_model *m;
+    long rounds;
+} user;
+
+static void *use_often(void *context) {
+    const user *u = context;
+    char problem[ROOM];
+    for (long round = 0; round < u->rounds; round++) {
+        nmt_options o = small_options(u->m, round % 2 ? 3 : 1);
+        o.threads = 2;
+        nmt_results *r = nmt_translate(u->m, (const char *const *)texts, sizes, LINES, &o, problem, ROOM);
+        if (!r) abort();
+        size_t size;
+        if (!nmt_lines(r, &size) || nmt_count(r, 0) < 1) abort();
+        nmt_free(r);
+    }
+    return NULL;
+}
+
+static long use_from_threads(content model, long rounds) {
+    char problem[ROOM];
+    pthread_t threads[THREADS];
+    user u = {nmt_open_memory(model.bytes, model.size, NULL, problem, ROOM), rounds};
+    if (!u.m) abort();
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, use_often, &u)) exit(2);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    nmt_close(u.m);
+    return THREADS;
+}
+
+int main(int count, char **arguments) {
+    if (count != 6) return 2;
+    content model = read_file(arguments[1]), text = read_file(arguments[2]);
+    const char *what = arguments[3];
+    long rounds = atol(arguments[4]), result;
+    state = 0x9E3779B97F4A7C15u + (uint64_t)atol(arguments[5]);
+    choose_lines(text);
+    if (!strcmp(what, "damage")) result = open_damaged(model, text, rounds);
+    else if (!strcmp(what, "threads")) result = use_from_threads(model, rounds);
+    else result = fail_allocations(model, arguments[1], !strcmp(what, "ensemble"));
+    printf("%ld\n", result);
+    for (int i = 0; i < LINES; i++) free(texts[i]);
+    free(model.bytes), free(text.bytes);
+    return 0;
+}

@@ -1,0 +1,61 @@
+"""Programs of C that are linked with the whole engine, compiled as a test needs them."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import nmt
+from nmt.light.sources import FLAGS, LIBRARIES, Compilation, compilations
+from tests.light.subwords_library import compiler
+
+ROOT = Path(nmt.__file__).parent
+DRIVER = Path(__file__).with_name("damage_engine.c")
+SANITIZED = ("-g1", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc")
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert not done.returncode, f"{' '.join(command)}\n{done.stderr[-3000:]}"
+
+
+def is_table(one: Compilation) -> bool:
+    """Whether it is the kernels of one instruction set, which take long to compile."""
+    return one.source.endswith("kernels_table.c")
+
+
+def driver(
+    folder: Path, *flags: str, plain: bool = True, kernels: Sequence[str] | None = None, link: Sequence[str] = ()
+) -> Path:
+    """damage_engine.c and the engine, compiled with these flags.
+
+    Args:
+        plain: the kernels in plain C stand for those of every instruction set, which saves compiling them.
+        kernels: flags of the kernels instead.
+    """
+    objects, aliases = list[str](), list[str]()
+    for one in compilations(platform.machine()):
+        if plain and is_table(one) and one.name != "kernels_plain":
+            aliases.append(f"-Wl,--defsym,{one.name}=kernels_plain")
+            continue
+        objects.append(str(folder / f"{one.name}.o"))
+        own = kernels if kernels is not None and is_table(one) else flags
+        command = [*compiler(), *FLAGS, *own, *one.flags, f"-I{ROOT / 'ops/native'}"]
+        _run([*command, "-c", str(ROOT / one.source), "-o", objects[-1]])
+    path = folder / "driver"
+    command = [*compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'light/src'}", *flags]
+    _run([*command, str(DRIVER), *objects, *aliases, *link, "-pthread", *LIBRARIES, "-o", str(path)])
+    return path
+
+
+def run_driver(path: Path, folder: Path, model: bytes, text: bytes, *, what: str, rounds: int, seed: int = 1) -> int:
+    """What it prints; fails with what a sanitizer reports."""
+    (folder / "model.nmt").write_bytes(model)
+    (folder / "text").write_bytes(text)
+    command = [str(path), str(folder / "model.nmt"), str(folder / "text"), what, str(rounds), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.returncode}\n{done.stderr[-4000:]}"
+    return int(done.stdout)
