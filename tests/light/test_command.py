@@ -130,7 +130,7 @@ def test_packed_text_and_a_file_as_output(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--beam-size", "0"], 2, "--beam-size: 0 is not allowed. Allowed: 1 to 1000."),
+        (["--beam-size", "0"], 2, "--beam-size: 0 is not allowed. Allowed: 1 to 1,000."),
         (["--beam-size", "many"], 2, "argument --beam-size: 'many' is not a whole number (--help lists all options)"),
         (["--split-long", "x"], 2, "argument --split-long: 'x' is not a whole number, or none (--help lists all op"),
         (["--length-penalty", "nan"], 2, "--length-penalty: nan is not allowed. Allowed: 0 to 10."),
@@ -140,7 +140,7 @@ def test_packed_text_and_a_file_as_output(run: Any, tmp_path: Path) -> None:
             "--search: 'greedy' follows one hypothesis: beam_size must be 1",
         ),
         (["--kernels", "sse9"], 2, "--kernels: 'sse9' is not known, or this processor lacks them. Allowed: "),
-        (["--threads", "0"], 2, "--threads: 0 is not allowed. Allowed: 1 to 1024."),
+        (["--threads", "0"], 2, "--threads: 0 is not allowed. Allowed: 1 to 1,024."),
         (["--beam", "2"], 2, "unrecognized arguments: --beam 2 (--help lists all options)"),
         (["-i", "none.txt"], 1, "none.txt: no such file"),
         (["-i", "."], 1, ".: cannot be read (Is a directory)"),
