@@ -1,0 +1,126 @@
+/* The engine in WebAssembly, for a page or for node: what nmt_engine.h declares, called for one line at a time. */
+"use strict";
+
+const NMT = (() => {
+  const ROOM = 1000; // bytes of a message
+  const INTEGERS = ["beam", "beamOfOne", "nBest", "maxLengthOffset", "lengthPenalty", "threads", "shortlist", "scores", "attention", "longest"];
+  const PENALTY = INTEGERS.indexOf("lengthPenalty"); // the one float of nmt_options
+  const CUT = 1, NOT_FINITE = 2;
+
+  class Engine {
+    /* `code`: the bytes of nmt.wasm; `model`: those of a model file. An Error has the line that the engine says. */
+    static async open(code, model) {
+      const { instance } = await WebAssembly.instantiate(code, {});
+      return new Engine(instance.exports, model);
+    }
+
+    constructor(c, model) {
+      this.c = c;
+      c._initialize();
+      const place = c.aligned_alloc(64, Math.ceil(model.length / 64) * 64);
+      if (!place) throw new Error("not enough memory for the model");
+      new Uint8Array(c.memory.buffer, place, model.length).set(model);
+      this.problem = c.malloc(ROOM);
+      this.size = c.malloc(4);
+      this.options = c.malloc(4 * INTEGERS.length);
+      this.line = c.malloc(8); // its address and its size
+      this.model = c.nmt_open_memory(place, model.length, 0, this.problem, ROOM);
+      if (!this.model) throw new Error(this.said());
+      c.nmt_defaults(this.options, this.model);
+      const view = this.view();
+      this.defaults = Object.fromEntries(INTEGERS.map((name, i) => [name,
+        i === PENALTY ? view.getFloat32(this.options + 4 * i, true) : view.getInt32(this.options + 4 * i, true)]));
+      this.card = JSON.parse(this.text(c.nmt_card(this.model, this.size)) || "{}");
+    }
+
+    /* What becomes of a line. Options are those of nmt_options by the names above. `source` and `target` are pieces, `ids` those
+       of the target, and `attention` a row for each target piece, over the source pieces. */
+    translate(line, options = {}) {
+      const { c } = this, bytes = new TextEncoder().encode(line.replace(/[\r\n]/g, " "));
+      const place = c.malloc(bytes.length + 1);
+      if (!place) throw new Error("not enough memory");
+      new Uint8Array(c.memory.buffer, place, bytes.length).set(bytes);
+      let view = this.view();
+      const chosen = { ...this.defaults, attention: 1, ...options };
+      INTEGERS.forEach((name, i) => i === PENALTY ? view.setFloat32(this.options + 4 * i, chosen[name], true)
+        : view.setInt32(this.options + 4 * i, chosen[name], true));
+      view.setUint32(this.line, place, true);
+      view.setUint32(this.line + 4, bytes.length, true);
+      const found = c.nmt_translate(this.model, this.line, this.line + 4, 1, this.options, this.problem, ROOM);
+      c.free(place);
+      if (!found) throw new Error(this.said());
+      try {
+        return this.collected(found, chosen.attention);
+      } finally {
+        c.nmt_free(found);
+      }
+    }
+
+    collected(found, attention) {
+      const { c } = this, flags = c.nmt_flags(found, 0), parts = c.nmt_parts(found, 0);
+      const result = {
+        text: this.text(c.nmt_text(found, 0, 0, this.size)), score: c.nmt_score(found, 0, 0), parts,
+        cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [],
+      };
+      for (let part = 0; part < parts && result.finite; part++) {
+        const source = this.integers(c.nmt_source_ids(found, 0, part, this.size));
+        const ids = this.integers(c.nmt_ids(found, 0, 0, part, this.size));
+        const rows = attention ? new Float32Array(c.memory.buffer, c.nmt_attention(found, 0, 0, part), ids.length * source.length) : [];
+        const before = result.source.length;
+        for (let row = 0; row < ids.length && attention; row++)
+          result.attention.push([...new Array(before).fill(0), ...rows.subarray(row * source.length, (row + 1) * source.length)]);
+        result.source.push(...source.map((id) => this.piece(0, id)));
+        result.target.push(...ids.map((id) => this.piece(1, id)));
+        result.ids.push(...ids);
+      }
+      for (const row of result.attention) while (row.length < result.source.length) row.push(0);
+      return result;
+    }
+
+    /* Memory moves when it grows, so that views last for a call only. */
+    view() { return new DataView(this.c.memory.buffer); }
+
+    /* What a function has returned whose last argument was `this.size`. */
+    text(place) {
+      return place ? new TextDecoder().decode(new Uint8Array(this.c.memory.buffer, place, this.view().getUint32(this.size, true))) : "";
+    }
+
+    integers(place) { return [...new Int32Array(this.c.memory.buffer, place, this.view().getUint32(this.size, true))]; }
+
+    piece(target, id) { return this.text(this.c.nmt_piece(this.model, target, id, this.size)); }
+
+    said() {
+      const bytes = new Uint8Array(this.c.memory.buffer, this.problem, ROOM);
+      return new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
+    }
+  }
+
+  /* Words of pieces: { text, pieces }, `pieces` being the places of their pieces. Text between spaces takes the place of the
+     pieces' where there are as many words, as pieces may stand for bytes or for what the vocabulary lacks. */
+  function words(pieces, text) {
+    const found = [];
+    pieces.forEach((piece, i) => {
+      if (i === pieces.length - 1 && /^<.*>$/.test(piece)) return; // the end symbol
+      let word = found[found.length - 1];
+      if (!word || (word.text && piece.startsWith("\u2581"))) found.push(word = { text: "", pieces: [] });
+      word.text += piece.replaceAll("\u2581", "");
+      word.pieces.push(i);
+    });
+    const own = text.trim().split(/\s+/);
+    if (own.length === found.length) own.forEach((word, i) => { found[i].text = word; });
+    return found;
+  }
+
+  /* How much a target word attends to each source word: numbers that add up to at most 1. */
+  function weights(result, word, sources) {
+    return sources.map((source) => {
+      let sum = 0;
+      for (const row of word.pieces) for (const column of source.pieces) sum += result.attention[row][column];
+      return sum / word.pieces.length;
+    });
+  }
+
+  return { Engine, words, weights };
+})();
+
+if (typeof module !== "undefined") module.exports = NMT;

@@ -1,0 +1,25 @@
+// Translates the lines of a JSON list by the engine in WebAssembly: node translate.js FOLDER LINES BEAM; prints JSON.
+"use strict";
+const fs = require("fs"), path = require("path");
+const [folder, lines, beam] = process.argv.slice(2);
+const { Engine, words, weights } = require(path.resolve(folder, "engine.js"));
+const code = fs.readFileSync(path.join(folder, "nmt.wasm"));
+
+(async () => {
+  const imports = WebAssembly.Module.imports(new WebAssembly.Module(code));
+  let engine;
+  try {
+    engine = await Engine.open(code, new Uint8Array(fs.readFileSync(path.join(folder, "model.nmt"))));
+  } catch (error) {
+    console.log(JSON.stringify({ problem: error.message }));
+    return;
+  }
+  const start = process.cpuUsage();
+  const results = JSON.parse(fs.readFileSync(lines)).map((line) => {
+    const result = engine.translate(line, { beam: Number(beam) });
+    const from = words(result.source, line), to = words(result.target, result.text);
+    return { ...result, words: to.map((word) => word.text), weights: to.map((word) => weights(result, word, from)) };
+  });
+  const used = process.cpuUsage(start), memory = engine.c.memory.buffer.byteLength;
+  console.log(JSON.stringify({ imports, card: engine.card, results, memory, ms: (used.user + used.system) / 1000 }));
+})();
