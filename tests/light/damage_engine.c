@@ -1,8 +1,10 @@
 /* Opens damaged model files, whose checksums are right, and translates with those that are taken, under the compiler's sanitizers; or
-   lets each allocation in turn fail, for which it is linked with --wrap=malloc and its like; or translates from several threads.
+   lets each allocation in turn fail, for which it is linked with --wrap=malloc and its like; or translates from several threads; or
+   prints what the lines of the text become.
 
-   Arguments: model, file with text, what ("damage", "allocations", "ensemble", "threads"), rounds, seed. Prints how many files were
-   opened, how many allocations have failed, or how many threads there were. Of "threads" the rounds are those of each thread. */
+   Arguments: model, file with text, what ("damage", "allocations", "ensemble", "threads", "lines"), rounds, seed. Prints how many files were
+   opened, how many allocations have failed, or how many threads there were. Of "threads" the rounds are those of each thread, of "lines"
+   0 takes kernels in plain C, 1 the best ones, whose name is printed first. */
 
 #define _POSIX_C_SOURCE 200809L
 #define _XOPEN_SOURCE 700
@@ -284,6 +286,25 @@ static long use_from_threads(content model, long rounds) {
     return THREADS;
 }
 
+static long print_lines(content model, content text, const char *kernels) {
+    char problem[ROOM];
+    nmt_model *m = nmt_open_memory(model.bytes, model.size, kernels, problem, ROOM);
+    if (!m) abort();
+    nmt_options o = nmt_defaults(m);
+    printf("%s\n", nmt_kernels(m));
+    for (const char *at = (const char *)text.bytes, *end = at + text.size, *next; at < end; at = next + 1) {
+        if (!(next = memchr(at, '\n', (size_t)(end - at)))) next = end;
+        size_t length = (size_t)(next - at), size;
+        nmt_results *r = nmt_translate(m, &at, &length, 1, &o, problem, ROOM);
+        if (!r) abort();
+        const char *joined = nmt_lines(r, &size);
+        fwrite(joined, 1, size, stdout);
+        nmt_free(r);
+    }
+    nmt_close(m);
+    return 0;
+}
+
 int main(int count, char **arguments) {
     if (count != 6) return 2;
     content model = read_file(arguments[1]), text = read_file(arguments[2]);
@@ -292,6 +313,7 @@ int main(int count, char **arguments) {
     state = 0x9E3779B97F4A7C15u + (uint64_t)atol(arguments[5]);
     choose_lines(text);
     if (!strcmp(what, "damage")) result = open_damaged(model, text, rounds);
+    else if (!strcmp(what, "lines")) result = print_lines(model, text, rounds ? NULL : "plain");
     else if (!strcmp(what, "threads")) result = use_from_threads(model, rounds);
     else result = fail_allocations(model, arguments[1], !strcmp(what, "ensemble"));
     printf("%ld\n", result);
