@@ -42,6 +42,7 @@ setup(
         "nmt.configs": ["*.yaml"],
         "nmt.demo": ["*.tsv"],
         "nmt": ["py.typed"],
+        "nmt.light": ["src/*.c", "src/*.h"],
         "": ["*.c", "*.h"],  # kernels, compiled on the machine that runs them
     },
     install_requires=[

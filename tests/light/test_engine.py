@@ -54,7 +54,8 @@ def told(model: Seq2Seq, source: list[int], ids: list[int], attention: list[list
 @pytest.mark.parametrize(("cell", "options"), EACH_UNIT)
 def test_each_unit_with_each_option(cell: str, options: dict[str, Any], tmp_path: Path) -> None:
     check(make_model(section(cell=cell, cell_options=options, layer_norm=True)), tmp_path)
-    check(make_model(section(cell=cell, cell_options=options, **TRANSFORMER)), tmp_path)
+    if not options:  # the instruction is the same
+        check(make_model(section(cell=cell, **TRANSFORMER)), tmp_path)
 
 
 @pytest.mark.parametrize("changes", OTHERS, ids=str)

@@ -79,6 +79,7 @@ def test_failing_allocations_are_told(name: str, what: str, damager: Path, tmp_p
     assert run_driver(damager, tmp_path, content(changes, **more), TEXT, what=what, rounds=0) > 50
 
 
+@pytest.mark.slow
 def test_threads_share_a_model_without_a_race(tmp_path: Path) -> None:
     flags = (*SANITIZED, "-fsanitize=thread")
     skip_without(tmp_path, *flags)
