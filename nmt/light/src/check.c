@@ -37,7 +37,8 @@ static bool fits(const model *m, place at, uint64_t width, unsigned spaces) {
 
 static uint32_t space_of(const model *m, place at) { return m->registers[at.number].space; }
 
-/* Whether `out` and an operand share memory without being the same place, which only elementwise instructions may be. */
+/* Whether `out` and an operand share memory without being the same place, which only elementwise instructions may
+   be. */
 static bool overlaps(place out, uint64_t width, place in, uint64_t in_width, bool elementwise) {
     if (out.number != in.number || !in_width) return false;
     if (elementwise && out.column == in.column) return false;
@@ -114,7 +115,8 @@ static bool vectors_fit(const model *m, const instruction *i, const shape *s) {
         if (!s->vectors[k]) return false;
         if (!t || t->type != VECTOR_F32 || (uint64_t)t->columns != s->lengths[k]) return false;
     }
-    if (i->op == LSTM && (i->t[1] == NONE) + (i->t[2] == NONE) + (i->t[3] == NONE) != (i->t[1] == NONE ? 3 : 0)) return false;
+    if (i->op == LSTM && (i->t[1] == NONE) + (i->t[2] == NONE) + (i->t[3] == NONE) != (i->t[1] == NONE ? 3 : 0))
+        return false;
     return true;
 }
 
@@ -158,7 +160,8 @@ static bool spaces_fit(const where *w, const instruction *i, const shape *s) {
     if ((i->op == ROTATE || i->op == ATTEND_SELF) && w->encode && own != source) return false;
     if (i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT) b = source;
     if (!fits(m, i->a, s->a, a) || !fits(m, i->b, s->b, b) || !fits(m, i->c, s->c, b)) return false;
-    bool elementwise = i->op == NORM || i->op == RMS_NORM || (i->op >= ADD && i->op <= SWIGLU) || i->op == POWERS || i->op == ROTATE;
+    bool elementwise =
+        i->op == NORM || i->op == RMS_NORM || (i->op >= ADD && i->op <= SWIGLU) || i->op == POWERS || i->op == ROTATE;
     bool unit = i->op >= LRN; /* may write its state where it was */
     return !overlaps(i->out, s->out, i->a, s->a, elementwise) &&
            !overlaps(i->out, s->out, i->b, s->b, elementwise || (unit && s->out == s->b && i->op != GRU_RESET)) &&
@@ -200,13 +203,14 @@ static bool check_program(model *m, const program *code, bool encode, char *prob
     return true;
 }
 
-/* Registers whose widths together, and below caches whose keys and values for some words, are no more numbers than `widest`: a small file
-   must not ask for much memory. */
+/* Registers whose widths together, and below caches whose keys and values for some words, are no more numbers than
+   `widest`: a small file must not ask for much memory. */
 static bool check_registers(const model *m, uint64_t widest, char *problem, size_t room) {
     uint64_t width = 0;
     for (i64 r = 0; r < m->register_count; r++) {
         const register_kind *kind = &m->registers[r];
-        if (kind->space > STEP || !kind->width || kind->width > WIDEST) REFUSE("inconsistent: register %lld", (long long)r);
+        if (kind->space > STEP || !kind->width || kind->width > WIDEST)
+            REFUSE("inconsistent: register %lld", (long long)r);
         width += ((uint64_t)kind->width + 15) / 16 * 16; /* as they lie in memory */
     }
     if (width > widest) REFUSE("inconsistent: its registers are too wide for its weights");
@@ -233,8 +237,8 @@ bool check_programs(model *m, uint64_t weights, char *problem, size_t room) {
         if (fine) {
             const register_kind *read = &m->registers[state->read], *written = &m->registers[state->written];
             const register_kind *first = &m->registers[state->first];
-            fine = read->space == STEP && written->space == STEP && first->space == ONE && read->width == written->width &&
-                   read->width == first->width && state->read != state->written;
+            fine = read->space == STEP && written->space == STEP && first->space == ONE &&
+                   read->width == written->width && read->width == first->width && state->read != state->written;
         }
         if (!fine) REFUSE("inconsistent: state %lld", (long long)s);
     }
@@ -243,6 +247,7 @@ bool check_programs(model *m, uint64_t weights, char *problem, size_t room) {
     if (!is_matrix(table) || (uint64_t)table->rows != m->set.target_size ||
         !fits(m, features, (uint64_t)table->columns, 1u << STEP))
         REFUSE("inconsistent: the table of the softmax");
-    if (!check_program(m, &m->encode, true, problem, room) || !check_program(m, &m->step, false, problem, room)) return false;
+    if (!check_program(m, &m->encode, true, problem, room) || !check_program(m, &m->step, false, problem, room))
+        return false;
     return check_caches(m, weights, problem, room);
 }

@@ -1,4 +1,5 @@
-/* Shortlists: a sentence's own words, and a table of them alone, in which they stand as docs/engine_format.md says of matrices. */
+/* Shortlists: a sentence's own words, and a table of them alone, in which they stand as docs/engine_format.md says of
+   matrices. */
 
 #include "chosen.h"
 
@@ -32,7 +33,8 @@ static i64 group_size(const tensor *t) { return t->type == MATRIX_INT8 ? 4 : t->
 /* Values, scales and sums of the rows `ids` of a table. */
 static bool choose_rows(chosen_words *w, int m, const tensor *from) {
     i64 groups = (from->columns + group_size(from) - 1) / group_size(from);
-    size_t rows = ((size_t)w->count + STRIP - 1) / STRIP * STRIP, values = rows * (size_t)groups * GROUP, size = values + 8 * rows;
+    size_t rows = ((size_t)w->count + STRIP - 1) / STRIP * STRIP, values = rows * (size_t)groups * GROUP,
+           size = values + 8 * rows;
     if (size > w->rooms[m]) {
         free(w->values[m]);
         w->rooms[m] = 0;

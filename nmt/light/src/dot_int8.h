@@ -14,7 +14,8 @@
    registers around the intrinsic. */
 #define OFFSET 128
 typedef vi int8_sum;
-INLINE int8_sum int8_start(vi row_sums) { return (vi)(-(vu)row_sums * OFFSET); } /* no sum of a file is too large for it */
+/* No sum of a file is too large for it. */
+INLINE int8_sum int8_start(vi row_sums) { return (vi)(-(vu)row_sums * OFFSET); }
 INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     vi same = (vi){0} + x;
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(same), "v"(w));

@@ -17,8 +17,8 @@ extern const kernels kernels_avx512_bf16, kernels_avx512_vnni, kernels_avx2, ker
 static const kernels *const tables[] = {&kernels_avx512_bf16, &kernels_avx512_vnni, &kernels_avx2, &kernels_plain};
 static const char *const names[] = {"avx512_bf16", "avx512_vnni", "avx2", "plain", 0};
 
-/* Asked of the processor itself, as the builtins for it answer from a library that zig has only the names of. The system has to save
-   the registers, too: XCR0 says which. */
+/* Asked of the processor itself, as the builtins for it answer from a library that zig has only the names of. The
+   system has to save the registers, too: XCR0 says which. */
 static int first_that_runs(void) {
     enum { FMA_XSAVE_AVX = 1 << 12 | 1 << 27 | 1 << 28, AVX2 = 1 << 5, BF16 = 1 << 5, VNNI = 1 << 11 };
     const uint32_t avx512_f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;

@@ -1,10 +1,10 @@
-/* What the engine computes with: one table of functions for each instruction set, of which `choose_kernels` takes the best that
-   the processor has. All tables give the same int8 sums, and floats that differ by rounding alone; no row of a result depends
-   on the other rows of a call.
+/* What the engine computes with: one table of functions for each instruction set, of which `choose_kernels` takes the
+   best that the processor has. All tables give the same int8 sums, and floats that differ by rounding alone; no row of
+   a result depends on the other rows of a call.
 
-   Rows of floats stand `..s` floats apart (xs, ys, ...). Widths need not be multiples of anything; memory beyond a width is
-   neither read for its value nor written. Inputs and outputs do not overlap unless it is said. See docs/engine_format.md for the
-   layout of matrices and for what each operation computes. */
+   Rows of floats stand `..s` floats apart (xs, ys, ...). Widths need not be multiples of anything; memory beyond a
+   width is neither read for its value nor written. Inputs and outputs do not overlap unless it is said. See
+   docs/engine_format.md for the layout of matrices and for what each operation computes. */
 
 #ifndef NMT_KERNELS_H
 #define NMT_KERNELS_H
@@ -38,8 +38,8 @@ typedef struct {
 typedef struct {
     const char *name; /* as "avx512_vnni" */
 
-    /* y[r] = x[r] w' + bias, then the activation; bias may be null. `scratch` has `linear_scratch(w, rows)` bytes at a multiple
-       of 64. */
+    /* y[r] = x[r] w' + bias, then the activation; bias may be null. `scratch` has `linear_scratch(w, rows)` bytes at a
+       multiple of 64. */
     void (*linear)(const tensor *w, const float *x, i64 xs, const float *bias, activation f, float *y, i64 ys, i64 rows,
                    void *scratch);
 
@@ -55,36 +55,38 @@ typedef struct {
     void (*swiglu)(const float *gate, const float *x, float *y, i64 n);
     void (*powers)(const float *x, float *y, i64 n); /* exp(-2x) */
 
-    /* One step of a unit for one row of H channels: input products x, state before, recurrent products u where it has any, its
-       vectors v (all that docs/engine_format.md has; only the last three of LSTM may be missing, all or none, as null) and
-       option p; `after`, which may be `before`, gets the state after. The index is the number of the instruction, from LRN
-       (20) to LSTM (30); `unit[0]` is that of LRN. GRU_RESET writes r h' to `after`. */
-    void (*unit[11])(const float *x, const float *before, const float *u, const float *const v[4], int p, float *after, i64 H);
+    /* One step of a unit for one row of H channels: input products x, state before, recurrent products u where it has
+       any, its vectors v (all that docs/engine_format.md has; only the last three of LSTM may be missing, all or none,
+       as null) and option p; `after`, which may be `before`, gets the state after. The index is the number of the
+       instruction, from LRN (20) to LSTM (30); `unit[0]` is that of LRN. GRU_RESET writes r h' to `after`. */
+    void (*unit[11])(const float *x, const float *before, const float *u, const float *const v[4], int p, float *after,
+                     i64 H);
 
-    /* One query q[n] in `heads` heads of width D = n / heads over S positions; rows of keys and values ks and vs apart. Writes what is
-       found to y[n] and, unless it is null, the weights, rows of S for each head. `scratch` has room for S floats for each head.
-       additive: keys hold powers, weight [D] is shared by the heads. */
-    void (*attend_additive)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight, i64 heads,
-                            i64 n, i64 S, float *y, float *weights, float *scratch);
-    void (*attend_dot)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, i64 heads, i64 n, i64 S, float *y,
-                       float *weights, float *scratch);
+    /* One query q[n] in `heads` heads of width D = n / heads over S positions; rows of keys and values ks and vs apart.
+       Writes what is found to y[n] and, unless it is null, the weights, rows of S for each head. `scratch` has room for
+       S floats for each head. additive: keys hold powers, weight [D] is shared by the heads. */
+    void (*attend_additive)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight,
+                            i64 heads, i64 n, i64 S, float *y, float *weights, float *scratch);
+    void (*attend_dot)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, i64 heads, i64 n, i64 S,
+                       float *y, float *weights, float *scratch);
 
-    /* The largest of x[n] and, in *sum, the sum of exp(x - largest), added up in double or so that 100,000 terms keep six digits. NaN
-       where one of x is NaN. */
+    /* The largest of x[n] and, in *sum, the sum of exp(x - largest), added up in double or so that 100,000 terms keep
+       six digits. NaN where one of x is NaN. */
     float (*log_sum_parts)(const float *x, i64 n, double *sum);
 
     /* The first place of the largest of x[n], n > 0; of NaN values none counts, and if all are NaN, 0. */
     i64 (*first_maximum)(const float *x, i64 n);
 
-    /* Adds to best[count], sorted by falling value and, of equal ones, in the order in which they came, those of x[i] + add that belong
-       to the k best: id = first_id + i. Returns the new count, at most k. NaN never counts. */
+    /* Adds to best[count], sorted by falling value and, of equal ones, in the order in which they came, those of x[i] +
+       add that belong to the k best: id = first_id + i. Returns the new count, at most k. NaN never counts. */
     i64 (*add_best)(const float *x, i64 n, float add, int32_t first_id, scored_id *best, i64 count, i64 k);
 } kernels;
 
 /* Bytes of scratch that `linear` needs; SIZE_MAX where they cannot be counted. */
 size_t linear_scratch(const tensor *w, i64 rows);
 
-/* The table with this name, or the best one if it is null; null where the name is not known or the processor lacks it. */
+/* The table with this name, or the best one if it is null; null where the name is not known or the processor lacks
+   it. */
 const kernels *choose_kernels(const char *name);
 
 /* The names of the tables that this processor can run, best first, ended by null. */

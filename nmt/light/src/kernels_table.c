@@ -1,5 +1,5 @@
-/* The kernels of one instruction set, compiled once for each of them: VERSION is its name, and the compiler is told what the
-   processor has. nmt/light/sources.py lists them. */
+/* The kernels of one instruction set, compiled once for each of them: VERSION is its name, and the compiler is told
+   what the processor has. nmt/light/sources.py lists them. */
 
 #include "kernels.h"
 

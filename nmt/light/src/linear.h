@@ -1,6 +1,6 @@
-/* Products with matrices in strips (see docs/engine_format.md): rows are taken a few at a time, outputs by vectors, and the
-   sums of such a tile stay in registers over all inputs. An output adds its products in the order of the inputs, whatever
-   the tile: no row of a result depends on the others. */
+/* Products with matrices in strips (see docs/engine_format.md): rows are taken a few at a time, outputs by vectors, and
+   the sums of such a tile stay in registers over all inputs. An output adds its products in the order of the inputs,
+   whatever the tile: no row of a result depends on the others. */
 
 #ifndef NMT_LINEAR_H
 #define NMT_LINEAR_H
@@ -9,8 +9,8 @@
 #include "kernels.h"
 #include "row_functions.h"
 
-/* Vectors in a strip; rows of a tile at most; vectors of a tile with so many rows, a multiple or a divisor of those of a strip:
-   enough sums at once to hide how long an instruction takes, and no more than there are registers for. */
+/* Vectors in a strip; rows of a tile at most; vectors of a tile with so many rows, a multiple or a divisor of those of
+   a strip: enough sums at once to hide how long an instruction takes, and no more than there are registers for. */
 #define PARTS (STRIP / LANES)
 #if LANES == 16
 #define MOST_ROWS 8
@@ -51,7 +51,8 @@ INLINE vi load_group(const char *from) {
 }
 
 /* One group of inputs of a tile of one strip: to sums of the rows, in `width` vectors. */
-INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const char *values, const int rows, const int width) {
+INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const char *values, const int rows,
+                       const int width) {
 #pragma GCC unroll 8
     for (int c = 0; c < width; c++) {
         vi v = load_group(values + c * LANES * GROUP_BYTES);
@@ -64,13 +65,13 @@ INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const cha
     }
 }
 
-/* Sums of so many neighbouring groups are kept apart with so many rows, to hide how long an instruction takes; integers can be
-   added in any order. A matrix is read from its first byte to its last, as memory likes best. */
+/* Sums of so many neighbouring groups are kept apart with so many rows, to hide how long an instruction takes; integers
+   can be added in any order. A matrix is read from its first byte to its last, as memory likes best. */
 #define PHASES(rows) ((rows) == 1 ? 8 / PARTS : (rows) == 2 && PARTS <= 4 ? 4 / PARTS : 1)
 #define MOST_PHASES (8 / PARTS)
 
-/* A tile: `rows` rows from n on, `width` vectors of outputs of one strip from `part` on, all of them; both are known when this is
-   compiled. */
+/* A tile: `rows` rows from n on, `width` vectors of outputs of one strip from `part` on, all of them; both are known
+   when this is compiled. */
 INLINE void int8_tile(const product *p, i64 n, i64 part, const int rows, const int width) {
     const int phases = PHASES(rows) > 1 ? PHASES(rows) : 1;
     const char *x = p->x + n * p->x_row, *values = tile_values(p, part);
@@ -186,8 +187,8 @@ static product product_of_last(const product *p, i64 whole, i64 left, last_strip
     return last;
 }
 
-/* Rows are shared out evenly among the tiles that they need, and a few strips are multiplied with all of them before the
-   next, so that these stay in the first cache. */
+/* Rows are shared out evenly among the tiles that they need, and a few strips are multiplied with all of them before
+   the next, so that these stay in the first cache. */
 #define ROWS_CASE(rows, kind) case rows: some_outputs(p, n, start, end, kind, rows); break;
 #if MOST_ROWS == 8
 #define MORE_ROWS(kind) ROWS_CASE(5, kind) ROWS_CASE(6, kind) ROWS_CASE(7, kind) ROWS_CASE(8, kind)

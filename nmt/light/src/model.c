@@ -1,5 +1,6 @@
-/* Reads a model file that lies in memory. Nothing of it is used before it has been checked, so that the interpreter need not look
-   again: sections and tensors lie within the file, and each instruction reads and writes within its registers. */
+/* Reads a model file that lies in memory. Nothing of it is used before it has been checked, so that the interpreter
+   need not look again: sections and tensors lie within the file, and each instruction reads and writes within its
+   registers. */
 
 #include "model.h"
 
@@ -90,8 +91,10 @@ static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS
     if (u64_at(bytes + 16) != size)
         REFUSE("truncated or extended: %zu bytes, and it says %llu", size, (unsigned long long)u64_at(bytes + 16));
     if (!all_zero(bytes, 28, HEADER)) REFUSE("damaged: its header");
-    if (u32_at(bytes + 24) != crc32_of(bytes + HEADER, size - HEADER)) REFUSE("damaged: its checksum is not that of its content");
-    if (count > SECTIONS || (uint64_t)HEADER + (uint64_t)count * ENTRY > size) REFUSE("inconsistent: %u sections", count);
+    if (u32_at(bytes + 24) != crc32_of(bytes + HEADER, size - HEADER))
+        REFUSE("damaged: its checksum is not that of its content");
+    if (count > SECTIONS || (uint64_t)HEADER + (uint64_t)count * ENTRY > size)
+        REFUSE("inconsistent: %u sections", count);
     uint64_t end = HEADER + (uint64_t)count * ENTRY;
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *entry = bytes + HEADER + (size_t)i * ENTRY;
@@ -100,8 +103,8 @@ static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS
         int which = 0;
         while (which < SECTIONS && KNOWN[which].name != name) which++;
         if (which == SECTIONS || found[which].bytes) REFUSE("inconsistent: section %u is unknown or there twice", i);
-        if (u32_at(entry + 4) || offset % 64 || offset < end || offset > size || length > size - offset || length % KNOWN[which].item ||
-            !all_zero(bytes, end, offset))
+        if (u32_at(entry + 4) || offset % 64 || offset < end || offset > size || length > size - offset ||
+            length % KNOWN[which].item || !all_zero(bytes, end, offset))
             REFUSE("inconsistent: section %.4s does not lie within the file", (const char *)entry);
         found[which] = (span){bytes + offset, (size_t)length};
         end = offset + length;
@@ -146,7 +149,10 @@ static bool read_list(span section, const settings *set, shortlist *list) {
     if (count < 2) return false;
     uint64_t always = words[0], partners = words[1], starts = (uint64_t)set->source_size + 1;
     if (count != 2 + always + starts + partners) return false;
-    *list = (shortlist){words + 2, words + 2 + always, words + 2 + always + starts, words[0]};
+    *list = (shortlist){.always = words + 2,
+                        .starts = words + 2 + always,
+                        .partners = words + 2 + always + starts,
+                        .always_count = words[0]};
     for (uint64_t i = 0; i < always; i++)
         if (list->always[i] >= set->target_size) return false;
     for (uint64_t i = 0; i < partners; i++)
@@ -157,12 +163,14 @@ static bool read_list(span section, const settings *set, shortlist *list) {
 }
 
 static bool read_settings(const settings *set, char *problem, size_t room) {
-    if (set->source_size <= EOS || set->target_size <= EOS || set->source_size > INT32_MAX || set->target_size > INT32_MAX)
+    if (set->source_size <= EOS || set->target_size <= EOS || set->source_size > INT32_MAX ||
+        set->target_size > INT32_MAX)
         REFUSE("inconsistent: vocabularies of %u and %u entries", set->source_size, set->target_size);
     if (!set->beam_size || set->beam_size > 1000 || !isfinite(set->length_penalty) || set->length_offset > 1000000 ||
         set->longest > INT32_MAX)
         REFUSE("inconsistent: settings of the search");
-    if (set->attentions > 1000 || set->caches > 1000) REFUSE("inconsistent: %u attentions, %u caches", set->attentions, set->caches);
+    if (set->attentions > 1000 || set->caches > 1000)
+        REFUSE("inconsistent: %u attentions, %u caches", set->attentions, set->caches);
     return true;
 }
 
@@ -173,7 +181,8 @@ static bool read_all(model *m, const void *bytes, size_t size, char *problem, si
     memcpy(&m->set, found[SETT].bytes, sizeof m->set);
     if (!read_settings(&m->set, problem, room)) return false;
     size_t tensors = found[TENS].size / KNOWN[TENS].item, registers = found[REGS].size / sizeof(register_kind);
-    if (tensors > LARGEST_COUNT || registers > LARGEST_COUNT) REFUSE("inconsistent: %zu tensors, %zu registers", tensors, registers);
+    if (tensors > LARGEST_COUNT || registers > LARGEST_COUNT)
+        REFUSE("inconsistent: %zu tensors, %zu registers", tensors, registers);
     m->tensors = calloc(tensors + 1, sizeof *m->tensors);
     m->kept = calloc(registers + 1, sizeof *m->kept);
     m->cache_widths = calloc((size_t)m->set.caches + 1, sizeof *m->cache_widths);

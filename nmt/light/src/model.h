@@ -59,7 +59,8 @@ typedef struct {
 
 /* Tokens of a shortlist. */
 typedef struct {
-    const uint32_t *always, *starts, *partners; /* starts: one more than there are source entries; null without a list */
+    const uint32_t *always, *partners;
+    const uint32_t *starts; /* one more than there are source entries; null without a list */
     uint32_t always_count;
 } shortlist;
 
@@ -76,7 +77,8 @@ typedef struct {
     span source_pieces, target_pieces, meta;
 } model;
 
-/* The model in `size` bytes at a multiple of 64, which must outlive it. Null with a line in `problem` where they are not one. */
+/* The model in `size` bytes at a multiple of 64, which must outlive it. Null with a line in `problem` where they are
+   not one. */
 model *model_open(const void *bytes, size_t size, char *problem, size_t room);
 void model_close(model *);
 

@@ -1,7 +1,7 @@
 /* The engine: translates with the model files that `nmt-export --format engine` writes.
 
-   A model is read by any number of threads at once. Functions that can fail return null and write one line to `problem`, which
-   has room for `room` bytes. Texts are UTF-8 with their sizes in bytes, and need not end with a 0. */
+   A model is read by any number of threads at once. Functions that can fail return null and write one line to
+   `problem`, which has room for `room` bytes. Texts are UTF-8 with their sizes in bytes, and need not end with a 0. */
 
 #ifndef NMT_ENGINE_H
 #define NMT_ENGINE_H
@@ -23,7 +23,7 @@ typedef struct {
     int32_t beam_size;         /* 1 to 1000 */
     int32_t beam_of_one;       /* with a beam_size of 1: beam search all the same, not greedy search */
     int32_t n_best;            /* 1 to beam_size */
-    int32_t max_length_offset; /* tokens that a translation may have more than its source, the end symbol counted in both */
+    int32_t max_length_offset; /* tokens more than the source has, the end symbol counted in both */
     float length_penalty;
     int32_t threads;           /* 1 to 1024 */
     int32_t shortlist;         /* whether one is used, where the file has it */
@@ -32,11 +32,11 @@ typedef struct {
     int32_t longest;           /* lines of more tokens are translated in parts; 0: none */
 } nmt_options;
 
-/* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten or cut short, which
-   ends the process (SIGBUS) when what is gone is needed. */
+/* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten
+   or cut short, which ends the process (SIGBUS) when what is gone is needed. */
 
-/* Opens one file, or several as an ensemble whose probabilities are averaged. `kernels` is the name of an instruction set, or null for
-   the best one. */
+/* Opens one file, or several as an ensemble whose probabilities are averaged. `kernels` is the name of an instruction
+   set, or null for the best one. */
 NMT_API nmt_model *nmt_open(const char *const *files, int32_t count, const char *kernels, char *problem, size_t room);
 
 /* The same of a file that is in memory, at a multiple of 64 bytes, and stays there until the model is closed. */
@@ -66,8 +66,9 @@ NMT_API void nmt_free(nmt_results *);
 /* How many translations a line has: at least one. */
 NMT_API size_t nmt_count(const nmt_results *, size_t line);
 
-/* Of the i-th best translation of a line its text, null where ids were translated, and its score: the log-probability divided by
-   ((5 + tokens) / 6) ^ length_penalty, of a line in parts their sum; -infinity where the model gives no finite one. */
+/* Of the i-th best translation of a line its text, null where ids were translated, and its score: the log-probability
+   divided by ((5 + tokens) / 6) ^ length_penalty, of a line in parts their sum; -infinity where the model gives no
+   finite one. */
 NMT_API const char *nmt_text(const nmt_results *, size_t line, size_t i, size_t *size);
 NMT_API float nmt_score(const nmt_results *, size_t line, size_t i);
 
@@ -76,7 +77,8 @@ NMT_API const char *nmt_lines(const nmt_results *, size_t *size);
 
 enum { NMT_CUT = 1, NMT_NOT_FINITE = 2 };
 
-/* What is to be known of a line: whether its best translation was cut by the limit of its length, whether there is none. */
+/* What is to be known of a line: whether its best translation was cut by the limit of its length, whether there is
+   none. */
 NMT_API int32_t nmt_flags(const nmt_results *, size_t line);
 
 /* In how many parts a line was translated: 0 if it is empty. */

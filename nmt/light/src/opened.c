@@ -22,7 +22,8 @@ void nmt_close(nmt_model *m) {
 }
 
 static void refuse_kernels(const char *name, char *problem, size_t room) {
-    int size = snprintf(problem, room, "kernels: '%.40s' is not known, or this processor lacks them. Allowed:", name ? name : "");
+    int size = snprintf(problem, room,
+                        "kernels: '%.40s' is not known, or this processor lacks them. Allowed:", name ? name : "");
     for (const char *const *known = kernel_names(); *known && size > 0 && (size_t)size < room; known++)
         size += snprintf(problem + size, room - (size_t)size, " %s%s", *known, known[1] ? "," : ".");
 }
@@ -43,8 +44,10 @@ static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, 
     else if (!(m->target = subwords_open(first->target_pieces.bytes, first->target_pieces.size, &said)))
         snprintf(problem, room, "%s: the SentencePiece model of the target: %s", what, said);
     if (!m->target) return nmt_close(m), NULL;
-    if (subwords_size(m->source) != (int32_t)first->set.source_size || subwords_size(m->target) != (int32_t)first->set.target_size) {
-        snprintf(problem, room, "%s: inconsistent: its SentencePiece models have other sizes than its vocabularies", what);
+    if (subwords_size(m->source) != (int32_t)first->set.source_size ||
+        subwords_size(m->target) != (int32_t)first->set.target_size) {
+        snprintf(problem, room, "%s: inconsistent: its SentencePiece models have other sizes than its vocabularies",
+                 what);
         return nmt_close(m), NULL;
     }
     return m;
@@ -54,16 +57,19 @@ static bool same_span(span a, span b) { return a.size == b.size && !memcmp(a.byt
 
 nmt_model *nmt_open(const char *const *files, int32_t count, const char *name, char *problem, size_t room) {
     char own[200] = "";
-    if (count < 1 || count > LARGEST_ENSEMBLE) REFUSE("1 to %d models can be opened together, not %d", LARGEST_ENSEMBLE, count);
+    if (count < 1 || count > LARGEST_ENSEMBLE)
+        REFUSE("1 to %d models can be opened together, not %d", LARGEST_ENSEMBLE, count);
     nmt_model *m = calloc(1, sizeof *m);
     if (!m) REFUSE("not enough memory");
     for (; m->count < count; m->count++) {
         int i = m->count;
         const char *said = map_file(files[i], &m->files[i]);
         if (!said && !(m->models[i] = model_open(m->files[i].bytes, m->files[i].size, own, sizeof own))) said = own;
-        if (!said && i && (m->models[i]->set.source_size != m->models[0]->set.source_size ||
-                           m->models[i]->set.target_size != m->models[0]->set.target_size || !same_span(m->models[i]->source_pieces, m->models[0]->source_pieces) ||
-                           !same_span(m->models[i]->target_pieces, m->models[0]->target_pieces)))
+        if (!said && i &&
+            (m->models[i]->set.source_size != m->models[0]->set.source_size ||
+             m->models[i]->set.target_size != m->models[0]->set.target_size ||
+             !same_span(m->models[i]->source_pieces, m->models[0]->source_pieces) ||
+             !same_span(m->models[i]->target_pieces, m->models[0]->target_pieces)))
             said = "has another tokenizer than the first model of the ensemble";
         if (!said) continue;
         snprintf(problem, room, "%s: %s", files[i], said);

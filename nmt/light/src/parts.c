@@ -29,8 +29,8 @@ static uint32_t character(text t, int *bytes) {
 }
 
 static bool is_space(uint32_t c) {
-    return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 static bool is_one_of(uint32_t c, const uint32_t *set) {
@@ -40,7 +40,8 @@ static bool is_one_of(uint32_t c, const uint32_t *set) {
 }
 
 static const uint32_t STOPS[] = {'.', '!', '?', 0x2026, 0}, CLOSING[] = {'"', '\'', 0x201d, 0x2019, 0xbb, ')', ']', 0};
-static const uint32_t WIDE_STOPS[] = {0x3002, 0xff01, 0xff1f, 0xff61, 0}, WIDE_CLOSING[] = {0x300d, 0x300f, 0x201d, 0x2019, 0xff09, 0};
+static const uint32_t WIDE_STOPS[] = {0x3002, 0xff01, 0xff1f, 0xff61, 0},
+                      WIDE_CLOSING[] = {0x300d, 0x300f, 0x201d, 0x2019, 0xff09, 0};
 
 static const char *after_spaces(text t) {
     int bytes;
@@ -54,7 +55,8 @@ static const char *after_closing(text t, const uint32_t *closing) {
     return t.begin;
 }
 
-/* Where the sentence ends that begins here. A stop ends one if white space follows, behind up to three closing marks. */
+/* Where the sentence ends that begins here. A stop ends one if white space follows, behind up to three closing
+   marks. */
 static const char *sentence_end(text t) {
     while (t.begin < t.end) {
         int bytes;

@@ -39,7 +39,8 @@ static bool is_finite(const nmt_results *r, const line_result *line) {
 }
 
 /* Text of the i-th best translation: the parts, joined by spaces. */
-static bool write_text(const nmt_model *m, const nmt_results *r, const line_result *line, size_t i, char **text, size_t *size) {
+static bool write_text(const nmt_model *m, const nmt_results *r, const line_result *line, size_t i, char **text,
+                       size_t *size) {
     char *part = NULL;
     size_t part_room = 0;
     *text = calloc(1, 1), *size = 0;
@@ -62,7 +63,8 @@ static bool write_text(const nmt_model *m, const nmt_results *r, const line_resu
 static bool write_line(const nmt_model *m, const nmt_results *r, line_result *line, bool texts) {
     line->count = 1;
     for (size_t p = 0; p < line->parts && is_finite(r, line); p++)
-        if ((size_t)r->found[line->first + p].count > line->count) line->count = (size_t)r->found[line->first + p].count;
+        if ((size_t)r->found[line->first + p].count > line->count)
+            line->count = (size_t)r->found[line->first + p].count;
     if (!texts) return true;
     line->texts = calloc(line->count, sizeof *line->texts);
     line->sizes = calloc(line->count, sizeof *line->sizes);
@@ -87,7 +89,8 @@ static bool join_lines(nmt_results *r) {
 
 static const char *problem_of(const nmt_model *m, const nmt_options *o) {
     if (o->beam_size < 1 || o->beam_size > 1000) return "beam_size must be 1 to 1000";
-    if ((uint64_t)o->beam_size * m->models[0]->set.target_size > INT32_MAX) return "beam_size is too large for this vocabulary";
+    if ((uint64_t)o->beam_size * m->models[0]->set.target_size > INT32_MAX)
+        return "beam_size is too large for this vocabulary";
     if (o->n_best < 1 || o->n_best > o->beam_size) return "n_best must be 1 to beam_size";
     if (o->max_length_offset < 0 || o->max_length_offset > 1000000) return "max_length_offset must be 0 to 1000000";
     if (!isfinite(o->length_penalty)) return "length_penalty must be finite";
@@ -110,7 +113,8 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
 }
 
 /* Searches what has been added, and makes texts of it if they are wanted. */
-static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o, bool texts, char *problem, size_t room) {
+static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o, bool texts, char *problem,
+                             size_t room) {
     r->found = calloc(r->all.parts + 1, sizeof *r->found);
     bool fine = r->found && (!r->all.parts || search_all(m, r, o));
     for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, &r->lines[i], texts);
@@ -119,8 +123,8 @@ static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o,
     REFUSE("not enough memory");
 }
 
-nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count, const nmt_options *o,
-                           char *problem, size_t room) {
+nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count,
+                           const nmt_options *o, char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->all.parts;
@@ -142,7 +146,8 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < lengths[i]; k++)
             if (ids[i][k] < 0 || (uint32_t)ids[i][k] >= m->models[0]->set.source_size)
-                REFUSE("sentence %zu: id %d is not in the vocabulary of %u", i, ids[i][k], m->models[0]->set.source_size);
+                REFUSE("sentence %zu: id %d is not in the vocabulary of %u", i, ids[i][k],
+                       m->models[0]->set.source_size);
     nmt_results *r = new_results(m, count, o, problem, room);
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->all.parts;

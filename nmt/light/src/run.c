@@ -75,7 +75,8 @@ runner *runner_open(const model *m, const kernels *k, i64 rows) {
         if (m->registers[i].space == ONE) r->one_width += padded(m->registers[i].width);
         if (m->registers[i].space == STEP) step += padded(m->registers[i].width);
     }
-    for (int which = 0; which < 2; which++) r->caches[which] = calloc((size_t)m->set.caches * (size_t)rows + 1, sizeof(cached));
+    for (int which = 0; which < 2; which++)
+        r->caches[which] = calloc((size_t)m->set.caches * (size_t)rows + 1, sizeof(cached));
     bool fine = r->base && r->caches[0] && r->caches[1] && times(step, (size_t)rows * sizeof(float), &size) &&
                 renew((void **)&r->step, size) && renew((void **)&r->one, r->one_width * sizeof(float));
     for (i64 i = 0; fine && i < m->step.count; i++)
@@ -140,7 +141,8 @@ static bool make_room(runner *r, i64 length) {
     for (int which = 0; which < 2; which++)
         for (i64 i = 0; i < both[which]->count; i++) {
             const instruction *code = &both[which]->code[i];
-            if (code->op >= ATTEND_ADDITIVE && code->op <= ATTEND_CACHE && (size_t)code->p > heads) heads = (size_t)code->p;
+            if (code->op >= ATTEND_ADDITIVE && code->op <= ATTEND_CACHE && (size_t)code->p > heads)
+                heads = (size_t)code->p;
         }
     r->length = 0;
     if (!times(width, (size_t)length * sizeof(float), &size) || !renew((void **)&r->source, size)) return false;
@@ -200,7 +202,8 @@ static void run_embed(const task *t) {
 static void run_linear(const task *t) {
     const model *m = t->r->m;
     t->r->k->linear(&m->tensors[t->i->t[0]], at_row(t, t->i->a, 0), stride_of(m, t->i->a.number), vector_of(t, 1),
-                    (activation)t->i->p, at_row(t, t->i->out, 0), stride_of(m, t->i->out.number), t->count, t->r->scratch);
+                    (activation)t->i->p, at_row(t, t->i->out, 0), stride_of(m, t->i->out.number), t->count,
+                    t->r->scratch);
 }
 
 /* Cosines and sines for a position, in pairs. Null where memory ends. */
@@ -209,7 +212,8 @@ static const float *turns_of(runner *r, i64 position, i64 half) {
         i64 positions = position < 32 ? 64 : 2 * position;
         size_t size;
         r->turn_positions = 0;
-        if (!times((size_t)positions, 2 * (size_t)half * sizeof(float), &size) || !renew((void **)&r->turns, size)) return NULL;
+        if (!times((size_t)positions, 2 * (size_t)half * sizeof(float), &size) || !renew((void **)&r->turns, size))
+            return NULL;
         for (i64 p = 0; p < positions; p++)
             for (i64 i = 0; i < half; i++) {
                 float rate = expf((float)i * (float)(-log(10000.0) / (double)half)), angle = (float)p * rate;
@@ -223,7 +227,8 @@ static const float *turns_of(runner *r, i64 position, i64 half) {
 static bool run_rotate(const task *t) {
     i64 width = (i64)t->i->n / t->i->p, half = width / 2;
     for (i64 row = 0; row < t->count; row++) {
-        const float *turns = turns_of(t->r, t->words ? t->words[row].position : row, half), *x = at_row(t, t->i->a, row);
+        const float *turns = turns_of(t->r, t->words ? t->words[row].position : row, half),
+                    *x = at_row(t, t->i->a, row);
         float *out = at_row(t, t->i->out, row);
         if (!turns) return false;
         for (i64 head = 0; head < t->i->p; head++, x += width, out += width)
@@ -267,8 +272,8 @@ static void run_self_attention(const task *t) {
     const instruction *i = t->i;
     const float *keys = at_row(t, i->b, 0), *values = at_row(t, i->c, 0);
     for (i64 row = 0; row < t->count; row++)
-        r->k->attend_dot(at_row(t, i->a, row), keys, stride_of(r->m, i->b.number), values, stride_of(r->m, i->c.number), i->p,
-                         i->n, t->length, at_row(t, i->out, row), NULL, r->attending);
+        r->k->attend_dot(at_row(t, i->a, row), keys, stride_of(r->m, i->b.number), values, stride_of(r->m, i->c.number),
+                         i->p, i->n, t->length, at_row(t, i->out, row), NULL, r->attending);
 }
 
 static bool run_cache(const task *t) {
@@ -301,7 +306,8 @@ static void run_unit(const task *t) {
     const float *vectors[4] = {vector_of(t, 0), vector_of(t, 1), vector_of(t, 2), vector_of(t, 3)};
     for (i64 row = 0; row < t->count; row++)
         t->r->k->unit[i->op - LRN](at_row(t, i->a, row), i->b.number == NONE ? NULL : at_row(t, i->b, row),
-                                   i->c.number == NONE ? NULL : at_row(t, i->c, row), vectors, i->p, at_row(t, i->out, row), i->n);
+                                   i->c.number == NONE ? NULL : at_row(t, i->c, row), vectors, i->p,
+                                   at_row(t, i->out, row), i->n);
 }
 
 static void run_elementwise(const task *t) {
@@ -328,7 +334,9 @@ static bool run_one(const task *t) {
     switch (i->op) {
     case EMBED: run_embed(t); return true;
     case LINEAR: run_linear(t); return true;
-    case ROW: memcpy(at_row(t, i->out, 0), at_row(t, i->a, i->p ? t->length - 1 : 0), i->n * sizeof(float)); return true;
+    case ROW:
+        memcpy(at_row(t, i->out, 0), at_row(t, i->a, i->p ? t->length - 1 : 0), i->n * sizeof(float));
+        return true;
     case ROTATE: return run_rotate(t);
     case ATTEND_ADDITIVE: case ATTEND_DOT: run_attention(t); return true;
     case ATTEND_SELF: run_self_attention(t); return true;
@@ -366,7 +374,8 @@ void runner_begin(runner *r, i64 row) {
     const model *m = r->m;
     for (i64 s = 0; s < m->state_count; s++) {
         uint32_t read = m->states[s].read;
-        memcpy(r->base[read] + row * stride_of(m, read), r->base[m->states[s].first], m->registers[read].width * sizeof(float));
+        memcpy(r->base[read] + row * stride_of(m, read), r->base[m->states[s].first],
+               m->registers[read].width * sizeof(float));
     }
 }
 

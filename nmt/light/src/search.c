@@ -1,7 +1,9 @@
-/* Search: sentences stand in slots, and the hypotheses of all slots are computed together. When a sentence is done, the next one
-   takes its slot, so that no row waits for the longest sentence of a batch. No sentence depends on what else is searched.
+/* Search: sentences stand in slots, and the hypotheses of all slots are computed together. When a sentence is done, the
+   next one takes its slot, so that no row waits for the longest sentence of a batch. No sentence depends on what else
+   is searched.
 
-   Beam search is that of the original system, as nmt/search/beam.py describes it; greedy search that of nmt/search/greedy.py. */
+   Beam search is that of the original system, as nmt/search/beam.py describes it; greedy search that of
+   nmt/search/greedy.py. */
 
 #include "search.h"
 
@@ -14,7 +16,8 @@
 /* From the log-probability of an end symbol that would be the first token, so that nothing starts by ending. */
 static const float FIRST_END_PENALTY = 1e8f;
 
-/* Rows whose logits are computed at once: they share reading the table, and stay in the cache until they are looked at. */
+/* Rows whose logits are computed at once: they share reading the table, and stay in the cache until they are looked
+   at. */
 enum { ROWS_AT_ONCE = 16 };
 
 /* A token of a hypothesis, after those of its parent. */
@@ -126,7 +129,8 @@ static bool open_slots(searcher *s, i64 beam) {
     if (s->beam == beam) return true;
     close_slots(s);
     s->beam = beam, s->slots = s->rows / beam;
-    size_t vocabulary = ((size_t)s->models[0]->set.target_size + 31) / 32 * 32, at_once = (size_t)rows_at_once(s), scratch = 0;
+    size_t vocabulary = ((size_t)s->models[0]->set.target_size + 31) / 32 * 32, at_once = (size_t)rows_at_once(s),
+           scratch = 0;
     for (int m = 0; m < s->count; m++) {
         size_t needed = linear_scratch(&s->models[m]->tensors[s->models[m]->set.table], (i64)at_once);
         scratch = needed > scratch ? needed : scratch;
@@ -191,7 +195,8 @@ static bool write_down(const searcher *s, const slot *own, int32_t at, float sco
         to->ids[place] = one->token;
         to->log_probs[place] = one->log_prob - (one->parent >= 0 ? own->nodes[one->parent].log_prob : 0.0f);
         if (to->attention)
-            memcpy(to->attention + (size_t)place * width, own->attention + (size_t)one->attention * width, width * sizeof(float));
+            memcpy(to->attention + (size_t)place * width, own->attention + (size_t)one->attention * width,
+                   width * sizeof(float));
     }
     return true;
 }
@@ -241,7 +246,8 @@ static void finish(const searcher *s, slot *own, float score, int32_t at) {
     if (place < s->beam) own->finished_count++;
     else
         place--;
-    for (; place > 0 && score > own->finished[place - 1].value; place--) own->finished[place] = own->finished[place - 1];
+    for (; place > 0 && score > own->finished[place - 1].value; place--)
+        own->finished[place] = own->finished[place - 1];
     own->finished[place] = (ranked){score, at};
 }
 
@@ -330,14 +336,17 @@ static void mean_of_models(searcher *s, const slot *own, i64 first, i64 count, i
         }
     }
     for (i64 row = 0; row < count; row++)
-        for (i64 j = 0; j < words; j++) s->logits[row * stride + j] = logf(s->logits[row * stride + j] / (float)s->count);
+        for (i64 j = 0; j < words; j++)
+            s->logits[row * stride + j] = logf(s->logits[row * stride + j] / (float)s->count);
 }
 
 /* Room for the attention of this step, which begins as zeros. */
 static bool add_attention(slot *own) {
     size_t used = own->attention_count * (size_t)own->length, more = (size_t)own->alive_count * (size_t)own->length;
     if (used + more > own->attention_room) {
-        float *room = used + more > SIZE_MAX / 4 / sizeof *room ? NULL : realloc(own->attention, 2 * (used + more) * sizeof *room);
+        float *room = used + more > SIZE_MAX / 4 / sizeof *room
+                          ? NULL
+                          : realloc(own->attention, 2 * (used + more) * sizeof *room);
         if (!room) return false;
         own->attention = room, own->attention_room = 2 * (used + more);
     }

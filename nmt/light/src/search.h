@@ -42,8 +42,8 @@ typedef struct {
 
 typedef struct searcher searcher;
 
-/* For one thread, with at most so many hypotheses at a time, of which there are at least as many as the largest beam has. The models
-   have the same vocabularies. Null where memory ends. */
+/* For one thread, with at most so many hypotheses at a time, of which there are at least as many as the largest beam
+   has. The models have the same vocabularies. Null where memory ends. */
 searcher *searcher_open(const model *const *models, int count, const kernels *, i64 rows);
 void searcher_close(searcher *);
 

@@ -1,4 +1,5 @@
-/* What an operating system gives: files in memory, threads and locks. Where there are no threads (WebAssembly) one does all the work. */
+/* What an operating system gives: files in memory, threads and locks. Where there are no threads (WebAssembly) one does
+   all the work. */
 
 #ifndef NMT_SYSTEM_H
 #define NMT_SYSTEM_H
@@ -23,8 +24,8 @@ void lock_free(lock *);
 void lock_take(lock *);
 void lock_give(lock *);
 
-/* Calls `work` with `context` from so many threads at once, of which this is one, and returns when all have returned. Fewer where
-   there are no more. */
+/* Calls `work` with `context` from so many threads at once, of which this is one, and returns when all have returned.
+   Fewer where there are no more. */
 void run_threads(int threads, void (*work)(void *), void *context);
 
 #endif

@@ -32,9 +32,9 @@
 #include "../../ops/min_lstm/step.h"
 #include "unit_row.h"
 
-#define UNIT_ROW(name)                                                                                                   \
-    static void name(const float *x, const float *before, const float *u, const float *const v[4], int p, float *after, \
-                     i64 H)
+#define UNIT_ROW(name)                                                                                    \
+    static void name(const float *x, const float *before, const float *u, const float *const v[4], int p, \
+                     float *after, i64 H)
 
 INLINE void atr_channels(const float *x, const float *before, const float *u, const float *bias, float *after, i64 H,
                          int activation, int gates) {

@@ -1,5 +1,5 @@
-/* Vectors of as many floats as the instruction set has in a register, in the vector types of gcc and clang, and sums that
-   do not depend on where in memory their terms lie. */
+/* Vectors of as many floats as the instruction set has in a register, in the vector types of gcc and clang, and sums
+   that do not depend on where in memory their terms lie. */
 
 #ifndef NMT_VECTORS_H
 #define NMT_VECTORS_H

@@ -67,7 +67,8 @@ static void sort_by_length(size_t *order, size_t count, const sentence *sentence
     size_t *from = order, *to = order + count;
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t start = 0; start < count; start += 2 * width) {
-            size_t middle = start + width < count ? start + width : count, end = start + 2 * width < count ? start + 2 * width : count;
+            size_t middle = start + width < count ? start + width : count,
+                   end = start + 2 * width < count ? start + 2 * width : count;
             size_t a = start, b = middle, at = start;
             while (a < middle || b < end) {
                 bool first = b >= end || (a < middle && sentences[from[a]].length >= sentences[from[b]].length);
