@@ -51,7 +51,9 @@ def damager(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return driver(folder, *ADDRESS, link=wraps)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (place > 0)) for place, name in enumerate(MODELS)]
+)
 def test_damaged_files_stay_within_their_bounds(name: str, damager: Path, tmp_path: Path) -> None:
     changes, more = MODELS[name]
     opened = run_driver(damager, tmp_path, content(changes, **more), TEXT, what="damage", rounds=150)
@@ -70,7 +72,7 @@ def test_many_damaged_files_stay_within_their_bounds(name: str, damager: Path, t
     ("name", "what"),
     [
         ("gru with a shortlist", "allocations"),
-        ("lrn int8", "ensemble"),
+        pytest.param("lrn int8", "ensemble", marks=pytest.mark.slow),
         pytest.param("transformer fp32", "ensemble", marks=pytest.mark.slow),
     ],
 )
