@@ -57,7 +57,6 @@ class Case(NamedTuple):
             "greedy" if self.options["beam"] == 1 else f"beam {self.options['beam']}",
         ]
         words += [self.options["kernels"]] * (self.options["kernels"] is not None)
-        words += ["without shortlist"] * (not self.options["shortlist"])
         return ", ".join([*words, f"{self.options['threads']} threads"] if self.options["threads"] > 1 else words)
 
 
@@ -91,7 +90,6 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
                 "threads": threads,
                 "precision": arguments.precision,
                 "kernels": None,
-                "shortlist": True,
                 "library": str(compiled_engine()),
                 "source": arguments.source,
                 "reference": arguments.reference,

@@ -33,8 +33,8 @@ def engine(model: str, given: dict[str, Any]) -> Translate:
     from nmt.light import Translator
 
     translator = Translator(model, library=given["library"], kernels=given["kernels"])
-    options = {"beam_size": given["beam"], "threads": given["threads"], "shortlist": given["shortlist"]}
-    return lambda lines: translator.texts(lines, scores=False, **options)
+    options = {"beam_size": given["beam"], "threads": given["threads"], "scores": False}
+    return lambda lines: translator.texts(lines, **options)
 
 
 def nmt(model: str, given: dict[str, Any]) -> Translate:

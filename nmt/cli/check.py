@@ -128,12 +128,7 @@ def _verdict(path: Path, problems: Sequence[str]) -> str:
 
 def export_record(found: ExportCheck) -> dict[str, Any]:
     """The findings about an exported folder, for programs."""
-    return {
-        "folder": str(found.folder),
-        "ok": not found.problems,
-        "precision": found.stored,
-        "problems": found.problems,
-    }
+    return _exported_record("folder", found.folder, found)
 
 
 def export_lines(found: ExportCheck) -> list[str]:
@@ -146,12 +141,11 @@ def export_lines(found: ExportCheck) -> list[str]:
 
 def file_record(found: FileCheck) -> dict[str, Any]:
     """The findings about a file for the engine, for programs."""
-    return {
-        "file": str(found.file),
-        "ok": not found.problems,
-        "precision": found.stored,
-        "problems": found.problems,
-    }
+    return _exported_record("file", found.file, found)
+
+
+def _exported_record(kind: str, path: Path, found: ExportCheck | FileCheck) -> dict[str, Any]:
+    return {kind: str(path), "ok": not found.problems, "precision": found.stored, "problems": found.problems}
 
 
 def file_lines(found: FileCheck) -> list[str]:

@@ -7,15 +7,19 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nmt.cli.common import add_plugins, execute, make_parser
 from nmt.cli.models import MODEL, add_checkpoint
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
+    from nmt.interop.engine.export import ExportedFile
     from nmt.interop.engine.tensors import Precision
+    from nmt.interop.onnx.export import ExportedGraphs
     from nmt.interop.onnx.weights import OnnxPrecision
+
+P = TypeVar("P", bound=str)
 
 DESCRIPTION = """Write a model as a folder of its own: weights in the number format they are used in, vocabulary,
 configuration, checksums, and a card that says what it is. All commands take it in place of the run. Or as one file for
@@ -98,12 +102,8 @@ def _write_folder(arguments: argparse.Namespace) -> int:
 
 
 def _write_engine(arguments: argparse.Namespace) -> int:
-    precision = arguments.precision or ENGINE_PRECISIONS[0]
-    if precision not in ENGINE_PRECISIONS:
-        allowed = ", ".join(ENGINE_PRECISIONS)
-        raise ConfigError(f"--precision: '{precision}' is for folders. Allowed with --format engine: {allowed}.")
+    precision = _precision(arguments, ENGINE_PRECISIONS, "is for folders. Allowed with --format engine")
     from nmt.interop.engine.export import export_engine
-    from nmt.interop.model_card import megabytes
     from nmt.search.shortlist import load_shortlist
 
     (model,) = arguments.models
@@ -117,23 +117,15 @@ def _write_engine(arguments: argparse.Namespace) -> int:
         plugins=arguments.plugins,
         overwrite=arguments.overwrite,
     )
-    for note in exported.notes:
-        print(f"nmt-export: {note}", file=sys.stderr)
-    size = f"{megabytes(exported.total)} ({megabytes(exported.weights)} of weights)"
-    print(f"{arguments.output}: {exported.model.path} for the engine in {precision}, {size}")
-    return 0
+    return _say(arguments.output, exported, f"for the engine in {precision}")
 
 
 def _write_onnx(arguments: argparse.Namespace) -> int:
     if arguments.shortlist is not None:
         raise ConfigError("--shortlist: is for --format engine; ONNX graphs score all words")
-    precision = arguments.precision or ONNX_PRECISIONS[0]
-    if precision not in ONNX_PRECISIONS:
-        allowed = ", ".join(ONNX_PRECISIONS)
-        raise ConfigError(f"--precision: '{precision}' is not for ONNX graphs. Allowed with --format onnx: {allowed}.")
+    precision = _precision(arguments, ONNX_PRECISIONS, "is not for ONNX graphs. Allowed with --format onnx")
     if importlib.util.find_spec("onnx") is None:
         raise ConfigError("--format onnx: the package onnx is not installed; pip install 'nmt-recurrent[onnx]'")
-    from nmt.interop.model_card import megabytes
     from nmt.interop.onnx.export import export_onnx
 
     (model,) = arguments.models
@@ -145,10 +137,27 @@ def _write_onnx(arguments: argparse.Namespace) -> int:
         plugins=arguments.plugins,
         overwrite=arguments.overwrite,
     )
+    return _say(arguments.output, exported, f"as ONNX graphs in {precision}")
+
+
+def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str) -> P:
+    """What weights are stored as, by default the first; `refused` is said of another one before those allowed."""
+    if arguments.precision is None:
+        return allowed[0]
+    for precision in allowed:
+        if arguments.precision == precision:
+            return precision
+    raise ConfigError(f"--precision: '{arguments.precision}' {refused}: {', '.join(allowed)}.")
+
+
+def _say(output: Path, exported: ExportedFile | ExportedGraphs, what: str) -> int:
+    """Say what was written, after notes on what is not in it."""
+    from nmt.interop.model_card import megabytes
+
     for note in exported.notes:
         print(f"nmt-export: {note}", file=sys.stderr)
     size = f"{megabytes(exported.total)} ({megabytes(exported.weights)} of weights)"
-    print(f"{arguments.output}: {exported.model.path} as ONNX graphs in {precision}, {size}")
+    print(f"{output}: {exported.model.path} {what}, {size}")
     return 0
 
 

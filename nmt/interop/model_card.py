@@ -79,6 +79,21 @@ def model_card(
     return "\n\n".join(parts) + "\n"
 
 
+def facts_for_tools(loaded: LoadedModel, *, precision: str) -> dict[str, Any]:
+    """What any export of a model says of it in JSON."""
+    config = loaded.config
+    return {
+        "nmt_version": __version__,
+        "source_language": config.data.source_language,
+        "target_language": config.data.target_language,
+        "architecture": config.model.architecture,
+        "units": loaded.model.outline(config.model).mixing,
+        "parameters": sum(parameters_by_part(loaded.model).values()),
+        "precision": precision,
+        "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
+    }
+
+
 def _facts(
     loaded: LoadedModel, events: Sequence[Mapping[str, Any]], *, stored: str, weights: int, total: int
 ) -> Iterator[Row]:

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from nmt import __version__
 from nmt.data import SentencePieceTokenizer, Tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files.errors import reason
@@ -21,10 +20,9 @@ from nmt.interop.engine.settings import Settings, notes_on, settings_in_words, s
 from nmt.interop.engine.tensors import SMALLEST_INT8, Precision
 from nmt.interop.export import check_range
 from nmt.interop.exported import check_trainable
-from nmt.interop.model_card import model_card
+from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
 from nmt.interop.run_layout import check_no_part
-from nmt.models.build import parameters_by_part
 
 PRECISIONS: Final[dict[Precision, str]] = {
     "int8": f"int8: matrices of {SMALLEST_INT8} columns or more with a scale for each row, all else fp32",
@@ -137,16 +135,9 @@ def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, preci
     words = PRECISIONS[precision]
     meta: dict[str, Any] = {
         "name": printable(name),
-        "source_language": config.data.source_language,
-        "target_language": config.data.target_language,
-        "architecture": config.model.architecture,
-        "units": loaded.model.outline(config.model).mixing,
-        "parameters": sum(parameters_by_part(loaded.model).values()),
-        "precision": precision,
-        "nmt_version": __version__,
+        **facts_for_tools(loaded, precision=precision),
         "decoding": settings_in_words(settings),
         "training_max_length": config.data.max_length,
-        "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
         "card": model_card(loaded, name=name, stored=precision, weights=weights, total=total, words=words),
     }
     return json.dumps(meta, ensure_ascii=False, indent=1).encode("utf-8")

@@ -7,14 +7,12 @@ from typing import Any, Final
 
 import onnx
 
-from nmt import __version__
 from nmt.config.schema import DecodingConfig
 from nmt.interop.engine.settings import numbers_of, settings_in_words, unusual
-from nmt.interop.model_card import model_card
+from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel
 from nmt.interop.onnx.graph import OPSET
 from nmt.interop.onnx.weights import BLOCK, OnnxPrecision
-from nmt.models.build import parameters_by_part
 
 FORMAT: Final = "nmt-onnx"
 VERSION: Final = 1
@@ -97,17 +95,11 @@ def config_of(
     pieces: tuple[str, str],
 ) -> dict[str, Any]:
     """The content of config.json; `pieces` are the files with the SentencePiece models of source and target."""
-    config, decoding = loaded.config, loaded.config.decoding
+    decoding = loaded.config.decoding
     return {
         "format": FORMAT,
         "version": VERSION,
-        "nmt_version": __version__,
-        "source_language": config.data.source_language,
-        "target_language": config.data.target_language,
-        "architecture": config.model.architecture,
-        "units": loaded.model.outline(config.model).mixing,
-        "parameters": sum(parameters_by_part(loaded.model).values()),
-        "precision": precision,
+        **facts_for_tools(loaded, precision=precision),
         "opset": OPSET,
         "source_vocabulary": loaded.model.source_vocab_size,
         "target_vocabulary": loaded.model.target_vocab_size,
@@ -115,7 +107,6 @@ def config_of(
         "source_pieces": pieces[0],
         "target_pieces": pieces[1],
         "search": {**settings_in_words(numbers_of(decoding)), "search": decoding.chosen_search, **_others(decoding)},
-        "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
         "encoder": _interface(encoder),
         "step": _interface(step),
     }

@@ -42,7 +42,7 @@ def library(kernels: Sequence[Path], callers: str, *, openmp: bool) -> Path:
     command = [*compiler, *_FLAGS, *([target] if target else []), *(["-fopenmp"] if openmp else [])]
     headers = sorted({path for source in (*kernels, Path(__file__)) for path in source.parent.glob("*.h")})
     facts = [callers, repr(VERSIONS), " ".join(command), compiler_version(compiler), processor()]
-    kept = Kept([*headers, *(OPS.glob("*/step.h")), *kernels], facts)
+    kept = Kept([*headers, *kernels], facts)
     # Linked without -fopenmp, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded.
     link = [part for part in command if part != "-fopenmp"]
     jobs = [[*command, *job] for job in compilations(kernels)]
