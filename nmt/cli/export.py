@@ -47,10 +47,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision",
         choices=FOLDER_PRECISIONS,
-        help="what weights are stored as: fp32, as trained (default of folders and ONNX graphs); bf16, matrices and "
-        "tables rounded, not for ONNX; int8, matrices of decoder and output layer, all else fp32, so that translations "
-        "are those of the run with --precision int8, but for the engine, of which it is the default, and ONNX all "
-        "matrices and tables; int8_bf16, for folders alone, all else bf16, which is smaller",
+        help="what weights are stored as. fp32: as trained (default of folders and ONNX graphs). bf16: matrices and "
+        "tables rounded; not for ONNX. int8: in folders the matrices of decoder and output layer, so that translations "
+        "are those of the run with --precision int8; in ONNX graphs and in files for the engine, of which it is the "
+        "default, all matrices and tables. int8_bf16: for folders alone, int8 with all else in bf16",
     )
     parser.add_argument(
         "--shortlist",
