@@ -215,7 +215,7 @@ class TrainingConfig:
     normalization: Literal["token", "sentence"] = "token"
     """Loss is the mean over target tokens, or over sentences of each one's mean (Zero)."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """`bf16` and `fp16` (GPU only) keep fp32 weights; `auto` takes bf16 where the hardware computes in it."""
+    """`bf16` and `fp16` (GPU only) keep fp32 weights; `auto` takes bf16 where it is faster."""
     ema_decay: Fraction = 0.0
     """Decay of an exponential moving average of the weights, which is then validated and saved; 0 is off."""
     log_every: Positive = 50
@@ -291,7 +291,7 @@ class DecodingConfig:
     that the probabilities of a step would fill the memory."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Number format: `fp32`, `bf16`, or `int8` for the matrices of the decoder (the rest as `auto`). `auto` takes
-    bf16 where the hardware computes in it, else fp32; of an exported folder that of the folder."""
+    bf16 where it is faster, else fp32; of an exported folder that of the folder."""
     shortlist: FilePath | None = None
     """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
 

@@ -59,7 +59,7 @@ def choose_search_precision(
 ) -> SearchPrecision:
     """Turn `decoding.precision` into what suits `device` and `models`, one or those of an ensemble.
 
-    `auto` takes that of models from exported folders, else bf16 where the hardware computes in it.
+    `auto` takes that of models from exported folders, else bf16 where it is faster than fp32.
 
     Raises:
         ConfigError: a model was exported in another number format, so that its weights are no longer there.
@@ -78,7 +78,7 @@ def choose_search_precision(
                 f"{requested} take the run, or export it in {requested}."
             )
     hardware = bf16_hardware(device)
-    without = f"this {device_noun(device)} has no bf16 arithmetic"
+    without = f"this {device_noun(device)} has no fast bf16 arithmetic"
     if requested == "int8":
         rest = f"bf16 elsewhere: {hardware}" if hardware else f"fp32 elsewhere: {without}"
         reason = f"by {int8_implementation(device)}; {rest}"
@@ -87,8 +87,8 @@ def choose_search_precision(
         if hardware:
             return SearchPrecision("bf16", f"auto: {hardware}", True, device)
         return SearchPrecision("fp32", f"auto: {without}", False, device)
-    emulated = "; emulated here, fp32 may be faster" if requested == "bf16" and not hardware else ""
-    return SearchPrecision(requested, f"{note or 'as configured'}{emulated}", requested == "bf16", device)
+    slow = "; slow here, fp32 may be faster" if requested == "bf16" and not hardware else ""
+    return SearchPrecision(requested, f"{note or 'as configured'}{slow}", requested == "bf16", device)
 
 
 def _check_range(model: Seq2Seq) -> None:

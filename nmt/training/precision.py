@@ -48,7 +48,7 @@ class Precision:
 def choose_precision(requested: PrecisionName, *, device: torch.device) -> Precision:
     """Turn `training.precision` into what suits `device`.
 
-    `auto` takes bf16 where the hardware computes in it, else fp32. Raises ConfigError for fp16 without CUDA.
+    `auto` takes bf16 where it is faster than fp32, else fp32. Raises ConfigError for fp16 without CUDA.
     """
     if requested == "fp16" and device.type != "cuda":
         raise ConfigError(
@@ -62,6 +62,6 @@ def choose_precision(requested: PrecisionName, *, device: torch.device) -> Preci
             return Precision("bf16", f"auto: {hardware}", device)
         fp16 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= FP16_CAPABILITY
         hint = "; it has fp16, for which set training.precision: fp16" if fp16 else ""
-        return Precision("fp32", f"auto: this {device_noun(device)} has no bf16 arithmetic{hint}", device)
-    note = "" if hardware else f"; this {device_noun(device)} only emulates bf16, fp32 may be faster"
+        return Precision("fp32", f"auto: this {device_noun(device)} has no fast bf16 arithmetic{hint}", device)
+    note = "" if hardware else f"; this {device_noun(device)} is slow in bf16, fp32 may be faster"
     return Precision("bf16", f"as configured{note}", device)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from nmt.errors import ConfigError
+from nmt.ops import hardware
 from nmt.training import allocator
 from nmt.training.precision import choose_precision
 
@@ -21,9 +22,10 @@ TESTS = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
 def cpu_with(monkeypatch):
     """Pretend that the CPU has exactly these abilities."""
 
-    def pretend(*abilities: str) -> None:
+    def pretend(*abilities: str, vendor: str = "AuthenticAMD") -> None:
         for name in TESTS:
             monkeypatch.setattr(torch.cpu, name, lambda name=name: name in abilities, raising=False)
+        monkeypatch.setattr(hardware, "cpu_vendor", lambda: vendor)
 
     return pretend
 
@@ -38,18 +40,25 @@ def test_auto_takes_bf16_where_the_cpu_has_it(cpu_with, ability, words):
     assert str(precision) == f"precision: bf16 autocast, fp32 weights (auto: this CPU has {words})"
 
 
+def test_intel_cpus_are_fast_in_bf16_with_amx_alone(cpu_with):
+    cpu_with("_is_avx512_bf16_supported", vendor="GenuineIntel")
+    assert str(choose_precision("auto", device=CPU)) == "precision: fp32 (auto: this CPU has no fast bf16 arithmetic)"
+    cpu_with(*TESTS, vendor="GenuineIntel")
+    assert choose_precision("auto", device=CPU).name == "bf16"
+
+
 def test_auto_takes_fp32_elsewhere(cpu_with):
     cpu_with()
     precision = choose_precision("auto", device=CPU)
     assert precision.dtype is None
-    assert str(precision) == "precision: fp32 (auto: this CPU has no bf16 arithmetic)"
+    assert str(precision) == "precision: fp32 (auto: this CPU has no fast bf16 arithmetic)"
 
 
 def test_a_gpu_that_has_fp16_but_no_bf16_is_told_of_it(monkeypatch):
     for capability, hint in (((7, 5), "; it has fp16, for which set training.precision: fp16"), ((6, 1), "")):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
         precision = choose_precision("auto", device=torch.device("cuda"))
-        assert str(precision) == f"precision: fp32 (auto: this GPU has no bf16 arithmetic{hint})"
+        assert str(precision) == f"precision: fp32 (auto: this GPU has no fast bf16 arithmetic{hint})"
 
 
 def test_torch_without_the_private_tests(monkeypatch):
@@ -60,7 +69,7 @@ def test_torch_without_the_private_tests(monkeypatch):
 
 def test_what_is_configured_is_taken(cpu_with):
     cpu_with()
-    assert "emulates" in str(choose_precision("bf16", device=CPU))
+    assert "slow in bf16" in str(choose_precision("bf16", device=CPU))
     cpu_with(*TESTS)
     assert str(choose_precision("bf16", device=CPU)) == "precision: bf16 autocast, fp32 weights (as configured)"
     assert str(choose_precision("fp32", device=CPU)) == "precision: fp32 (as configured)"
