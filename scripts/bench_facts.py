@@ -19,7 +19,7 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
 
     from nmt.ops.hardware import bf16_hardware
 
-    hardware = f"{cpu_name()}, {available_cores()} cores, {bf16_hardware(torch.device('cpu')) or 'no fast bf16 arithmetic'}"
+    hardware = f"{cpu_name()}, {available_cores()} cores, {bf16_hardware(torch.device('cpu')) or 'bf16 slow'}"
     found = {
         "date": datetime.date.today().isoformat(),
         "hardware": hardware,
