@@ -46,7 +46,7 @@ class EngineFiles:
         if plugins:
             raise ConfigError(f"plugins: {self.file} is one file for the engine, which needs and takes no plugins")
         self._translator = open_engine(paths)
-        cards = cards_of(self._translator, paths)
+        cards = cards_of(self._translator, len(paths))
         stored = {path: text_of(card, "precision") for path, card in zip(paths, cards, strict=True)}
         for path, own in stored.items():
             if precision not in ("auto", own):

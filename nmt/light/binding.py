@@ -23,7 +23,7 @@ _OPENED: Final = {
     "nmt_open": (c_void_p, [POINTER(c_char_p), c_int32, c_char_p, c_char_p, c_size_t]),
     "nmt_close": (None, [c_void_p]),
     "nmt_kernels": (c_char_p, [c_void_p]),
-    "nmt_card": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "nmt_card": (c_void_p, [c_void_p, c_int32, POINTER(c_size_t)]),
     "nmt_free": (None, [c_void_p]),
     "nmt_count": (c_size_t, [c_void_p, c_size_t]),
     "nmt_text": (c_void_p, [c_void_p, c_size_t, c_size_t, POINTER(c_size_t)]),
@@ -113,14 +113,14 @@ class Model:
         used = self._used()
         return str(self.code.nmt_kernels(used.handle).decode())
 
-    def card(self) -> bytes:
-        """What the file says of itself, a JSON object; empty if nothing."""
+    def card(self, number: int) -> bytes:
+        """What the file with this number, from 0, says of itself, a JSON object; empty if nothing."""
         size, used = c_size_t(0), self._used()
-        address = self.code.nmt_card(used.handle, ctypes.byref(size))
+        address = self.code.nmt_card(used.handle, number, ctypes.byref(size))
         return ctypes.string_at(address, size.value) if address else b""
 
     def defaults(self) -> Options:
-        """The settings of the file."""
+        """The settings of the file, of several those of the first."""
         used = self._used()
         found = self.code.nmt_defaults(used.handle)
         return Options(*(getattr(found, name) for name in Options._fields))

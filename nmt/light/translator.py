@@ -61,13 +61,21 @@ class Translator:
 
     @property
     def card(self) -> dict[str, Any]:
-        """What the file says of itself: languages, architecture, data, scores."""
+        """What the file says of itself: languages, architecture, data, scores; of several files what the first says."""
+        return self.card_of(0)
+
+    def card_of(self, number: int) -> dict[str, Any]:
+        """What one of several files says of itself; `number` is its place, from 0.
+
+        Raises IndexError where there is no such file, EngineError where what it says is no JSON.
+        """
         import json
 
+        number = range(len(self._paths))[number]
         try:
-            found = json.loads(self._model.card() or b"{}")
+            found = json.loads(self._model.card(number) or b"{}")
         except (ValueError, RecursionError):
-            raise EngineError(f"{self._paths[0]}: its card is no JSON") from None
+            raise EngineError(f"{self._paths[number]}: its card is no JSON") from None
         return found if isinstance(found, dict) else {}
 
     @property

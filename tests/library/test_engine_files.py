@@ -19,6 +19,7 @@ import nmt
 from nmt.cli import export
 from nmt.library import light
 from nmt.library.options import Options
+from nmt.light import binding
 from tests.exported_run import LINES, Exported, make_exported
 
 DETAILS = ("tokens", "scores", "attention", "alignment")
@@ -184,6 +185,23 @@ def test_an_ensemble_is_that_of_the_runs(exported: Exported, tmp_path: Path) -> 
         for found, wanted in zip(results, runs.translate(LINES, details=DETAILS), strict=True):
             check_equal(found, wanted)
     assert [one.text for one in results] != [one.text for one in nmt.load(exported.file).translate(LINES)]
+
+
+def test_files_of_an_ensemble_are_opened_once(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, opened = str(tmp_path / "other.nmt"), list[Any]()
+    assert export.main([exported.run, "-o", other, "--precision", "int8"]) == 0
+    first_open = binding.Library.open
+
+    def noted(library: binding.Library, files: Any, **options: Any) -> binding.Model:
+        opened.append(files)
+        return first_open(library, files, **options)
+
+    monkeypatch.setattr(binding.Library, "open", noted)
+    with nmt.load([exported.file, other]) as translator:
+        assert translator.precision == "fp32+int8"
+    assert opened == [[exported.file, other]]
 
 
 def test_arguments_that_a_file_does_not_take(exported: Exported, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from nmt.errors import ConfigError
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import EngineError, Translator
+from nmt.light.binding import Library
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
 from tests.light.file_parts import ENTRY, HEADER, parts_of, with_checksum, with_sections, with_values
@@ -351,6 +352,22 @@ def test_a_card_that_is_none(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match=r"model\.nmt: its card is no JSON$"):
             assert model.card
         assert model.translate("一").text is not None
+
+
+def test_each_file_of_an_ensemble_has_its_card(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("one.nmt", "two.nmt", "three.nmt")]
+    for path, card in zip(paths, (b'{"is": "one"}', b"{", b'{"is": "three"}'), strict=True):
+        path.write_bytes(with_sections(CONTENT, META=card))
+    engine = Library(compiled_engine()).open(paths)
+    assert [engine.card(number) for number in range(-1, 4)] == [b"", b'{"is": "one"}', b"{", b'{"is": "three"}', b""]
+    with Translator(paths, library=compiled_engine()) as model:
+        for path in paths:
+            path.unlink()  # they are open, and are not opened again
+        assert model.card == model.card_of(0) == {"is": "one"} and model.card_of(2) == {"is": "three"}
+        with pytest.raises(EngineError, match=r"two\.nmt: its card is no JSON$"):
+            model.card_of(1)
+        with pytest.raises(IndexError):
+            model.card_of(3)
 
 
 def test_a_closed_translator(tmp_path: Path) -> None:

@@ -66,15 +66,14 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
         raise CheckpointError(str(error)) from None
 
 
-def cards_of(translator: Translator, paths: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
-    """What each of the files of `translator` says of itself; nothing where that is no JSON."""
+def cards_of(translator: Translator, count: int) -> list[dict[str, Any]]:
+    """What each of the `count` files of `translator` says of itself; nothing where that is no JSON."""
     from nmt.light.errors import EngineError
 
-    single = [translator] if len(paths) == 1 else [open_engine([path]) for path in paths]
     cards: list[dict[str, Any]] = []
-    for own in single:
+    for number in range(count):
         try:
-            cards.append(own.card)
+            cards.append(translator.card_of(number))
         except EngineError:
             cards.append({})
     return cards

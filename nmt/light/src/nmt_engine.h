@@ -45,13 +45,15 @@ NMT_API nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *k
 /* When no call that uses the model is under way; null will do, as for nmt_free. */
 NMT_API void nmt_close(nmt_model *);
 
+/* The settings of the file, of several those of the first. */
 NMT_API nmt_options nmt_defaults(const nmt_model *);
 
 /* The name of the instruction set that it computes with. */
 NMT_API const char *nmt_kernels(const nmt_model *);
 
-/* What the file says of itself, a JSON object; null if it says nothing. */
-NMT_API const char *nmt_card(const nmt_model *, size_t *size);
+/* What a file says of itself, a JSON object; null if it says nothing, or if there is no such file. `number` is its place
+   among those that were opened together, from 0. */
+NMT_API const char *nmt_card(const nmt_model *, int32_t number, size_t *size);
 
 /* Translates lines of at most 2^28 bytes each. Each depends on itself alone. */
 NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,

@@ -101,9 +101,10 @@ nmt_options nmt_defaults(const nmt_model *m) {
 
 const char *nmt_kernels(const nmt_model *m) { return m->k->name; }
 
-const char *nmt_card(const nmt_model *m, size_t *size) {
-    *size = m->models[0]->meta.size;
-    return m->models[0]->meta.bytes;
+const char *nmt_card(const nmt_model *m, int32_t number, size_t *size) {
+    span card = number >= 0 && number < m->count ? m->models[number]->meta : (span){0};
+    *size = card.size;
+    return card.bytes;
 }
 
 const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *size) {

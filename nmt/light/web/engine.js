@@ -30,7 +30,7 @@ const NMT = (() => {
       const view = this.view();
       this.defaults = Object.fromEntries(INTEGERS.map((name, i) => [name,
         i === PENALTY ? view.getFloat32(this.options + 4 * i, true) : view.getInt32(this.options + 4 * i, true)]));
-      this.card = JSON.parse(this.text(c.nmt_card(this.model, this.size)) || "{}");
+      this.card = JSON.parse(this.text(c.nmt_card(this.model, 0, this.size)) || "{}");
     }
 
     /* What becomes of a line. Options are those of nmt_options by the names above. `source` and `target` are pieces, `ids` those
