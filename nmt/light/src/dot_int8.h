@@ -24,7 +24,6 @@ INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
 INLINE vi int8_total(int8_sum sum) { return sum; }
 
 #elif defined(__AVX2__)
-#include <immintrin.h>
 /* Pairs of |w| x sign(w) are at most 2 * 128 * 127, which an int16 holds. */
 #define OFFSET 0
 typedef vi int8_sum;
@@ -52,7 +51,6 @@ typedef struct { vi low, high; } int8_sum;
 INLINE int8_sum int8_start(vi row_sums) { return (int8_sum){row_sums ^ row_sums, row_sums ^ row_sums}; }
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
 INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     __m128i v = (__m128i)w, same = _mm_set1_epi32(x);
     __m128i wide = _mm_srai_epi16(_mm_unpacklo_epi8(same, same), 8);
@@ -70,7 +68,6 @@ INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     return sum;
 }
 #elif defined(__wasm_simd128__)
-#include <wasm_simd128.h>
 INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     v128_t v = (v128_t)w, wide = wasm_i16x8_extend_low_i8x16(wasm_i32x4_splat(x));
     sum.low += (vi)wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(v), wide);

@@ -6,6 +6,12 @@
 
 #include "../../ops/native/simd.h"
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#endif
+
 #if defined(__AVX512F__)
 #define LANES 16
 #elif defined(__AVX2__)
@@ -87,8 +93,34 @@ INLINE float sum_of(const float *x, i64 n) {
 }
 
 INLINE vf larger(vf a, vf b) { /* b where a is NaN */
+#if LANES == 16
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#elif defined(__wasm_simd128__)
+    return (vf)wasm_f32x4_pmax((v128_t)b, (v128_t)a);
+#else
     vi above = a > b;
     return (vf)(((vi)a & above) | ((vi)b & ~above));
+#endif
+}
+
+/* A bit for each lane that is larger than `least`. */
+INLINE unsigned lanes_above(vf v, float least) {
+#if LANES == 16
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(least), _CMP_GT_OQ);
+#elif LANES == 8
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_set1_ps(least), _CMP_GT_OQ));
+#elif defined(__SSE2__)
+    return (unsigned)_mm_movemask_ps(_mm_cmpgt_ps((__m128)v, _mm_set1_ps(least)));
+#elif defined(__wasm_simd128__)
+    return wasm_i32x4_bitmask((v128_t)(v > least));
+#else
+    vi bits = (v > least) & (vi){1, 2, 4, 8};
+    return (unsigned)((bits[0] | bits[1]) | (bits[2] | bits[3]));
+#endif
 }
 
 /* The largest of `least` and the values of x, or their absolute values, that are numbers; whether one is not. */
