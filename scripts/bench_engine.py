@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Measure the engine, from text to text, beside the PyTorch path and CTranslate2 in the same run.
 
-    scripts/bench_engine.py MODEL.nmt... [--nmt RUN...] [--ctranslate2 FOLDER...] [-o docs/benchmarks/engine.md]
+    scripts/bench_engine.py MODEL.nmt... [--nmt RUN...] [--ctranslate2 FOLDER...] [--web FOLDER...]
+        [-o docs/benchmarks/engine.md]
 
 Every case runs in a process of its own, `--rounds` times in turn with the others; the table has the medians. CPU times,
-so that other work on the machine counts little. A FOLDER of CTranslate2 has spm.model beside it.
+so that other work on the machine counts little. A FOLDER of CTranslate2 has spm.model beside it, one of
+--web is what scripts/build_web --model makes and runs in node, with one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import statistics
@@ -66,7 +69,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("models", nargs="*", metavar="MODEL.nmt", help="what nmt-export --format engine wrote")
     parser.add_argument("--nmt", nargs="*", default=[], metavar="RUN", help="by PyTorch, as nmt-translate takes them")
     parser.add_argument("--ctranslate2", nargs="*", default=[], metavar="FOLDER", help="models of CTranslate2")
-    parser.add_argument("--precision", default="int8", help="of the latter two (default: int8)")
+    parser.add_argument("--web", nargs="*", default=[], metavar="FOLDER", help="web pages with their model, in node")
+    parser.add_argument("--precision", default="int8", help="of --nmt and --ctranslate2 (default: int8)")
     parser.add_argument("--kernels", nargs="*", default=[None], metavar="NAME", help="instruction sets of the engine")
     parser.add_argument("--source", default=f"{DATA}.en.gz", metavar="FILE", help=f"default {DATA}.en.gz")
     parser.add_argument("--reference", default=f"{DATA}.de.gz", metavar="FILE", help=f"default {DATA}.de.gz")
@@ -101,6 +105,8 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
                     yield Case("engine", model, {**common, "kernels": kernels})
             yield from (Case("nmt", model, common) for model in arguments.nmt)
             yield from (Case("ctranslate2", model, common) for model in arguments.ctranslate2)
+            if threads == 1:
+                yield from (Case("web", model, common) for model in arguments.web)
 
 
 def measured(case: Case) -> dict[str, float]:
@@ -112,6 +118,14 @@ def measured(case: Case) -> dict[str, float]:
         raise DataError(f"{case.name}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def others(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Names and versions of what is measured besides nmt."""
+    if arguments.ctranslate2:
+        yield "CTranslate2", importlib.metadata.version("ctranslate2")
+    if arguments.web:
+        yield "node", subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def table(results: dict[str, list[dict[str, float]]]) -> str:
@@ -131,6 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
             results.setdefault(case.name, []).append(measured(case))
             print(f"{number + 1}/{arguments.rounds} {case.name}", file=sys.stderr, flush=True)
     stated = facts("bench_engine.py", threads=max(arguments.threads), peer=None)
+    stated["versions"] += "".join(f", {name} {found}" for name, found in others(arguments))
     text = f"```\n{json.dumps(stated, indent=1)}\n```\n\n{table(results)}\n"
     if not arguments.output:
         print(text, end="")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One case of bench_engine.py, in a process of its own: start to the first line, one line at a time, all lines at once.
 
-    scripts/bench_engine_case.py engine|nmt|ctranslate2 MODEL '{"beam": 1, "threads": 1, ...}'
+    scripts/bench_engine_case.py engine|nmt|ctranslate2|web MODEL '{"beam": 1, "threads": 1, ...}'
 
 Prints a JSON object. All times are CPU times of this process, from text to text.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -64,13 +65,24 @@ def ctranslate2(model: str, given: dict[str, Any]) -> Translate:
     return translate
 
 
+def web(folder: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What bench_engine_web.js measures in node. A page translates line by line: there are no batches."""
+    script = Path(__file__).with_name("bench_engine_web.js")
+    text = "\n".join(read(given["source"]))
+    done = subprocess.run(
+        ["node", str(script), folder, json.dumps(given)], input=text, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit((done.stderr.strip().splitlines() or ["node failed"])[-1])
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return {**measured, "batch_per_s": measured["batch_per_cpu_s"]}
+
+
 KINDS = {"engine": engine, "nmt": nmt, "ctranslate2": ctranslate2}
 
 
-def main() -> int:
-    """Measure and print."""
-    kind, model, text = sys.argv[1:]
-    given = json.loads(text)
+def native(kind: str, model: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Measured in this process."""
     translate = KINDS[kind](model, given)
     translate(["A man is riding a bike ."])
     start, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -87,21 +99,25 @@ def main() -> int:
         found = translate(source)
         batch.append(len(source) / (time.process_time() - before))
         wall.append(len(source) / (time.perf_counter() - clock))
+    return {
+        "start_cpu_s": start,
+        "memory_mb": memory,
+        "single_ms": min(single),
+        "batch_per_cpu_s": max(batch),
+        "batch_per_s": max(wall),
+        "found": found,
+    }
+
+
+def main() -> int:
+    """Measure and print."""
+    kind, model, text = sys.argv[1:]
+    given = json.loads(text)
+    measured = web(model, given) if kind == "web" else native(kind, model, given)
     from sacrebleu.metrics import BLEU
 
-    bleu = BLEU().corpus_score(found, [read(given["reference"])]).score
-    print(
-        json.dumps(
-            {
-                "start_cpu_s": start,
-                "memory_mb": memory,
-                "single_ms": min(single),
-                "batch_per_cpu_s": max(batch),
-                "batch_per_s": max(wall),
-                "bleu": bleu,
-            }
-        )
-    )
+    bleu = BLEU().corpus_score(measured.pop("found"), [read(given["reference"])]).score
+    print(json.dumps({**measured, "bleu": bleu}))
     return 0
 
 

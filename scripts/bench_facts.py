@@ -19,10 +19,10 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
 
     from nmt.ops.hardware import bf16_hardware
 
-    hardware = f"{cpu_name()}, {available_cores()} cores, {bf16_hardware(torch.device('cpu')) or 'bf16 slow'}"
+    bf16 = bf16_hardware(torch.device("cpu")) or "no fast bf16 arithmetic"
     found = {
         "date": datetime.date.today().isoformat(),
-        "hardware": hardware,
+        "hardware": f"{cpu_name()}, {available_cores()} cores, {bf16}",
         "versions": f"Python {sys.version.split()[0]}, PyTorch {torch.__version__}",
         "threads": str(threads),
         "command": shlex.join([f"scripts/{script}", *_public(sys.argv[1:])]),
