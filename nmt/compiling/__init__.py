@@ -1,8 +1,7 @@
-"""Compiling C on the machine that runs it, and where the results are kept."""
+"""Compiling C on the machine that runs it, once, and where the results are kept. Needs nothing else of nmt."""
 
-from __future__ import annotations
-
-from nmt.compiling.build import Kept, compiler_version, find_compiler, processor
 from nmt.compiling.cache import BuildError
+from nmt.compiling.kept import Recipe, library, made_from_and_by
+from nmt.compiling.machine import find_compiler, processor
 
-__all__ = ["BuildError", "Kept", "compiler_version", "find_compiler", "processor"]
+__all__ = ["BuildError", "Recipe", "find_compiler", "library", "made_from_and_by", "processor"]

@@ -1,91 +1,46 @@
-"""Compiles C with the machine's own compiler, once, and keeps the library. Needs nothing else of nmt.
-
-Compiling takes seconds. The result is kept in a directory that only this user can write to, under a name made of the
-digest of everything it depends on and that of its content.
-"""
+"""Compiles C with the machine's own compiler, and says so: it takes seconds."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import platform
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nmt.compiling.cache import BuildError, is_ours, own_directory
+from nmt.compiling.cache import BuildError
+
+if TYPE_CHECKING:
+    from nmt.compiling.kept import Recipe
 
 _TIMEOUT = 600  # seconds; a busy machine takes its time
 
 
-def find_compiler() -> list[str]:
-    """The command of CC, else cc, gcc or clang, whichever is there."""
-    chosen = os.environ.get("CC", "").split()
-    if chosen:
-        return chosen
-    for name in ("cc", "gcc", "clang"):
-        found = shutil.which(name)
-        if found:
-            return [found]
-    raise BuildError("there is no C compiler (cc, gcc, clang, or CC in the environment)")
+@contextlib.contextmanager
+def compiled(recipe: Recipe, compiler: Sequence[str], directory: Path) -> Iterator[Path]:
+    """The library of a recipe, compiled, which the cores share, and linked; below `directory`, to be moved from there.
 
-
-class Kept:
-    """A library by the digest of all that it is made from: the files and the texts."""
-
-    def __init__(self, files: Sequence[Path], texts: Sequence[str]) -> None:
-        digest = hashlib.sha256()
-        for part in (*(path.read_bytes() for path in files), *(text.encode() for text in texts)):
-            digest.update(part + b"\0")
-        self._directory, self._name = own_directory(), digest.hexdigest()[:32]
-
-    @property
-    def path(self) -> Path | None:
-        """That which has been made before, if it is intact."""
-        found = sorted(self._directory.glob(f"{self._name}-*.so"))
-        return next((path for path in found if _intact(path)), None)
-
-    def made(
-        self, commands: Sequence[Sequence[str]], link: Sequence[str], *, extra: tuple[str, list[str]] | None = None
-    ) -> Path:
-        """Compile, which the cores share, and link. `extra`: the text of one more source, and how it is compiled."""
-        try:
-            with tempfile.TemporaryDirectory(dir=self._directory, prefix="building-") as scratch:
-                jobs = [list(command) for command in commands]
-                if extra is not None:
-                    text = Path(scratch) / "callers.c"
-                    text.write_text(extra[0], encoding="utf-8")
-                    jobs.append([*extra[1], str(text)])
-                objects = [f"{scratch}/{number}.o" for number in range(len(jobs))]
-                runs = [[*job, "-o", out] for job, out in zip(jobs, objects, strict=True)]
-                with ThreadPoolExecutor(os.cpu_count()) as pool, _progress(len(jobs), self._directory) as advance:
-                    for _ in pool.map(_run, runs):
-                        advance()
-                linked = Path(scratch) / "kernels.so"
-                _run([*link, "-shared", *objects, "-o", str(linked), "-lm"])
-                path = self._directory / f"{self._name}-{_content_digest(linked)}.so"
-                linked.chmod(0o700)  # whatever the umask leaves to others
-                os.replace(linked, path)  # complete or not at all, whoever else builds it at the same time
-                return path
-        except OSError as error:
-            raise BuildError(f"{error.filename or self._directory}: {error.strerror or error}") from None
-
-
-def _content_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def _intact(path: Path) -> bool:
-    """Whether a kept library is what we wrote: a full disk or a crash may have cut it short."""
-    try:
-        return is_ours(path) and path.stem.endswith(f"-{_content_digest(path)}")
-    except OSError:
-        return False
+    Raises BuildError, and OSError where something cannot be written.
+    """
+    with tempfile.TemporaryDirectory(dir=directory, prefix="building-") as scratch:
+        jobs = [[*compiler, *job] for job in recipe.jobs]
+        if recipe.extra is not None:
+            text = Path(scratch) / "callers.c"
+            text.write_text(recipe.extra[0], encoding="utf-8")
+            jobs.append([*compiler, *recipe.extra[1], str(text)])
+        objects = [f"{scratch}/{number}.o" for number in range(len(jobs))]
+        runs = [[*job, "-o", out] for job, out in zip(jobs, objects, strict=True)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool, _progress(len(jobs), directory) as advance:
+            for _ in pool.map(_run, runs):
+                advance()
+        linked = Path(scratch) / "kernels.so"
+        _run([*compiler, *recipe.link, "-shared", *objects, "-o", str(linked), "-lm"])
+        linked.chmod(0o700)  # whatever the umask leaves to others
+        yield linked
 
 
 @contextlib.contextmanager
@@ -114,22 +69,3 @@ def _run(command: list[str]) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["failed"]
         raise BuildError(f"{command[0]}: {lines[0].strip()}")
-
-
-def compiler_version(compiler: list[str]) -> str:
-    """What the compiler says of itself."""
-    command = [*compiler, "--version"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        raise BuildError(f"{compiler[0]} cannot be run") from None
-    return done.stdout
-
-
-def processor() -> str:
-    """What -march=native depends on: a home directory may be shared by different machines."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        wanted = ("model name", "flags", "Features", "CPU part")
-        return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
-    return platform.processor()

@@ -9,9 +9,7 @@ import atexit
 import functools
 import logging
 import os
-import shutil
 import stat
-import tempfile
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -87,6 +85,8 @@ def _trusted() -> tuple[int, int]:
 @functools.cache
 def _elsewhere(directory: Path, problem: str) -> Path:
     """A directory of ours that later processes find again, else one for this process alone; says so."""
+    import tempfile  # late, as few need it
+
     other = Path(tempfile.gettempdir()) / f"nmt-{os.geteuid()}"
     try:
         other.mkdir(mode=0o700, exist_ok=True)
@@ -98,6 +98,8 @@ def _elsewhere(directory: Path, problem: str) -> Path:
             other = Path(tempfile.mkdtemp(prefix="nmt-kernels-"))
         except OSError as error:
             raise BuildError(f"{directory}: {problem}; {error.filename}: {error.strerror}") from None
+        import shutil
+
         atexit.register(shutil.rmtree, other, ignore_errors=True)
     advice = "chmod go-w it, or set NMT_CACHE"
     logger.warning("kernels: %s %s, so they are kept in %s instead; %s", directory, problem, other, advice)

@@ -6,7 +6,7 @@ import functools
 import platform
 from pathlib import Path
 
-from nmt.compiling import BuildError, Kept, compiler_version, find_compiler
+from nmt.compiling import BuildError, Recipe, library
 from nmt.errors import ConfigError
 from nmt.light.sources import FLAGS, compilations
 
@@ -16,12 +16,10 @@ ROOT = Path(__file__).parents[2]
 @functools.cache
 def compiled_engine() -> Path:
     """The shared library, which chooses its kernels when it runs; ConfigError where it cannot be compiled."""
+    flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
+    jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(platform.machine())]
+    files = sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.h")})
     try:
-        compiler = find_compiler()
-        command = [*compiler, *FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
-        jobs = [[*command, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(platform.machine())]
-        read = sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.h")})
-        kept = Kept(read, [repr(jobs), compiler_version(compiler)])
-        return kept.path or kept.made(jobs, [*compiler, "-pthread"])
+        return library(Recipe(files, jobs, ["-pthread"]))
     except BuildError as error:
         raise ConfigError(f"the engine, which is written in C, cannot be compiled here: {error}") from None

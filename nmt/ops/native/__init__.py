@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import torch
 from torch import Tensor
 
-from nmt.compiling import BuildError
+from nmt.compiling import BuildError, made_from_and_by
 from nmt.errors import say_once, shown
 from nmt.ops.native import build
 from nmt.ops.native.signatures import Parameter, read_signatures
@@ -53,8 +53,8 @@ def problem(source: Path | None = None) -> str | None:
 
 
 def identity() -> str:
-    """The digest of all that the library was made from: sources, compiler, its flags, CPU. Only where there is one."""
-    return Path(_library().code._name).stem.partition("-")[0]
+    """The digests of what the library, which must be there, was made from and by: sources, flags, CPU; compiler."""
+    return made_from_and_by(Path(_library().code._name))
 
 
 def usable(like: Tensor) -> bool:

@@ -11,7 +11,8 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.compiling import Kept, compiler_version, find_compiler, processor
+from nmt import compiling
+from nmt.compiling import Recipe, processor
 
 OPS = Path(__file__).parents[1]
 
@@ -35,18 +36,16 @@ def library(kernels: Sequence[Path], callers: str, *, openmp: bool) -> Path:
     """Path of the compiled library of C files and the text of one more, which is made now if there is none.
 
     Raises:
-        BuildError: no compiler, or it does not compile this.
+        BuildError: none is kept, and there is no compiler, or it does not compile this.
     """
-    compiler = find_compiler()
     target = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else _NATIVE.get(platform.machine(), "")
-    command = [*compiler, *_FLAGS, *([target] if target else []), *(["-fopenmp"] if openmp else [])]
+    flags = [*_FLAGS, *([target] if target else [])]
+    own = [*flags, *(["-fopenmp"] if openmp else [])]
     headers = sorted({path for source in (*kernels, Path(__file__)) for path in source.parent.glob("*.h")})
-    facts = [callers, repr(VERSIONS), " ".join(command), compiler_version(compiler), processor()]
-    kept = Kept([*headers, *kernels], facts)
+    jobs = [[*own, *job] for job in compilations(kernels)]
+    extra = callers, [*own, *_flags("f32"), "-c"]
     # Linked without -fopenmp, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded.
-    link = [part for part in command if part != "-fopenmp"]
-    jobs = [[*command, *job] for job in compilations(kernels)]
-    return kept.path or kept.made(jobs, link, extra=(callers, [*command, *_flags("f32"), "-c"]))
+    return compiling.library(Recipe([*headers, *kernels], jobs, flags, extra, processor()))
 
 
 def compilations(kernels: Sequence[Path]) -> list[list[str]]:

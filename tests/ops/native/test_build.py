@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nmt.compiling import build as compiling
 from nmt.compiling import cache as cache_place
+from nmt.compiling import kept
 from nmt.errors import say_once
 from nmt.ops import GRU, LRN, native
 from nmt.ops.dropout import dropout
@@ -102,7 +103,7 @@ def _full_disk(folder: Path, patch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device", str(folder))
 
     patch.setenv("CC", compiler(folder / "cc", WRITES.format("code")))
-    patch.setattr(compiling.os, "replace", refuse)
+    patch.setattr(os, "replace", refuse)
 
 
 def _error(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -202,11 +203,11 @@ def test_a_compiler_without_openmp_builds_kernels_of_one_thread(
 @needs_native
 def test_a_library_is_built_once_and_again_when_it_is_damaged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = build.library([SUMS], "", openmp=False)
-    content, kept = path.read_bytes(), path.stat().st_mtime_ns
-    assert build.library([SUMS], "", openmp=False) == path and path.stat().st_mtime_ns == kept
+    content, written = path.read_bytes(), path.stat().st_mtime_ns
+    assert build.library([SUMS], "", openmp=False) == path and path.stat().st_mtime_ns == written
     path.write_bytes(content[:-1])
     again = build.library([SUMS], "", openmp=False)
-    assert again.stem.endswith(f"-{compiling._content_digest(again)}") and ctypes.CDLL(str(again))
+    assert again.stem.endswith(f"-{kept._content_digest(again)}") and ctypes.CDLL(str(again))
     monkeypatch.setattr(build, "processor", lambda: "another machine that shares the home directory")
     other = build.library([SUMS], "", openmp=False)
     assert other != again and again.exists()
@@ -265,7 +266,7 @@ def test_processes_that_build_at_once_get_one_whole_library(cache: Path) -> None
         process.stdin.flush()
     printed = [process.communicate(timeout=60)[0].strip() for process in processes]
     assert not any(process.returncode for process in processes)
-    assert all(compiling._intact(Path(path)) for path in printed)
+    assert all(kept._intact(Path(path)) for path in printed)
     assert {path.name for path in cache.iterdir()} == {Path(path).name for path in printed}
     assert native.problem() is None and sums() == [4.0, 6.0]
 
@@ -341,9 +342,9 @@ def test_a_library_that_others_can_write_to_is_made_again(
     path.chmod(mode)
     assert build.library([SUMS], "", openmp=False) == path
     assert path.stat().st_mode & 0o777 == 0o700
-    kept = path.with_name("kept.so")
-    path.rename(kept)
-    path.symlink_to(kept)
+    moved = path.with_name("moved.so")
+    path.rename(moved)
+    path.symlink_to(moved)
     assert build.library([SUMS], "", openmp=False) == path and not path.is_symlink()
 
 

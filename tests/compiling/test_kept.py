@@ -1,0 +1,156 @@
+"""Libraries that are kept: used without a compiler, and made again when anything that they are made from is another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.compiling import BuildError, Recipe, library
+from nmt.errors import ConfigError
+from nmt.interop.engine.compiled import compiled_engine
+
+COMPILER = """#!/bin/sh
+echo run >> "$0.runs"
+while [ $# -gt 0 ]; do
+    [ "$1" = -o ] && echo "what {name} makes" > "$2"
+    shift
+done
+"""
+"""Writes a file of text; the file beside it has a line for each time that it was run."""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and `cc` of `COMPILER` alone on PATH but for what the shell has."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "bin").mkdir()
+    write_compiler(tmp_path / "bin/cc")
+    return tmp_path / "cache"
+
+
+def write_compiler(path: Path) -> None:
+    path.write_text(COMPILER.format(name=path.name), encoding="ascii")
+    path.chmod(0o755)
+
+
+def runs(path: Path) -> int:
+    """How often a compiler was run."""
+    log = path.with_name(f"{path.name}.runs")
+    return log.read_text(encoding="ascii").count("run") if log.exists() else 0
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    (tmp_path / "a.c").write_text("int a;\n", encoding="ascii")
+    return Recipe([tmp_path / "a.c"], [["-O1", "-c", str(tmp_path / "a.c")]], ["-s"])
+
+
+def test_a_library_that_is_kept_needs_no_run_of_the_compiler(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    path = library(recipe)
+    assert runs(tmp_path / "bin/cc") == 2 and path.read_text(encoding="ascii") == "what cc makes\n"
+    assert library(recipe) == path and runs(tmp_path / "bin/cc") == 2
+    os.utime(recipe.files[0], ns=(1, 1))  # as after another installation of the same
+    assert library(recipe) == path and runs(tmp_path / "bin/cc") == 2
+    assert list(cache.iterdir()) == [path]
+
+
+def test_without_a_compiler_what_is_kept_is_used(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    path = library(recipe)
+    (tmp_path / "bin/cc").unlink()
+    assert library(recipe) == path
+    with pytest.raises(BuildError, match="^there is no C compiler"):
+        library(recipe._replace(facts="another processor"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(BuildError, match="^there is no C compiler"):
+        library(recipe)
+
+
+def test_a_compiler_that_is_asked_for_must_be_there(
+    cache: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library(recipe)
+    monkeypatch.setenv("CC", "gone -O2")
+    with pytest.raises(BuildError, match="^gone cannot be run$"):
+        library(recipe)
+
+
+@pytest.mark.parametrize("damage", [b"", b"what cc make", b"what cc makeS\n", b"what cc makes\n\n"])
+def test_a_damaged_library_is_made_again(cache: Path, recipe: Recipe, tmp_path: Path, damage: bytes) -> None:
+    path = library(recipe)
+    content, state = path.read_bytes(), path.stat()
+    path.write_bytes(damage)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert library(recipe) == path and path.read_bytes() == content and runs(tmp_path / "bin/cc") == 4
+
+
+def test_whatever_it_is_made_from_makes_another(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    found = [library(recipe)]
+    (*jobs, last) = recipe.jobs
+    for other in (
+        recipe._replace(jobs=[*jobs, [*last, "-O2"]]),
+        recipe._replace(link=["-g"]),
+        recipe._replace(extra=("int b;\n", ["-c"])),
+        recipe._replace(extra=("int c;\n", ["-c"])),
+        recipe._replace(facts="another processor"),
+        recipe._replace(files=[*recipe.files, tmp_path / "bin/cc"]),
+    ):
+        found.append(library(other))
+    state = recipe.files[0].stat()
+    recipe.files[0].write_text("int b;\n", encoding="ascii")  # as long, and as old
+    os.utime(recipe.files[0], ns=(state.st_atime_ns, state.st_mtime_ns))
+    found.append(library(recipe))
+    assert len(set(found)) == len(found) == len(list(cache.iterdir()))
+
+
+def test_another_compiler_makes_another(
+    cache: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gcc", "wrapper"):
+        write_compiler(tmp_path / "bin" / name)
+    found = [library(recipe)]
+    for command in ("cc -g", "gcc", "wrapper gcc"):
+        monkeypatch.setenv("CC", command)
+        found.append(library(recipe))
+    os.utime(tmp_path / "bin/gcc", ns=(1, 1))  # a later version, behind the wrapper
+    found.append(library(recipe))
+    (tmp_path / "bin/other").write_bytes((tmp_path / "bin/gcc").read_bytes() + b"\n")
+    (tmp_path / "bin/other").chmod(0o755)
+    (tmp_path / "bin/gcc").unlink()
+    (tmp_path / "bin/gcc").symlink_to("other")
+    found.append(library(recipe))
+    assert len(set(found)) == len(found) == len(list(cache.iterdir()))
+    assert library(recipe) == found[-1]
+
+
+def test_a_source_that_cannot_be_read_is_named(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    recipe.files[0].unlink()
+    with pytest.raises(BuildError, match=rf"^{recipe.files[0]}: No such file or directory$"):
+        library(recipe)
+
+
+def test_the_engine_is_kept_too(cache: Path, tmp_path: Path) -> None:
+    path = compiled_engine.__wrapped__()
+    made = runs(tmp_path / "bin/cc")
+    assert path.parent == cache and made > 10
+    assert compiled_engine.__wrapped__() == path and runs(tmp_path / "bin/cc") == made
+    (tmp_path / "bin/cc").unlink()
+    assert compiled_engine.__wrapped__() == path
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ConfigError, match="the engine, which is written in C, cannot be compiled here: there is no C"):
+        compiled_engine.__wrapped__()
+
+
+def test_a_start_with_a_kept_engine_imports_nothing_that_compiles(cache: Path) -> None:
+    compiled_engine.__wrapped__()
+    program = (
+        "import sys; from nmt.interop.engine.compiled import compiled_engine; compiled_engine(); "
+        "print([name for name in ('subprocess', 'tempfile', 'concurrent.futures') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
