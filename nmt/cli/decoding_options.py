@@ -47,7 +47,10 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--beam-size", metavar="N", type=beam_size, help="hypotheses kept")
     group.add_argument(
-        "--length-penalty", metavar="A", type=length_penalty, help="alpha in ((5 + length) / 6) ** alpha, 0 to 10"
+        "--length-penalty",
+        metavar="A",
+        type=length_penalty,
+        help="0 to 10; log-probabilities are divided by ((5+length)/6)**A",
     )
     group.add_argument(
         "--coverage-penalty",
@@ -63,7 +66,10 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--min-length", metavar="N", type=natural, help="tokens a translation has at least")
     group.add_argument(
-        "--no-repeat-ngram", metavar="N", type=natural, help="no N tokens come twice in a translation; 0 allows it"
+        "--no-repeat-ngram",
+        metavar="N",
+        type=natural,
+        help="no sequence of N tokens comes twice in a translation; 0: all may",
     )
     group.add_argument(
         "--split-long",
@@ -72,15 +78,18 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         help="a line of more than N source tokens is translated in parts, cut at sentence ends",
     )
     group.add_argument(
-        "--batch-tokens", metavar="N|auto", type=positive_or_auto, help="source tokens in a batch, times the beam"
+        "--batch-tokens",
+        metavar="N|auto",
+        type=positive_or_auto,
+        help="size of a batch: its source tokens times the beam size",
     )
     group.add_argument(
-        "--shortlist", metavar="FILE", help="made by nmt-shortlist: words to choose from; 'none' allows all words"
+        "--shortlist", metavar="FILE", help="words to choose from, in a file of nmt-shortlist; 'none': all words"
     )
     group.add_argument(
         "--precision",
         choices=("auto", "fp32", "bf16", "int8"),
-        help="number format; int8: of the decoder's matrices",
+        help="number format to compute in; int8: for the decoder's matrices",
     )
     group.add_argument(
         "--replace-unknown",
@@ -93,7 +102,9 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         help="keep {name}, <tag>, web and e-mail addresses as they are, each as often as in the source",
     )
     group.add_argument(
-        "--glossary", metavar="FILE", help="lines 'term TAB translation': write these translations; 'none': no glossary"
+        "--glossary",
+        metavar="FILE",
+        help="file of lines 'term TAB translation', by which terms are translated; 'none': no glossary",
     )
     add_ensemble(group)
 
@@ -109,7 +120,7 @@ def add_ensemble(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--ensemble-mean",
         choices=("probabilities", "log_probabilities"),
-        help="what of several models is averaged (default: probabilities)",
+        help="what is averaged over several models (default: probabilities)",
     )
 
 

@@ -7,9 +7,9 @@ import argparse
 from nmt.errors import ConfigError
 
 MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert or nmt-export"
-SEVERAL = "; of several the probabilities are averaged"
+SEVERAL = "; the probabilities of several models are averaged"
 MODELS = MODEL + SEVERAL
-MODELS_OR_FILES = f"{MODEL}, a folder or a file{SEVERAL}"
+MODELS_OR_FILES = f"{MODEL} (folder or file){SEVERAL}"
 """Of commands that take files for the engine, too."""
 RUN = "run directory of nmt-train"
 FIRST = "name it before the options, as those that take several values take it, too"
@@ -43,5 +43,5 @@ def named_models(arguments: argparse.Namespace) -> list[str]:
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     """Add `--checkpoint`."""
     parser.add_argument(
-        "--checkpoint", metavar="STEP|best|last", default="best", help="which one of each run (default: best)"
+        "--checkpoint", metavar="STEP|best|last", default="best", help="checkpoint of each run to use (default: best)"
     )

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from nmt.search.translation import Details
     from nmt.training.distributed import World
 
-DESCRIPTION = """Translate text line by line, standard input to standard output by default. Lines are
-answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
+DESCRIPTION = """Translate text line by line, by default from standard input to standard output. The output
+has the order of the input, an empty line gives an empty line, and lines of a slow pipe are
+translated as they arrive."""
 STDIN = "-"
 
 
@@ -39,23 +40,28 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser("nmt-translate", DESCRIPTION, usage="MODEL... [-i FILE] [-o FILE] [options]")
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
     parser.add_argument("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="written when all is done (default: standard output)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="file to write; it appears when all is done (default: standard output)"
+    )
     parser.add_argument(
         "--format",
         choices=("text", "moses", "jsonl"),
         default="text",
-        help="text: N lines for each input line with --n-best N, empty ones where there are fewer translations; "
-        "moses: 'line ||| text ||| score= X ||| X'; jsonl: an object for each input line (default: text)",
+        help="text (default): a line for each input line, with --n-best N always N, some empty if there are fewer; "
+        "moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
     )
     parser.add_argument(
         "--input-format",
         choices=("text", "tsv", "jsonl"),
         default="text",
-        help="of the lines to translate; tsv: text and required phrases with tabs between them; jsonl: objects with "
-        "text, prefix, require, forbid (default: text)",
+        help="what an input line is; text (default): the text alone; tsv: text and the phrases that its translation "
+        "must have, separated by tabs; jsonl: a JSON object with text and, if wanted, prefix, require, forbid",
     )
     parser.add_argument(
-        "-q", "--quiet", action="store_true", help="no bar and no status lines; mistakes and odd lines are still said"
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="no bar and no status lines; errors and lines with problems are still reported",
     )
     parser.add_argument(
         "--with",
@@ -63,23 +69,28 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="LIST",
         type=details,
         default=(),
-        help="more of each translation, with --format jsonl: tokens, scores (of the tokens), attention, alignment; "
-        "several with commas between",
+        help="what --format jsonl writes in addition: any of tokens, scores (of the tokens), attention, alignment, "
+        "separated by commas",
     )
     add_checkpoint(parser)
     add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
     search.add_argument(
-        "--n-best", metavar="N", type=beam_size, help="translations of each line; more than the beam holds widen it"
+        "--n-best",
+        metavar="N",
+        type=beam_size,
+        help="number of translations of each line; a beam that is smaller is widened",
     )
     add_decoding(search)
     search.add_argument(
-        "--prefix", metavar="FILE", help="what each translation begins with, a line for each input line; empty: nothing"
+        "--prefix",
+        metavar="FILE",
+        help="file that has for each input line a line that its translation begins with, or an empty one",
     )
     search.add_argument(
         "--constraints",
         metavar="FILE",
-        help="for each input line a JSON object with prefix, require, forbid, or nothing",
+        help="file that has for each input line a JSON object with any of prefix, require, forbid, or an empty line",
     )
     add_device(parser)
     add_plugins(parser)
@@ -124,7 +135,7 @@ class _Alone:
 def _translate(arguments: argparse.Namespace, world: Processes, open_models: OpenModels) -> int:
     """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
     from nmt.cli.bar import bar_for
-    from nmt.cli.formats import FORMATS
+    from nmt.cli.formats import as_result
     from nmt.cli.lines import input_windows
     from nmt.cli.output import check_reader, output_stream
     from nmt.cli.prompt import HINT, prompt_for
@@ -132,6 +143,7 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
     from nmt.cli.totals import Totals
     from nmt.files.undecodable import Undecodable
     from nmt.library.translator import WINDOW
+    from nmt.light.formats import FORMATS
 
     if arguments.details and arguments.format != "jsonl":
         raise ConfigError(f"--with needs --format jsonl; --format {arguments.format} has no place for it")
@@ -173,7 +185,8 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
                 bar.window(len(window))
                 for translation in _translations(opened, reader.requests(window), arguments.details, world):
                     number, notes = totals.lines, totals.add(translation)
-                    output.write(write(number, translation, n_best=opened.n_best, notes=notes).encode())
+                    block = write(number, as_result(translation), n_best=opened.n_best, notes=notes)
+                    output.write(block.encode())
                 output.flush()
         reader.finish()
     is_silent = arguments.quiet or prompt is not None  # whose seconds are those of typing

@@ -11,11 +11,12 @@ from typing import Any, Final, NoReturn
 
 from nmt.cpus import usable_cores
 from nmt.errors import ConfigError, NmtError, shown
-from nmt.interop.engine.opened import cards_of, longest_of, open_engine, text_of
+from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.computing import Facts
 from nmt.library.light_options import Named, light_options, refused_wish
 from nmt.library.request import WISHES, Request
 from nmt.library.results import PairScore, Result
+from nmt.light.cards import cards_of
 from nmt.light.errors import EngineError
 from nmt.search.notes import LONGER
 
@@ -46,7 +47,7 @@ class EngineFiles:
         if plugins:
             raise ConfigError(f"plugins: {self.file} is one file for the engine, which needs and takes no plugins")
         self._translator = open_engine(paths)
-        cards = cards_of(self._translator, len(paths))
+        cards = cards_of(self._translator)
         stored = {path: text_of(card, "precision") for path, card in zip(paths, cards, strict=True)}
         for path, own in stored.items():
             if precision not in ("auto", own):

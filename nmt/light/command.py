@@ -12,18 +12,22 @@ import time
 
 from .counts import Counts, counted
 from .errors import EngineError, UsageError
+from .formats import FORMATS
 from .lines import POLICIES, decodable, windows
 from .output import Output
-from .translator import Translator
+from .translator import DETAILS, Translator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Final, NoReturn
 
-DESCRIPTION: Final = """Translate text line by line, standard input to standard output by default. Lines are
-answered in order, an empty line with an empty line; what is piped slowly is answered as it comes."""
-OPTIONS: Final = ("search", "beam_size", "length_penalty", "max_length_offset", "split_long", "threads")
+    from .binding import Results
+
+DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output
+has the order of the input, an empty line gives an empty line, and lines of a slow pipe are
+translated as they arrive."""
+OPTIONS: Final = ("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", "threads")
 ENDINGS: Final = {signal.SIGTERM: ("terminated", 143)}
 if hasattr(signal, "SIGHUP"):
     ENDINGS[signal.SIGHUP] = ("hung up", 129)
@@ -65,8 +69,24 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("models", metavar="MODEL", nargs="+", help="file that nmt-export wrote (.nmt); several are an ensemble")
     add("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
-    add("-o", "--output", metavar="FILE", help="written when all is done (default: standard output)")
-    add("-q", "--quiet", action="store_true", help="no status lines; mistakes and odd lines are still said")
+    add("-o", "--output", metavar="FILE", help="file to write; it appears when all is done (default: standard output)")
+    add(
+        "--format",
+        choices=tuple(FORMATS),
+        default="text",
+        help="text (default): a line for each input line, with --n-best N always N, some empty if there are fewer; "
+        "moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
+    )
+    add(
+        "--with",
+        dest="details",
+        metavar="LIST",
+        type=_details,
+        default=(),
+        help="what --format jsonl writes in addition: any of tokens, scores (of the tokens), attention, alignment, "
+        "separated by commas",
+    )
+    add("-q", "--quiet", action="store_true", help="no status lines; errors and lines with problems are still reported")
     add(
         "--errors",
         choices=POLICIES,
@@ -74,14 +94,25 @@ def build_parser() -> argparse.ArgumentParser:
         help="lines that are not UTF-8: strict ends at the first of them (default); replace reads "
         "such bytes as U+FFFD; empty reads such a line as empty",
     )
-    add("--threads", metavar="N", type=_whole, help="to compute with (default: one for each CPU)")
-    add("--kernels", metavar="NAME", help="instruction set to compute with (default: the best)")
+    add("--threads", metavar="N", type=_whole, help="threads to compute with (default: one for each CPU)")
+    add("--kernels", metavar="NAME", help="instruction set to compute with (default: the best that this CPU has)")
     add("--debug", action="store_true", help="show the traceback of an error")
     add("--version", action=Version, nargs=0, help="show the version and exit")
     add = parser.add_argument_group("search (defaults: the settings of the model, of several the first)").add_argument
     add("--search", choices=("auto", "beam", "greedy"), help="auto: greedy for a beam size of 1, else beam")
     add("--beam-size", metavar="N", type=_whole, help="hypotheses kept, 1 to 1000")
-    add("--length-penalty", metavar="A", type=_number, help="alpha in ((5 + length) / 6) ** alpha, 0 to 10")
+    add(
+        "--n-best",
+        metavar="N",
+        type=_whole,
+        help="number of translations of each line (default: 1); a beam that is smaller is widened",
+    )
+    add(
+        "--length-penalty",
+        metavar="A",
+        type=_number,
+        help="0 to 10; log-probabilities are divided by ((5+length)/6)**A",
+    )
     add("--max-length-offset", metavar="N", type=_whole, help="tokens a translation may have more than its source")
     add(
         "--split-long",
@@ -89,7 +120,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=_whole_or_none,
         help="a line of more than N source tokens is translated in parts, cut at sentence ends",
     )
-    add("--no-shortlist", action="store_true", help="choose from all words, where the model has a shortlist")
+    add("--no-shortlist", action="store_true", help="choose from all words, also if the model has a shortlist")
     return parser
 
 
@@ -98,6 +129,14 @@ def _whole(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _details(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in DETAILS:
+            raise argparse.ArgumentTypeError(f"{name!r} is not known. Allowed: {', '.join(DETAILS)}.")
+    return names
 
 
 def _number(text: str) -> float:
@@ -145,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.details and arguments.format != "jsonl":
+        raise UsageError(f"--with needs --format jsonl; --format {arguments.format} has no place for it")
     source = None if arguments.input in (None, "-") else arguments.input
     target = None if arguments.output in (None, "-") else arguments.output
     translator, options = _opened(arguments)
@@ -155,9 +196,9 @@ def _run(arguments: argparse.Namespace) -> int:
         for window in windows(source):
             name = source or "standard input"
             lines, odd, problem = decodable(window, arguments.errors, name=name, first=counts.lines + 1)
-            found = translator.found(lines, **options)
-            output.write(found.texts())
-            counts.add(found, odd, translator)
+            found, first = translator.found(lines, **options), counts.lines
+            notes = counts.add(found, odd, translator)
+            output.write(_written(arguments, translator, found, lines, notes, first=first))
             if problem is not None:
                 raise EngineError(problem)
     if counts.problems() or not arguments.quiet:
@@ -168,7 +209,8 @@ def _run(arguments: argparse.Namespace) -> int:
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     """The model, and the options of its search, which are tried; UsageError for those that it does not take."""
     options = {name: getattr(arguments, name) for name in OPTIONS}
-    options |= {"scores": False, "shortlist": not arguments.no_shortlist}
+    options |= {"scores": arguments.format != "text", "details": arguments.details}
+    options |= {"shortlist": not arguments.no_shortlist}
     if arguments.threads is None:
         options["threads"] = _cpus()
     try:
@@ -182,6 +224,27 @@ def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     return translator, options
 
 
+def _written(
+    arguments: argparse.Namespace,
+    translator: Translator,
+    found: Results,
+    lines: Sequence[bytes],
+    notes: Sequence[Sequence[str]],
+    *,
+    first: int,
+) -> bytes:
+    """What is written for some lines; `first` is the number of the first of them, from 0."""
+    n_best = arguments.n_best or 1
+    if arguments.format == "text" and n_best == 1:
+        return found.texts()
+    write = FORMATS[arguments.format]
+    results = translator.results(found, [line.decode() for line in lines], details=arguments.details)
+    return "".join(
+        write(number, result, n_best=n_best, notes=own)
+        for number, (result, own) in enumerate(zip(results, notes, strict=True), start=first)
+    ).encode()
+
+
 def _cpus() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -192,6 +255,9 @@ def _described(models: Sequence[str], translator: Translator, options: dict[str,
     beam = translator.beam_size(**options)
     search = "greedy" if beam is None else f"beam {beam}"
     text = f"{name}, {search}, {translator.kernels}, {counted(options['threads'], 'thread')}"
+    narrow, n_best = options["beam_size"] or translator.defaults.beam_size, options["n_best"] or 1
+    if n_best > narrow:
+        text = f"--n-best {n_best} widens the beam from {narrow} to {n_best}\nnmt-light: {text}"
     return f"{text}\nnmt-light: type a line for its translation; Ctrl-D ends" if typed else text
 
 

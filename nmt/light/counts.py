@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .cards import cards_of, longest_source
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 UNK: Final = 1
 _SHOWN: Final = 10  # numbers of lines
+_ANY_LENGTH: Final = 2**31  # tokens, more than any line has
 
 
 class Noted:
@@ -40,29 +43,33 @@ class Counts:
         self.lines = self.empty = self.tokens = self.unknown = 0
         self.not_finite, self.at_limit, self.longer, self.split, self.not_utf8 = (Noted() for _ in range(5))
         self._fate = {"replace": "read with U+FFFD in place of such bytes", "empty": "read as empty"}.get(policy)
-        self._longest: int | None = None
+        self._longest: tuple[int, bool] | None = None
 
-    def add(self, found: Results, not_utf8: Iterable[int], translator: Translator) -> None:
-        """Count what became of more lines."""
+    def add(self, found: Results, not_utf8: Iterable[int], translator: Translator) -> list[list[str]]:
+        """Count what became of more lines; return what is to be noted of each, in the words of `--format jsonl`."""
         if self._longest is None:
-            self._longest = longest_training_source(translator)
-        for number in not_utf8:
-            self.not_utf8.add(number)
-        for line in range(found.count):
-            self.lines += 1
-            parts = [found.source_ids(line, part) for part in range(found.parts(line))]
-            self.empty += not parts
-            self.tokens += sum(map(len, parts)) - len(parts)
-            self.unknown += sum(part.count(UNK) for part in parts)
-            notes = (
-                (self.not_finite, not found.is_finite(line)),
-                (self.at_limit, found.was_cut(line)),
-                (self.longer, bool(parts) and max(map(len, parts)) - 1 > self._longest > 0),
-                (self.split, len(parts) > 1),
-            )
-            for noted, is_so in notes:
-                if is_so:
-                    noted.add(self.lines)
+            self._longest = longest_source(cards_of(translator)) or (_ANY_LENGTH, False)
+        odd = set(not_utf8)
+        return [self._add(found, line, is_odd=self.lines + 1 in odd) for line in range(found.count)]
+
+    def _add(self, found: Results, line: int, *, is_odd: bool) -> list[str]:
+        self.lines += 1
+        parts = [found.source_ids(line, part) for part in range(found.parts(line))]
+        self.empty += not parts
+        self.tokens += sum(map(len, parts)) - len(parts)
+        self.unknown += sum(part.count(UNK) for part in parts)
+        longest = max(map(len, parts), default=1) - 1
+        notes = (
+            ("not_utf8", self.not_utf8, is_odd),
+            ("split", self.split, len(parts) > 1),
+            ("no_finite_translation", self.not_finite, not found.is_finite(line)),
+            ("length_limit", self.at_limit, found.was_cut(line)),
+            ("longer_than_training", self.longer, self._longest is not None and longest > self._longest[0]),
+        )
+        for _, noted, is_so in notes:
+            if is_so:
+                noted.add(self.lines)
+        return [name for name, _, is_so in notes if is_so]
 
     def summary(self, seconds: float) -> str:
         """One line for people."""
@@ -78,17 +85,15 @@ class Counts:
         said = (
             (self.not_finite, f"{'has' if self.not_finite.count == 1 else 'have'} no translation with a finite score"),
             (self.at_limit, "stopped at the length limit"),
-            (self.longer, f"longer than any in training ({self._longest} tokens)"),
+            (self.longer, f"longer than {self._training()}"),
             (self.split, "translated in parts (--split-long)"),
             (self.not_utf8, f"not UTF-8, {self._fate}"),
         )
         return [noted.said(what) for noted, what in said if noted.count]
 
-
-def longest_training_source(translator: Translator) -> int:
-    """Tokens of the longest source that the model was trained on, by its card; 0 where that is not known."""
-    found = translator.card.get("longest_training_source")
-    return found if isinstance(found, int) else 0
+    def _training(self) -> str:
+        tokens, is_known = self._longest or (0, False)
+        return f"{'any in training' if is_known else 'training allowed'} ({counted(tokens, 'token')})"
 
 
 def counted(number: int, noun: str) -> str:

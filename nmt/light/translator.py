@@ -56,7 +56,8 @@ class Translator:
         """
         files = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._model: Model = Library(library or shared_library()).open(files, kernels=kernels)
-        self._paths = [os.fspath(file) for file in files]
+        self.paths = tuple(os.fspath(file) for file in files)
+        """Names of its files."""
         self._defaults = self._model.defaults()._replace(threads=_number("threads", threads, whole=True))
 
     @property
@@ -71,11 +72,11 @@ class Translator:
         """
         import json
 
-        number = range(len(self._paths))[number]
+        number = range(len(self.paths))[number]
         try:
             found = json.loads(self._model.card(number) or b"{}")
         except (ValueError, RecursionError):
-            raise EngineError(f"{self._paths[number]}: its card is no JSON") from None
+            raise EngineError(f"{self.paths[number]}: its card is no JSON") from None
         return found if isinstance(found, dict) else {}
 
     @property
@@ -132,6 +133,12 @@ class Translator:
         """What the engine has found, in its own terms, for lines in UTF-8 without line ends."""
         return self._model.translate(lines, self._options(options)[0])
 
+    def results(self, found: Results, lines: Sequence[str], *, details: Sequence[str] = ()) -> list[Result]:
+        """What was `found` for `lines`, as values of Python; `details` as in the options that it was found with."""
+        from .collected import collected  # late: what it imports takes longer than a sentence to translate
+
+        return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
+
     def beam_size(self, **options: Any) -> int | None:
         """Hypotheses that a search with these options keeps; None for greedy search."""
         chosen = self._options(options)[0]
@@ -148,7 +155,7 @@ class Translator:
         self.close()
 
     def __repr__(self) -> str:
-        name = self._paths[0] if len(self._paths) == 1 else f"ensemble of {len(self._paths)} models"
+        name = self.paths[0] if len(self.paths) == 1 else f"ensemble of {len(self.paths)} models"
         return f"<Translator {name}, {self.kernels}>"
 
     def _options(self, given: dict[str, Any]) -> tuple[Options, tuple[str, ...]]:
@@ -175,6 +182,8 @@ class Translator:
             changed["longest"] = 0 if long == "none" else _number("split_long", long, whole=True)
         options = self._defaults._replace(**changed)
         if options.n_best > options.beam_size:
+            if search == "greedy":
+                raise EngineError(f"n_best: {options.n_best} are too many: search 'greedy' finds 1 of a sentence")
             options = options._replace(beam_size=options.n_best)
         if search == "greedy" and options.beam_size != 1:
             raise EngineError(f"search: 'greedy' follows one hypothesis: beam_size must be 1, not {options.beam_size}")
@@ -189,16 +198,12 @@ class Translator:
         return [result for result, _ in self._read(lines, options, details)]
 
     def _read(self, lines: Sequence[str], options: Options, details: tuple[str, ...]) -> list[tuple[Result, list[int]]]:
-        from .collected import collected  # late, as nmt-light has no use for it
-
         found = self._model.translate([_encoded(line, place) for place, line in enumerate(lines)], options)
         try:
+            results = self.results(found, lines, details=details)
             return [
-                (
-                    collected(self._model, found, place, line, details),
-                    [len(found.source_ids(place, part)) - 1 for part in range(found.parts(place))],
-                )
-                for place, line in enumerate(lines)
+                (result, [len(found.source_ids(place, part)) - 1 for part in range(found.parts(place))])
+                for place, result in enumerate(results)
             ]
         finally:
             found.close()

@@ -66,30 +66,12 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
         raise CheckpointError(str(error)) from None
 
 
-def cards_of(translator: Translator, count: int) -> list[dict[str, Any]]:
-    """What each of the `count` files of `translator` says of itself; nothing where that is no JSON."""
-    from nmt.light.errors import EngineError
-
-    cards: list[dict[str, Any]] = []
-    for number in range(count):
-        try:
-            cards.append(translator.card_of(number))
-        except EngineError:
-            cards.append({})
-    return cards
-
-
 def longest_of(cards: Sequence[dict[str, Any]]) -> LongestSource | None:
     """Of the training of all of them; None where none of them says it."""
-    found = [longest for card in cards if (longest := _longest(card)) is not None]
-    return min(found, key=lambda longest: longest.tokens, default=None)
+    from nmt.light.cards import longest_source
 
-
-def _longest(card: dict[str, Any]) -> LongestSource | None:
-    known, limit = card.get("longest_training_source"), card.get("training_max_length")
-    if isinstance(known, int):
-        return LongestSource(known, True)
-    return LongestSource(limit, False) if isinstance(limit, int) else None
+    found = longest_source(cards)
+    return None if found is None else LongestSource(*found)
 
 
 def text_of(card: dict[str, Any], key: str, otherwise: str = "?") -> str:

@@ -1,0 +1,75 @@
+"""How translations are written: text, Moses n-best lists, JSON lines; nmt-translate and nmt-light write the same."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Final
+
+    from .results import Hypothesis, Result
+
+
+def as_text(number: int, result: Result, *, n_best: int, notes: Sequence[str]) -> str:
+    """Exactly `n_best` lines, best first; empty ones where there are not so many translations."""
+    texts = [hypothesis.text for hypothesis in result.n_best]
+    texts += [""] * (n_best - len(texts))
+    return "".join(f"{text}\n" for text in texts)
+
+
+def as_moses(number: int, result: Result, *, n_best: int, notes: Sequence[str]) -> str:
+    """`number ||| text ||| score= X ||| X` for each translation there is; lines are numbered from 0.
+
+    "|||" inside a text is written as Moses escapes it, &#124;&#124;&#124;.
+    """
+    return "".join(
+        f"{number} ||| {hypothesis.text.replace('|||', '&#124;' * 3)} ||| score= {hypothesis.score:.6f} "
+        f"||| {hypothesis.score:.6f}\n"
+        for hypothesis in result.n_best
+    )
+
+
+def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) -> str:
+    """One object: `line` (from 0), `source`, `translations` with `text` and `score`, best first.
+
+    Where they are asked for, the object has `source_tokens`, and a translation `tokens`, `token_scores`, `attention` (a
+    list for each token, of a number for each source token, in four decimals) and `alignment` (pairs of a word of the
+    source and one of the translation, both from 0).
+
+    `notes`, in place of those of `result`, is there where something is to be noted: `not_utf8`, `split`,
+    `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`.
+    """
+    import json  # late, as text needs none
+
+    record: dict[str, Any] = {
+        "line": number,
+        "source": result.source,
+        "translations": [_record(hypothesis) for hypothesis in result.n_best],
+    }
+    if result.source_pieces is not None:
+        record["source_tokens"] = list(result.source_pieces)
+    if notes:
+        record["notes"] = list(notes)
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _record(hypothesis: Hypothesis) -> dict[str, Any]:
+    record: dict[str, Any] = {"text": hypothesis.text, "score": _finite(hypothesis.score)}
+    if hypothesis.tokens is not None:
+        record["tokens"] = list(hypothesis.tokens)
+    if hypothesis.token_scores is not None:
+        record["token_scores"] = [_finite(score) for score in hypothesis.token_scores]
+    if hypothesis.attention is not None:
+        record["attention"] = [[round(weight, 4) for weight in row] for row in hypothesis.attention]
+    if hypothesis.alignment is not None:
+        record["alignment"] = [list(pair) for pair in hypothesis.alignment]
+    return record
+
+
+def _finite(score: float) -> float | None:
+    """JSON has no infinity, the score of a line without a translation."""
+    return score if abs(score) < float("inf") else None
+
+
+FORMATS: Final = {"text": as_text, "moses": as_moses, "jsonl": as_jsonl}
+"""By what `--format` calls them."""
