@@ -150,7 +150,7 @@ def show_next(run: Path, *, sentence: str) -> None:
     print(f"echo {shlex.quote(sentence)} | {bin_dir}/nmt-translate {run}")
     print(f"{bin_dir}/nmt-train {CONFIG} --set model.cell=atr --set run_dir=runs/demo_atr")
     print(f"{bin_dir}/nmt-data multi30k   # real data, for the next command")
-    print(f"{bin_dir}/nmt-train multi30k_lrn.yaml --max-minutes 15")
+    print(f"{bin_dir}/nmt-train multi30k_lrn.yaml --max-cpu-minutes 13.4")
     print()
 
 
