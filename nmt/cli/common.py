@@ -97,8 +97,8 @@ def add_errors(parser: argparse.ArgumentParser) -> None:
         "--errors",
         choices=POLICIES,
         default=POLICIES[0],
-        help="lines that are not UTF-8: strict ends at the first of them (default); replace reads "
-        "such bytes as U+FFFD; empty reads such a line as empty",
+        help="what to do with lines that are not UTF-8; strict (default): end at the first of them; replace: read such "
+        "bytes as U+FFFD; empty: read such a line as empty",
     )
 
 

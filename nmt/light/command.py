@@ -91,8 +91,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--errors",
         choices=POLICIES,
         default=POLICIES[0],
-        help="lines that are not UTF-8: strict ends at the first of them (default); replace reads "
-        "such bytes as U+FFFD; empty reads such a line as empty",
+        help="what to do with lines that are not UTF-8; strict (default): end at the first of them; replace: read such "
+        "bytes as U+FFFD; empty: read such a line as empty",
     )
     add("--threads", metavar="N", type=_whole, help="threads to compute with (default: one for each CPU)")
     add("--kernels", metavar="NAME", help="instruction set to compute with (default: the best that this CPU has)")

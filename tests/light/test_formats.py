@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import nmt.light
 from nmt.cli import export, translate
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import command
@@ -169,3 +172,16 @@ def test_the_guides_commands_are_commands() -> None:
     for line in lines:
         parsed = command.build_parser().parse_args(shlex.split(line))
         assert all(name.endswith(".nmt") for name in parsed.models)
+
+
+def test_the_guides_program_runs(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (REPOSITORY / "docs/light.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    shutil.copyfile(exported.file, tmp_path / "model.nmt")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "nmt_light", nmt.light)  # as the wheel calls it
+    monkeypatch.setattr("nmt.light.translator.shared_library", compiled_engine)
+    exec(program, {})
+    assert capsys.readouterr().out.splitlines()[-1].startswith("en ")
