@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 import nmt
-from nmt.data import read_lines
+from nmt.data import EOS, read_lines
 from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.model_dir import load_model
 from nmt.light import Translator
+from nmt.search.hypothesis import penalty_of
 from tests.conftest import REPOSITORY
 
 UNITS = ("gru", "lstm", "atr", "sru", "lrn", "olrn", "ssru", "min_gru", "min_lstm", "rnn")
@@ -57,21 +61,66 @@ def trained(folder: Path, corpus: Path, architecture: str, unit: str) -> Path:
     return folder / "run"
 
 
+class Exact:
+    """The model of a run in float64, which decides whether two translations of a line are equally good."""
+
+    def __init__(self, run: Path) -> None:
+        loaded = load_model(run)
+        self._model, self._tokenizer = loaded.model.double(), loaded.tokenizer
+        self._alpha = loaded.config.decoding.length_penalty
+        size = loaded.tokenizer.target_size
+        self._ids = {token: i for i, token in enumerate(loaded.tokenizer.target_tokens(range(size)))}
+        assert len(self._ids) == size
+
+    @torch.inference_mode()
+    def log_probs(self, line: str, tokens: Sequence[str]) -> list[float]:
+        """Of each token, those before it given."""
+        (source,) = self._tokenizer.encode_source([line])
+        losses = self._model.token_losses(
+            torch.tensor([[*source, EOS]]), torch.tensor([[self._ids[token] for token in tokens]])
+        )
+        assert losses.dtype == torch.float64
+        return [-loss for loss in losses[0].tolist()]
+
+    def score(self, line: str, tokens: Sequence[str]) -> float:
+        """By which beam search compares translations."""
+        return sum(self.log_probs(line, tokens)) / penalty_of(len(tokens), self._alpha)
+
+    def step_score(self, line: str, tokens: Sequence[str], place: int) -> float:
+        """By which greedy search compares the tokens at a place."""
+        return self.log_probs(line, tokens[: place + 1])[place]
+
+
+def first_difference(one: Sequence[str], other: Sequence[str]) -> int:
+    return next(place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "unit"), SYSTEMS)
-def test_a_thousand_lines(architecture: str, unit: str, multi30k: Path, tmp_path: Path) -> None:
+def test_a_thousand_lines(
+    architecture: str, unit: str, multi30k: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     run = trained(tmp_path, multi30k, architecture, unit)
     file = tmp_path / "model.nmt"
     command = [sys.executable, "-m", "nmt.cli.export", str(run), "-o", str(file), "--precision", "fp32"]
     subprocess.run(command, capture_output=True, check=True)
     lines = list(read_lines(multi30k / "test_2016_flickr.en.gz"))[:LINES]
     engine, pytorch = Translator(file, library=compiled_engine()), nmt.load(run, device="cpu", precision="fp32")
+    exact = Exact(run)
     for beam in (1, 5):
-        found = engine.texts(lines, beam_size=beam)
-        expected = [one.text for one in pytorch.translate(lines, beam_size=beam)]
-        differing = [place for place, text in enumerate(expected) if found[place] != text]
+        found = engine.translate(lines, beam_size=beam, details=["tokens"])
+        expected = pytorch.translate(lines, beam_size=beam, details=["tokens"])
+        pairs = [(one.tokens or (), other.tokens or ()) for one, other in zip(found, expected, strict=True)]
+        differing = [place for place, (one, other) in enumerate(pairs) if one != other]
+        record_property(f"lines that differ with a beam of {beam}", len(differing))
         assert len(differing) <= LINES // 1000
-        for place in differing:  # where PyTorch itself finds both equally good
-            scores = [pytorch.score(lines[place], text).score for text in (found[place], expected[place])]
+        for place in differing:  # where the model itself finds both equally good
+            if beam == 1:
+                step = first_difference(*pairs[place])
+                scores = [exact.step_score(lines[place], tokens, step) for tokens in pairs[place]]
+            else:
+                scores = [exact.score(lines[place], tokens) for tokens in pairs[place]]
             assert scores[0] == pytest.approx(scores[1], abs=1e-4)
-        assert len(set(found)) > LINES // 20  # it has learnt something
+        for one, other in zip(found, expected, strict=True):
+            assert one.tokens != other.tokens or one.text == other.text
+        assert len({one.text for one in found}) > LINES // 20  # it has learnt something
