@@ -195,6 +195,14 @@ def test_what_the_engine_has_not_is_refused_in_one_line(
     words = make_run(tmp_path / "words")
     line = refused(capsys, words, "-o", out, code=2)
     assert line == "nmt-export: data.tokenizer: 'whitespace' is not known to the engine. Allowed: sentencepiece."
+    for setting, wanted in (
+        ({"max_length_offset": 1001}, "max_length_offset: 1001 is more than a file for the engine may ask for."),
+        ({"max_length_offset": 500, "beam_size": 250}, "max_length_offset: 500 is more than a file for the engine"),
+        ({"max_length_offset": 10, "beam_size": 1001}, "beam_size: 1001 is more than a file for the engine may ask"),
+    ):
+        with_decoding(run, **setting)
+        assert f"nmt-export: decoding.{wanted}" in refused(capsys, run, "-o", out, code=2)
+    with_decoding(run, max_length_offset=9, beam_size=3)
     with_decoding(run, min_length=2)
     line = refused(capsys, run, "-o", out, code=2)
     wanted = "2 is set, which the engine does not have. Allowed in config.yaml: 0."

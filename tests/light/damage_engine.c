@@ -17,9 +17,9 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "nmt_engine.h"
+#include "engine_use.h"
 
-enum { HEADER = 32, ENTRY = 24, ROOM = 300, SECONDS = 20, THREADS = 4, LINES = 3 };
+enum { SECONDS = 20, THREADS = 4, LINES = 3 };
 
 static long allowed = -1; /* allocations until one fails, -1: all succeed */
 
@@ -45,54 +45,6 @@ static uint64_t state;
 static size_t drawn(size_t below) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     return (size_t)(state >> 11) % below;
-}
-
-typedef struct {
-    unsigned char *bytes;
-    size_t size;
-} content;
-
-/* At a multiple of 64, and no longer than it must be, so that a byte beyond it is noticed. */
-static content room_for(size_t size) {
-    void *p = NULL;
-    if (posix_memalign(&p, 64, size ? size : 1)) exit(2);
-    return (content){p, size};
-}
-
-static content read_file(const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (!file || fseek(file, 0, SEEK_END)) exit(2);
-    content c = room_for((size_t)ftell(file));
-    rewind(file);
-    if (fread(c.bytes, 1, c.size, file) != c.size) exit(2);
-    fclose(file);
-    return c;
-}
-
-static uint64_t number_at(const unsigned char *p, int bytes) {
-    uint64_t x = 0;
-    memcpy(&x, p, (size_t)bytes);
-    return x;
-}
-
-static void set_number(unsigned char *p, uint64_t x, int bytes) { memcpy(p, &x, (size_t)bytes); }
-
-static uint32_t checksum(const unsigned char *p, size_t n) {
-    static uint32_t table[256];
-    uint32_t crc = 0xffffffffu;
-    for (uint32_t i = 0; i < 256 && !table[255]; i++) {
-        uint32_t x = i;
-        for (int k = 0; k < 8; k++) x = x >> 1 ^ (x & 1 ? 0xedb88320u : 0);
-        table[i] = x;
-    }
-    for (; n; n--, p++) crc = crc >> 8 ^ table[(crc ^ *p) & 255];
-    return ~crc;
-}
-
-static void repair(content c) {
-    if (c.size < HEADER) return;
-    set_number(c.bytes + 16, c.size, 8);
-    set_number(c.bytes + 24, checksum(c.bytes + HEADER, c.size - HEADER), 4);
 }
 
 /* --- damage --- */
@@ -163,50 +115,8 @@ static void choose_lines(content text) {
     }
 }
 
-static float looked_at; /* keeps the compiler from leaving out what is only read */
-
-static void look(const nmt_results *r) {
-    size_t all, size, ends = 0;
-    float sum = 0.0f;
-    const char *joined = nmt_lines(r, &all);
-    for (size_t i = 0; i < all; i++) ends += joined[i] == '\n';
-    if (ends != LINES) abort();
-    for (size_t line = 0; line < LINES; line++)
-        for (size_t i = 0; i < nmt_count(r, line); i++) {
-            const char *text = nmt_text(r, line, i, &size);
-            if (memchr(text, '\n', size) || memchr(text, '\r', size)) abort();
-            sum += nmt_score(r, line, i) + (float)nmt_flags(r, line);
-            for (size_t part = 0; part < nmt_parts(r, line); part++) {
-                size_t count, length;
-                const int32_t *ids = nmt_ids(r, line, i, part, &count);
-                const float *told = nmt_attention(r, line, i, part), *log_probs = nmt_log_probs(r, line, i, part);
-                nmt_source_ids(r, line, part, &length);
-                for (size_t k = 0; k < count; k++) sum += (float)ids[k] + log_probs[k] + (told ? told[k * length + length - 1] : 0.0f);
-            }
-        }
-    looked_at = sum;
-}
-
-static nmt_options small_options(const nmt_model *m, int32_t beam) {
-    nmt_options o = nmt_defaults(m);
-    o.beam_size = beam, o.n_best = beam > 1 ? 2 : 1, o.max_length_offset = 3, o.longest = 9, o.attention = 1;
-    return o;
-}
-
-/* Greedily and by a beam. Null, or what was said in a line. */
-static const char *use(nmt_model *m, char *problem) {
-    for (int32_t beam = 1; beam <= 3; beam += 2) {
-        nmt_options o = small_options(m, beam);
-        nmt_results *r = nmt_translate(m, (const char *const *)texts, sizes, LINES, &o, problem, ROOM);
-        if (!r) return problem;
-        look(r);
-        nmt_free(r);
-    }
-    return NULL;
-}
-
-static void check_line(const char *problem) {
-    if (!*problem || strchr(problem, '\n')) abort();
+static const char *use_texts(nmt_model *m, char *problem) {
+    return use(m, (const char *const *)texts, sizes, LINES, problem);
 }
 
 static void limit_time(void) {
@@ -223,7 +133,7 @@ static long open_damaged(content model, content text, long rounds) {
         nmt_model *m = nmt_open_memory(file.bytes, file.size, "plain", problem, ROOM);
         if (!m) check_line(problem);
         choose_lines(text);
-        if (m && use(m, problem)) check_line(problem);
+        if (m && use_texts(m, problem)) check_line(problem);
         opened += m != NULL;
         nmt_close(m);
         free(file.bytes);
@@ -242,13 +152,13 @@ static long fail_allocations(content model, const char *path, bool ensemble) {
         char problem[ROOM] = "";
         allowed = failing;
         nmt_model *m = opened(model, path, ensemble, problem);
-        bool failed = !m || use(m, problem), has_failed = allowed < 0;
+        bool failed = !m || use_texts(m, problem), has_failed = allowed < 0;
         allowed = -1;
         if (failed != has_failed || (failed && !strstr(problem, "not enough memory") && !strstr(problem, "memory ends"))) {
             fprintf(stderr, "allocation %ld: %s\n", failing, problem);
             abort();
         }
-        if (m && use(m, problem)) abort();
+        if (m && use_texts(m, problem)) abort();
         nmt_close(m);
         if (!has_failed) return failing;
     }

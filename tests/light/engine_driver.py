@@ -27,28 +27,41 @@ def is_table(one: Compilation) -> bool:
     return one.source.endswith("kernels_table.c")
 
 
-def driver(
-    folder: Path, *flags: str, plain: bool = True, kernels: Sequence[str] | None = None, link: Sequence[str] = ()
-) -> Path:
-    """damage_engine.c and the engine, compiled with these flags.
+def engine_objects(
+    folder: Path,
+    *flags: str,
+    command: Sequence[str] = (),
+    kernels: Sequence[str] | None = None,
+) -> list[str]:
+    """What the linker needs of the engine, with the kernels in plain C in place of those of every instruction set.
 
     Args:
-        plain: the kernels in plain C stand for those of every instruction set, which saves compiling them.
+        command: the compiler, if not the usual one.
         kernels: flags of the kernels instead.
     """
     objects, aliases = list[str](), list[str]()
     for one in compilations(platform.machine()):
-        if plain and is_table(one) and one.name != "kernels_plain":
+        if is_table(one) and one.name != "kernels_plain":
             aliases.append(f"-Wl,--defsym,{one.name}=kernels_plain")
             continue
         objects.append(str(folder / f"{one.name}.o"))
         own = kernels if kernels is not None and is_table(one) else flags
-        command = [*compiler(), *FLAGS, *own, *one.flags, f"-I{ROOT / 'ops/native'}"]
-        _run([*command, "-c", str(ROOT / one.source), "-o", objects[-1]])
-    path = folder / "driver"
-    command = [*compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'light/src'}", *flags]
-    _run([*command, str(DRIVER), *objects, *aliases, *link, "-pthread", *LIBRARIES, "-o", str(path)])
+        compiled = [*(command or compiler()), *FLAGS, *own, *one.flags, f"-I{ROOT / 'ops/native'}"]
+        _run([*compiled, "-c", str(ROOT / one.source), "-o", objects[-1]])
+    return [*objects, *aliases]
+
+
+def linked(path: Path, source: Path, objects: Sequence[str], *flags: str, command: Sequence[str] = ()) -> Path:
+    """A source and the objects of the engine as the program `path`."""
+    compiled = [*(command or compiler()), "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'light/src'}", *flags]
+    _run([*compiled, str(source), *objects, "-pthread", *LIBRARIES, "-o", str(path)])
     return path
+
+
+def driver(folder: Path, *flags: str, kernels: Sequence[str] | None = None, link: Sequence[str] = ()) -> Path:
+    """damage_engine.c and the engine, with plain kernels only; see `engine_objects`."""
+    objects = engine_objects(folder, *flags, kernels=kernels)
+    return linked(folder / "driver", DRIVER, [*objects, *link], *flags)
 
 
 def run_driver(path: Path, folder: Path, model: bytes, text: bytes, *, what: str, rounds: int, seed: int = 1) -> int:

@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -203,12 +203,14 @@ def test_what_lies_between_sections(tmp_path: Path) -> None:
         (24, "I", 1001, "settings of the search"),
         (28, "f", float("nan"), "settings of the search"),
         (28, "f", float("inf"), "settings of the search"),
-        (32, "I", 2**31, "settings of the search"),
+        (32, "I", 1001, "settings of the search"),
+        (24, "IfI", (101, 0.0, 1000), "settings of the search"),
         (36, "I", 2**31, "settings of the search"),
     ],
 )
-def test_settings(place: int, form: str, value: float, problem: str, tmp_path: Path) -> None:
-    assert refused(with_values(CONTENT, "SETT", place, form, value), tmp_path) == f"inconsistent: {problem}"
+def test_settings(place: int, form: str, value: Any, problem: str, tmp_path: Path) -> None:
+    values = value if isinstance(value, tuple) else (value,)
+    assert refused(with_values(CONTENT, "SETT", place, form, *values), tmp_path) == f"inconsistent: {problem}"
 
 
 def test_vocabularies_of_other_sizes_than_the_subwords(tmp_path: Path) -> None:
@@ -254,7 +256,34 @@ def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path) -> None:
     more = b"".join(struct.pack("<14Iif", *cached[:9], caches + i, *cached[10:]) for i in range(900))
     changed = with_values(CACHED, "SETT", 20, "I", caches + 900)
     changed = with_sections(changed, STEP=parts_of(CACHED)["STEP"] + more)
-    assert refused(changed, tmp_path) == "inconsistent: its caches are too wide for its weights"
+    said_of_caches = "inconsistent: its caches are too wide for its weights"
+    assert refused(changed, tmp_path) == said_of_caches
+    # As wide as they are, for the largest beam, and for the longest translations.
+    assert refused(with_values(CONTENT, "SETT", 24, "IfI", 1000, 0.0, 50), tmp_path) == said
+    assert refused(with_values(CACHED, "SETT", 24, "IfI", 60, 0.0, 1000), tmp_path) == said_of_caches
+
+
+@pytest.mark.parametrize("program", ["ENCO", "STEP"])
+def test_a_small_file_cannot_ask_for_much_time(program: str, tmp_path: Path) -> None:
+    at = first(program, LINEAR)
+    product = parts_of(CONTENT)[program][at : at + INSTRUCTION]
+    for count, wanted in ((20, None), (2000, f"inconsistent: {program} computes too much for its weights")):
+        changed = with_sections(CONTENT, **{program: parts_of(CONTENT)[program] + product * count})
+        if wanted is None:
+            (tmp_path / "model.nmt").write_bytes(changed)
+            assert Translator(tmp_path / "model.nmt", library=compiled_engine()).translate("一").text is not None
+        else:
+            assert refused(changed, tmp_path) == wanted
+
+
+def test_heads_that_are_rotated_are_alike(tmp_path: Path) -> None:
+    """What they are turned by is computed once for all."""
+    at = first("STEP", ROTATE, CACHED)
+    changed = with_values(CACHED, "STEP", at + 56, "i", int(instructions("STEP", CACHED)[at // INSTRUCTION][13]) // 2)
+    second = next(
+        i for i, each in enumerate(instructions("STEP", CACHED)) if each[0] == ROTATE and i > at // INSTRUCTION
+    )
+    assert refused(changed, tmp_path) == f"inconsistent: instruction {second} of STEP"
 
 
 @pytest.mark.parametrize("place", [0, 4, 8])
@@ -264,7 +293,7 @@ def test_states(place: int, tmp_path: Path) -> None:
     assert refused(changed, tmp_path) == "inconsistent: state 0"
 
 
-EMBED, LINEAR, LOOP, ATTEND_ADDITIVE, CACHE, GRU = 1, 2, 11, 14, 17, 29
+EMBED, LINEAR, LOOP, ROTATE, ATTEND_ADDITIVE, CACHE, GRU = 1, 2, 11, 12, 14, 17, 29
 
 
 @pytest.mark.parametrize(

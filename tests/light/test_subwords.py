@@ -6,6 +6,7 @@ import gzip
 import itertools
 import math
 import random
+import struct
 import subprocess
 import threading
 from collections.abc import Callable
@@ -199,6 +200,7 @@ def _field(change: str) -> Callable[[Any], None]:
         ("m.normalizer_spec.precompiled_charsmap = b'abc'", "damaged map of characters"),
         ("m.pieces[9].piece = ''", "an empty piece"),
         ("m.pieces[9].piece = 'a' * 8000", "not a SentencePiece model"),
+        ("m.pieces[9].piece = 'a' * 1001", "a piece of more than 1000 bytes"),
         ("m.pieces[9].piece = 'a\\0'", "a byte 0"),
         ("m.pieces[9].piece = m.pieces[8].piece", "a piece twice"),
         ("m.pieces[9].type = 2", "two unknown pieces"),
@@ -212,6 +214,33 @@ def _field(change: str) -> Callable[[Any], None]:
 def test_what_is_refused(library: Library, change: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         library.open(edited(trained(model_type="bpe"), _field(change)))
+
+
+def circle(replacement: bytes) -> Callable[[Any], None]:
+    """A map of characters in which any number of a and one b are replaced; each a leads back to where it began."""
+    base, units = 256, [0] * 1024
+    units[0] = base << 10
+    units[base ^ ord("a")] = ord("a") | ord("a") << 10
+    last = base ^ ord("b")
+    units[last] = ord("b") | 0x100 | (512 ^ last) << 10
+    units[512] = 1 << 31
+    charsmap = struct.pack("<1025I", 4096, *units) + replacement + b"\0"
+    return _field(f"m.normalizer_spec.precompiled_charsmap = {charsmap!r}")
+
+
+def test_a_map_of_characters_that_leads_in_a_circle(library: Library) -> None:
+    """Else a line of some kilobytes would take minutes: each of its characters would be followed to the end."""
+    model = library.open(edited(trained(model_type="unigram"), circle(b"dogs")))
+    assert model.encode(b"a" * 255 + b"b") == model.encode(b"dogs")
+    assert model.encode(b"a" * 256 + b"b") == model.encode(b"a" + b"dogs")
+    assert len(model.encode(b"a" * 20_000)) > 1_000
+
+
+def test_a_map_of_characters_that_makes_text_long(library: Library) -> None:
+    """Else a line of some kilobytes would need gigabytes."""
+    assert library.open(edited(trained(model_type="bpe"), circle(b"a" * 128))).encode(b"b")
+    with pytest.raises(ValueError, match="whose map of characters has a text of more than 128 bytes"):
+        library.open(edited(trained(model_type="bpe"), circle(b"a" * 129)))
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"text", b"\n\x05\n\x7f", b"\n" + b"\xff" * 11, b"\x0b\x0c"])

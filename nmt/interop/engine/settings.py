@@ -19,6 +19,12 @@ _USUAL: Final = {
 """Keys that change translations in a way that the engine does not know, and the values with which they do nothing."""
 
 
+_WIDEST_BEAM: Final = 1000
+_LARGEST_OFFSET: Final = 1000
+_LARGEST_SEARCH: Final = 100_000
+"""Beam size times `max_length_offset`, see docs/engine_format.md: what a file asks for must not take for ever."""
+
+
 class Settings(NamedTuple):
     """The search, as the file has it."""
 
@@ -33,13 +39,25 @@ class Settings(NamedTuple):
 def settings_of(decoding: DecodingConfig) -> Settings:
     """The settings of the search that a model translates with by default.
 
-    Raises ConfigError, naming the key, for what would change translations and is unknown to the engine.
+    Raises ConfigError, naming the key, for what would change translations and is unknown to the engine, and for a
+    search larger than a file may ask for.
     """
     for key, given, allowed in unusual(decoding):
         raise ConfigError(
             f"decoding.{key}: {given} is set, which the engine does not have. Allowed in config.yaml: {allowed}."
         )
-    return numbers_of(decoding)
+    found = numbers_of(decoding)
+    offsets = min(_LARGEST_OFFSET, _LARGEST_SEARCH // found.beam_size)
+    for key, number, most in (
+        ("beam_size", found.beam_size, _WIDEST_BEAM),
+        ("max_length_offset", found.max_length_offset, offsets),
+    ):
+        if number > most:
+            raise ConfigError(
+                f"decoding.{key}: {number} is more than a file for the engine may ask for. Allowed in config.yaml: "
+                f"at most {most}; with each text the engine can be asked for more."
+            )
+    return found
 
 
 def numbers_of(decoding: DecodingConfig) -> Settings:

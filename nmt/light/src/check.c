@@ -5,7 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { WIDEST = 1 << 24, CACHED_WORDS = 32 };
+enum { WIDEST = 1 << 24, WIDEST_ROTATED = 4096, CACHED_WORDS = 32 };
+/* What a file may ask for, in numbers for each byte of its weights: models have less than a tenth of it. */
+enum { REGISTERS_SHARE = 8, ROWS_SHARE = 64, CACHES = 16, WORK = 4 };
 
 /* What an instruction reads and writes, as widths; 0 for an operand that it must not have. */
 typedef struct {
@@ -120,10 +122,16 @@ static bool vectors_fit(const model *m, const instruction *i, const shape *s) {
     return true;
 }
 
-/* Numbers of attentions and caches, which stand where others have tensors; caches get their width. */
+/* Numbers of attentions and caches, which stand where others have tensors; caches get their width. So do the heads that
+   are rotated. */
 static bool numbers_fit(const where *w, const instruction *i) {
     bool attends = i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT;
     if (attends && i->t[1] != NONE && i->t[1] >= w->m->set.attentions) return false;
+    if (i->op == ROTATE) { /* all heads are as wide, since what they are turned by is computed once */
+        uint32_t width = i->n / (uint32_t)i->p;
+        if (width > WIDEST_ROTATED || (w->m->rotated && width != w->m->rotated)) return false;
+        w->m->rotated = width;
+    }
     if (i->op != ATTEND_CACHE) return true;
     if (i->t[0] >= w->m->set.caches || w->m->cache_widths[i->t[0]]) return false; /* each is used once */
     w->m->cache_widths[i->t[0]] = i->n;
@@ -186,7 +194,16 @@ static bool check_instruction(const where *w, const instruction *i) {
 
 #define REFUSE(...) return snprintf(problem, room, __VA_ARGS__), false
 
-static bool check_program(model *m, const program *code, bool encode, char *problem, size_t room) {
+/* Products, or else numbers written, for one row. */
+static uint64_t work_of(const model *m, const instruction *i) {
+    return i->op == LOOP ? 0 : i->op == LINEAR ? (uint64_t)i->n * (uint64_t)m->tensors[i->t[0]].columns : i->n;
+}
+
+/* A program whose instructions together compute no more than `most` numbers for a row: a small file must not take much
+   time. */
+static bool check_program(model *m, const program *code, bool encode, uint64_t most, char *problem, size_t room) {
+    const char *name = encode ? "ENCO" : "STEP";
+    uint64_t work = 0;
     i64 loop_end = 0;
     for (i64 at = 0; at < code->count; at++) {
         const instruction *i = &code->code[at];
@@ -198,32 +215,33 @@ static bool check_program(model *m, const program *code, bool encode, char *prob
         } else {
             fine = check_instruction(&w, i);
         }
-        if (!fine) REFUSE("inconsistent: instruction %lld of %s", (long long)at, encode ? "ENCO" : "STEP");
+        if (!fine) REFUSE("inconsistent: instruction %lld of %s", (long long)at, name);
+        if ((work += work_of(m, i)) > most) REFUSE("inconsistent: %s computes too much for its weights", name);
     }
     return true;
 }
 
-/* Registers whose widths together, and below caches whose keys and values for some words, are no more numbers than
-   `widest`: a small file must not ask for much memory. */
-static bool check_registers(const model *m, uint64_t widest, char *problem, size_t room) {
-    uint64_t width = 0;
+/* Registers whose widths together, and below caches whose keys and values for the search of the file's own settings,
+   are no more numbers than its weights allow: a small file must not ask for much memory. */
+static bool check_registers(const model *m, uint64_t weights, char *problem, size_t room) {
+    uint64_t width = 0, rows = 1 + m->set.beam_size / ROWS_SHARE;
     for (i64 r = 0; r < m->register_count; r++) {
         const register_kind *kind = &m->registers[r];
         if (kind->space > STEP || !kind->width || kind->width > WIDEST)
             REFUSE("inconsistent: register %lld", (long long)r);
         width += ((uint64_t)kind->width + 15) / 16 * 16; /* as they lie in memory */
     }
-    if (width > widest) REFUSE("inconsistent: its registers are too wide for its weights");
+    if (width * rows > weights / REGISTERS_SHARE) REFUSE("inconsistent: its registers are too wide for its weights");
     return true;
 }
 
-static bool check_caches(const model *m, uint64_t widest, char *problem, size_t room) {
-    uint64_t width = 0;
+static bool check_caches(const model *m, uint64_t weights, char *problem, size_t room) {
+    uint64_t numbers = 0, words = (CACHED_WORDS + (uint64_t)m->set.length_offset) * m->set.beam_size;
     for (uint32_t c = 0; c < m->set.caches; c++) {
         if (!m->cache_widths[c]) REFUSE("inconsistent: cache %u is not used", c);
-        width += 2 * CACHED_WORDS * (uint64_t)m->cache_widths[c];
+        numbers += 2 * words * m->cache_widths[c];
     }
-    if (width > widest) REFUSE("inconsistent: its caches are too wide for its weights");
+    if (numbers > CACHES * weights) REFUSE("inconsistent: its caches are too wide for its weights");
     return true;
 }
 
@@ -247,7 +265,8 @@ bool check_programs(model *m, uint64_t weights, char *problem, size_t room) {
     if (!is_matrix(table) || (uint64_t)table->rows != m->set.target_size ||
         !fits(m, features, (uint64_t)table->columns, 1u << STEP))
         REFUSE("inconsistent: the table of the softmax");
-    if (!check_program(m, &m->encode, true, problem, room) || !check_program(m, &m->step, false, problem, room))
+    if (!check_program(m, &m->encode, true, WORK * weights, problem, room) ||
+        !check_program(m, &m->step, false, WORK * weights, problem, room))
         return false;
     return check_caches(m, weights, problem, room);
 }

@@ -16,6 +16,7 @@
 #endif
 
 enum { HEADER = 32, ENTRY = 24, VERSION = 1, LARGEST_COUNT = 1 << 20 };
+enum { LONGEST_OFFSET = 1000, LARGEST_SEARCH = 100000 }; /* a file asks for; a caller may ask for more */
 enum { MOST_INT8 = 1 << 17 }; /* columns, so that sums of products stay within an int32 */
 
 static const unsigned char MAGIC[8] = {0x89, 'N', 'M', 'T', '\r', '\n', 0x1a, '\n'};
@@ -166,7 +167,8 @@ static bool read_settings(const settings *set, char *problem, size_t room) {
     if (set->source_size <= EOS || set->target_size <= EOS || set->source_size > INT32_MAX ||
         set->target_size > INT32_MAX)
         REFUSE("inconsistent: vocabularies of %u and %u entries", set->source_size, set->target_size);
-    if (!set->beam_size || set->beam_size > 1000 || !isfinite(set->length_penalty) || set->length_offset > 1000000 ||
+    if (!set->beam_size || set->beam_size > 1000 || set->length_offset > LONGEST_OFFSET ||
+        set->beam_size * set->length_offset > LARGEST_SEARCH || !isfinite(set->length_penalty) ||
         set->longest > INT32_MAX)
         REFUSE("inconsistent: settings of the search");
     if (set->attentions > 1000 || set->caches > 1000)

@@ -73,6 +73,7 @@ typedef struct {
     program encode, step;
     bool *kept;               /* by register: of SOURCE and read by `step` */
     uint32_t *cache_widths;   /* by cache */
+    uint32_t rotated;         /* width of the heads of ROTATE; 0 without one */
     shortlist list;
     span source_pieces, target_pieces, meta;
 } model;

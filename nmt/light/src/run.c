@@ -284,7 +284,7 @@ static bool run_cache(const task *t) {
         cached *own = &r->caches[0][(i64)i->t[0] * r->rows + row];
         i64 position = t->words[row].position;
         if (position >= own->room) {
-            i64 more = position < 16 ? 32 : 2 * position; /* at first as many as check.c counts */
+            i64 more = position < 16 ? 32 : 2 * position; /* at first as many as check.c counts beside the offset */
             size_t size;
             if (!times((size_t)more, 2 * (size_t)n * sizeof(float), &size)) return false;
             float *words = realloc(own->words, size);

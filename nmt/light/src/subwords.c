@@ -19,6 +19,7 @@ static const char *check_piece(subwords *model, int32_t id) {
     piece *p = &model->pieces[id];
     const char *text = model->bytes + p->offset;
     if (!p->size) return "a SentencePiece model with an empty piece";
+    if (p->size > LONGEST_PIECE) return "a SentencePiece model with a piece of more than 1000 bytes";
     if (p->size == 1 && !*text && (model->spec.byte_fallback || p->type == UNUSED)) {
         p->type = UNUSED; /* as SentencePiece does for models of others */
     } else if (memchr(text, 0, p->size)) {

@@ -12,6 +12,8 @@
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE }; /* types of pieces, as the model file numbers them */
 enum { UNIGRAM = 1, BPE };                                         /* types of models */
 enum { MOST_PROBES = 1024 };                                       /* of a search in a trie */
+/* In bytes; so that a made-up model cannot make splitting slow, nor a short text long. */
+enum { LONGEST_PIECE = 1000, LONGEST_MAPPED = 256, LONGEST_REPLACEMENT = 128 };
 
 #define WORD_BEGIN "\xe2\x96\x81" /* U+2581, which stands for a space */
 #define WORD_BEGIN_SIZE 3

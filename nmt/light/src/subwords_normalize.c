@@ -27,6 +27,14 @@ static bool is_sound(span units, size_t strings) {
     return true;
 }
 
+/* Whether no text is replaced by a long one; the last byte of the strings is 0. */
+static bool are_short(span strings) {
+    size_t length = 0;
+    for (size_t i = 0; i < strings.size && length <= LONGEST_REPLACEMENT; i++)
+        length = strings.bytes[i] ? length + 1 : 0;
+    return !length;
+}
+
 int subwords_open_charsmap(subwords *model, const char **problem) {
     span map = model->spec.charsmap;
     if (!map.size) return 0;
@@ -36,15 +44,18 @@ int subwords_open_charsmap(subwords *model, const char **problem) {
     if (size < 1024 || size % 1024 || size >= map.size - 4 || map.bytes[map.size - 1]) return -1;
     model->units = (span){map.bytes + 4, size};
     model->strings = (span){map.bytes + 4 + size, map.size - 4 - size};
-    return is_sound(model->units, model->strings.size) ? 0 : -1;
+    if (!is_sound(model->units, model->strings.size)) return -1;
+    *problem = "a SentencePiece model whose map of characters has a text of more than 128 bytes";
+    return are_short(model->strings) ? 0 : -1;
 }
 
 /* Bytes of the longest text in the map with which `text` begins, 0 for none; *value is where its replacement begins.
-   SentencePiece sees the 32 shortest. */
+   SentencePiece sees the 32 shortest. Texts in the map are a few characters; in a made-up one units may lead in a
+   circle. */
 static size_t mapped_size(span units, const char *text, size_t size, uint32_t *value) {
     size_t longest = 0;
     uint32_t place = unit_offset(unit_at(units, 0));
-    for (size_t i = 0, found = 0; i < size && found < 32; i++) {
+    for (size_t i = 0, found = 0; i < size && i < LONGEST_MAPPED && found < 32; i++) {
         place ^= (uint8_t)text[i];
         uint32_t unit = unit_at(units, place);
         if (unit_label(unit) != (uint8_t)text[i]) break;
