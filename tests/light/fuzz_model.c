@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (m) {
         count_taken();
         for (int i = 0; i < TEXTS; i++) sizes[i] = strlen(texts[i]);
-        nmt_card(m, &length), nmt_piece(m, 0, 0, &length), nmt_piece(m, 1, INT32_MAX, &length);
+        nmt_card(m, 0, &length), nmt_piece(m, 0, 0, &length), nmt_piece(m, 1, INT32_MAX, &length);
         nmt_options o = nmt_defaults(m); /* of one short line, as an application would that trusts the file */
         nmt_results *r = nmt_translate(m, texts, sizes, 1, &o, problem, ROOM);
         if (!r) check_line(problem);
