@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +25,12 @@ def read(path: str) -> list[str]:
     """The lines of a text, .gz too."""
     content = Path(path).read_bytes()
     return (gzip.decompress(content) if path.endswith(".gz") else content).decode().splitlines()
+
+
+def peak_mb() -> float:
+    """Largest resident set of this program; that of getrusage may be what its parent had when it was started."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def engine(model: str, given: dict[str, Any]) -> Translate:
@@ -67,6 +71,8 @@ def ctranslate2(model: str, given: dict[str, Any]) -> Translate:
 
 def web(folder: str, given: dict[str, Any]) -> dict[str, Any]:
     """What bench_engine_web.js measures in node. A page translates line by line: there are no batches."""
+    import subprocess  # late: it would count in the memory of the others
+
     script = Path(__file__).with_name("bench_engine_web.js")
     text = "\n".join(read(given["source"]))
     done = subprocess.run(
@@ -85,7 +91,7 @@ def native(kind: str, model: str, given: dict[str, Any]) -> dict[str, Any]:
     """Measured in this process."""
     translate = KINDS[kind](model, given)
     translate(["A man is riding a bike ."])
-    start, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    start, memory = time.process_time(), peak_mb()
     source = read(given["source"])
     translate(source[: len(source) // 2])
     single, batch, wall = [], [], []
