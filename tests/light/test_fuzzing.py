@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import sentencepiece
@@ -25,7 +26,10 @@ from tests.light.subwords_library import Library, compiled
 from tests.light.test_safety import MODELS, OTHERS, content
 
 SECONDS: Final = int(os.environ.get("NMT_FUZZ_SECONDS", "20"))
-LIMITS: Final = ("-mutate_depth=2", "-len_control=0", "-rss_limit_mb=1500", "-malloc_limit_mb=400", "-timeout=10")
+SLOW: Final = 10
+"""Seconds that one input may take with the sanitizers."""
+MEMORY: Final = ("-rss_limit_mb=1500", "-malloc_limit_mb=400")
+LIMITS: Final = ("-mutate_depth=2", "-len_control=0", *MEMORY, f"-timeout={SLOW}")
 KERNELS: Final = ("-g1", "-O2", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FLAGS: Final = (*SANITIZED, "-fsanitize=fuzzer,address,undefined")
 RULES: Final = "41\t61\n42\t62 62 62\n20AC\t45 55 52\n61 300\te0\nFDFA\t20 20 20\n"
@@ -48,6 +52,11 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return engine_objects(folder, *FLAGS, command=["clang"], kernels=KERNELS)
 
 
+def limit_time() -> None:
+    """Of processor time, which does not pass while a process waits for others."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SLOW, SLOW))
+
+
 def fuzz(
     target: str, folder: Path, objects: Sequence[str], seeds: Sequence[bytes], *, longest: int, **environment: str
 ) -> list[Path]:
@@ -60,15 +69,16 @@ def fuzz(
     for number, seed in enumerate(seeds):
         (corpus / f"seed-{number}").write_bytes(seed)
     command = [str(program), *LIMITS, f"-max_len={longest}", f"-max_total_time={SECONDS}", "-print_final_stats=1"]
-    done = subprocess.run(
-        [*command, f"-artifact_prefix={folder}/", str(corpus)],
-        capture_output=True,
-        env={**os.environ, **environment},
-        timeout=SECONDS + 600,
-        check=False,
-    )
-    said = done.stderr.decode(errors="replace")
-    found = [path for kind in ("crash", "leak", "oom", "slow", "timeout") for path in folder.glob(f"{kind}-*")]
+    given: dict[str, Any] = {"capture_output": True, "env": {**os.environ, **environment}, "check": False}
+    for _ in range(5):
+        done = subprocess.run([*command, f"-artifact_prefix={folder}/", str(corpus)], **given)
+        said = done.stderr.decode(errors="replace")
+        found = [path for kind in ("crash", "leak", "oom", "timeout") for path in folder.glob(f"{kind}-*")]
+        if not found or not found[0].name.startswith("timeout"):
+            break
+        if subprocess.run([str(program), "-timeout=0", str(found[0])], preexec_fn=limit_time, **given).returncode:
+            break
+        found.pop(0).unlink()  # what was slow was the machine: start again
     if kept and found:
         shutil.copy(found[0], kept)
     assert done.returncode == 0 and not found, said[-6000:]
@@ -76,7 +86,7 @@ def fuzz(
     (taken,) = re.findall(r"inputs taken: (\d+)", said)
     covered = [int(number) for number in re.findall(r"cov: (\d+)", said)]
     print(f"{target}: {runs} inputs, {taken} taken, {covered[0]} to {covered[-1]} places covered")
-    assert int(runs) > 2 * len(seeds) and int(taken) > int(runs) // 50
+    assert int(runs) > len(seeds) and int(taken) > int(runs) // 50
     return sorted(corpus.iterdir())
 
 
