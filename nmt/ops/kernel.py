@@ -133,11 +133,9 @@ class Kernel:
 
     @property
     def deferrable(self) -> bool:
-        """Whether all of its work is C kernels for bf16, which can run later; see `nmt.ops.native.in_one_team`.
-
-        In Triton nobody asks.
-        """
-        return self.sizes.dtype == torch.bfloat16 and all(matrix.packed for matrix in self.matrices)
+        """Whether all of its work is C kernels for bf16, which can run later; see `nmt.ops.native.in_one_team`."""
+        in_c = not self.recorded and all(matrix.packed for matrix in self.matrices)
+        return in_c and self.sizes.dtype == torch.bfloat16
 
     def forward(self, step: Step) -> None:
         """Write the state after the step."""
