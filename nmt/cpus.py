@@ -1,9 +1,18 @@
-"""How much CPU this process may use: its cores, and what a container grants it. Needs the standard library only."""
+"""Which CPU this is, and how many of its cores this process may use. Needs the standard library only."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+
+def cpu_info(field: str) -> str:
+    """What Linux says of the processor under a name as `model name` or `vendor_id`; empty where it does not."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")
 
 
 def available_cores() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench_peer import peer_version
 
-from nmt.cpus import available_cores
+from nmt.cpus import available_cores, cpu_info
 
 
 def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str, str]:
@@ -32,13 +32,7 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
 
 def cpu_name() -> str:
     """The processor as Linux names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown processor"
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
-    )
+    return cpu_info("model name") or "unknown processor"
 
 
 def _public(words: Sequence[str]) -> list[str]:

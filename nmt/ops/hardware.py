@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import torch
+
+from nmt.cpus import cpu_info
 
 
 def bf16_hardware(device: torch.device) -> str:
@@ -20,19 +19,9 @@ def bf16_hardware(device: torch.device) -> str:
             return "this CPU has AMX"
         # On Intel's CPUs the products of avx512_bf16 run at half the speed of fp32's: what is fast there is AMX, which
         # virtual machines may hide.
-        if _cpu_says("_is_avx512_bf16_supported") and cpu_vendor() != "GenuineIntel":
+        if _cpu_says("_is_avx512_bf16_supported") and cpu_info("vendor_id") != "GenuineIntel":
             return "this CPU has avx512_bf16"
     return ""
-
-
-@cache
-def cpu_vendor() -> str:
-    """The maker's name as an x86 CPU gives it; empty where Linux does not say."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 def device_noun(device: torch.device) -> str:

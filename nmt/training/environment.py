@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 
 from nmt import __version__
+from nmt.cpus import cpu_info
 from nmt.ops.in_use import kernels_in_use
 from nmt.training.distributed import World
-
-_CPUINFO = Path("/proc/cpuinfo")
 
 
 def environment(world: World) -> dict[str, str]:
@@ -42,9 +40,4 @@ def _gpu(device: torch.device) -> str:
 
 def _cpu() -> str:
     """The instructions that PyTorch uses, and which CPU it is, by which Intel's library chooses its code."""
-    try:
-        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"CPU {next(names, '')} with {torch.backends.cpu.get_cpu_capability()}".replace("  ", " ")
+    return f"CPU {cpu_info('model name')} with {torch.backends.cpu.get_cpu_capability()}".replace("  ", " ")

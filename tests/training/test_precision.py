@@ -25,7 +25,7 @@ def cpu_with(monkeypatch):
     def pretend(*abilities: str, vendor: str = "AuthenticAMD") -> None:
         for name in TESTS:
             monkeypatch.setattr(torch.cpu, name, lambda name=name: name in abilities, raising=False)
-        monkeypatch.setattr(hardware, "cpu_vendor", lambda: vendor)
+        monkeypatch.setattr(hardware, "cpu_info", {"vendor_id": vendor}.get)
 
     return pretend
 
