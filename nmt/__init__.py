@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nmt.errors import NmtError as NmtError
     from nmt.library.evaluation import Evaluation as Evaluation
     from nmt.library.evaluation import evaluate as evaluate
+    from nmt.library.inspection import Inspection as Inspection
+    from nmt.library.inspection import UnitTrace as UnitTrace
     from nmt.library.loading import load as load
     from nmt.library.request import Request as Request
     from nmt.library.results import Hypothesis as Hypothesis
@@ -34,6 +36,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "nmt.errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
     "nmt.library.evaluation": ("Evaluation", "evaluate"),
+    "nmt.library.inspection": ("Inspection", "UnitTrace"),
     "nmt.library.loading": ("load",),
     "nmt.library.request": ("Request",),
     "nmt.library.results": ("Hypothesis", "PairScore", "Result"),

@@ -15,6 +15,7 @@ from nmt.cells.rnn import RNN
 from nmt.cells.sru import SRU
 from nmt.cells.ssru import SSRU
 from nmt.cells.state import CellState, HiddenState, MemoryState, reorder_state, select_state
+from nmt.cells.traces import Trace, memory_weights, trace
 
 __all__ = [
     "ATR",
@@ -34,7 +35,10 @@ __all__ = [
     "MemoryState",
     "MinGRU",
     "MinLSTM",
+    "Trace",
     "as_initializer",
+    "memory_weights",
     "reorder_state",
     "select_state",
+    "trace",
 ]

@@ -14,7 +14,7 @@ from nmt.cells.state import CellState, HiddenState, select_state
 from nmt.ops.dispatch import no_kernel
 from nmt.ops.dropout import layer_dropout
 from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
-from nmt.ops.unit import Projection, Unit
+from nmt.ops.unit import GateValues, Projection, Unit
 
 S = TypeVar("S", bound=CellState)
 
@@ -112,6 +112,13 @@ class Cell(nn.Module, Generic[S]):
     def output(self, state: S) -> Tensor:
         """What the unit puts out in this state [N, H]."""
         return state.h
+
+    def gate_values(self, projected: Tensor, state: S) -> GateValues:
+        """The gates of the time step that `step` computes from the same projected [N, kH] and state before.
+
+        A unit that does not define it has none to show; see `nmt.cells.trace`.
+        """
+        return GateValues()
 
     def sequence(
         self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False

@@ -26,7 +26,8 @@ class OLRN(UnitCell[HiddenState]):
         i = sigmoid(p + h')
         f = sigmoid(q - h')
         c = i * r + f * h'
-        h = sigmoid(s - c) * c
+        o = sigmoid(s - c)
+        h = o * c
 
     p, q, r, s [H] are products of the input, h' the state before: the gated h is what is carried,
     there is no other memory. Input products (4H, normalised together): p, q, r, s.

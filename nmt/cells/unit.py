@@ -14,7 +14,7 @@ from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.matrices.training import linear
 from nmt.ops.recurrence import Recurrent, at_least_fp32
 from nmt.ops.sequence import sequence, step
-from nmt.ops.unit import Projection, Unit
+from nmt.ops.unit import GateValues, Projection, Unit
 
 S = TypeVar("S", bound=CellState)
 
@@ -77,6 +77,9 @@ class UnitCell(Cell[S]):
 
     def output(self, state: S) -> Tensor:
         return self.unit().output(state.h)
+
+    def gate_values(self, projected: Tensor, state: S) -> GateValues:
+        return self.unit().gate_values(at_least_fp32(projected), tuple(state))
 
     def sequence(
         self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False

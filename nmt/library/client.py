@@ -25,6 +25,7 @@ from nmt.errors import NmtError
 from nmt.home import expanded
 from nmt.library.computing import Facts
 from nmt.library.failures import Failure
+from nmt.library.inspection import Inspection
 from nmt.library.options import NONE
 from nmt.library.request import Request
 from nmt.library.results import PairScore, Result
@@ -112,6 +113,10 @@ class Client:
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         """The scores of (source, target) pairs, all at once."""
         return cast("list[PairScore]", self._ask("score", {"pairs": list(pairs), "batch_tokens": batch_tokens}))
+
+    def inspect(self, source: str, target: str | None) -> Inspection:
+        """What goes on inside the models that read a source, one line, and a target, by default the translation."""
+        return cast("Inspection", self._ask("inspect", {"source": source, "target": target}))
 
     def joined(self, lines: Sequence[str]) -> list[str]:
         """Target text written as translations are, its subwords joined to words."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nmt.library.inspection import Inspection
 from nmt.library.request import Request
 from nmt.library.results import PairScore, Result
 
@@ -45,6 +46,9 @@ class Computing(Protocol):
 
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         """The scores of (source, target) pairs, all at once."""
+
+    def inspect(self, source: str, target: str | None) -> Inspection:
+        """What goes on inside the models that read a source, one line, and a target, by default the translation."""
 
     def joined(self, lines: Sequence[str]) -> list[str]:
         """Target text written as translations are, its subwords joined to words."""

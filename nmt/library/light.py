@@ -13,6 +13,7 @@ from nmt.cpus import usable_cores
 from nmt.errors import ConfigError, NmtError, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.computing import Facts
+from nmt.library.inspection import Inspection
 from nmt.library.light_options import Named, light_options, refused_wish
 from nmt.library.request import WISHES, Request
 from nmt.library.results import PairScore, Result
@@ -135,6 +136,10 @@ class EngineFiles:
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         """The engine does not score: ConfigError."""
         self._refuse("score")
+
+    def inspect(self, source: str, target: str | None) -> Inspection:
+        """The engine shows nothing of what goes on inside: ConfigError."""
+        self._refuse("inspect")
 
     def joined(self, lines: Sequence[str]) -> list[str]:
         """The lines themselves: text is no different for a model of SentencePiece."""

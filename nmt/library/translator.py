@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from nmt.config import Config
     from nmt.library.computing import Computing
+    from nmt.library.inspection import Inspection
     from nmt.library.options import Options
 
 WINDOW = 2000
@@ -157,6 +158,18 @@ class Translator:
         while part := _taken(pairs, size=WINDOW, length=lambda pair: len(pair[0]) + len(pair[1])):
             found += self._computing.score(part, batch_tokens=batch_tokens)
         return found
+
+    def inspect(self, source: str, target: str | None = None) -> Inspection:
+        """What goes on inside the model that reads a sentence and its translation: attention, states, gates, memory.
+
+        `target`: by default the best translation, which the search finds as its configuration says, but for the whole
+        sentence at once and without placeholders and a glossary. A given one may be any text, also an empty one. The
+        time is about that of a translation without kernels; docs/looking_inside.md has examples.
+
+        Raises TypeError for what is no string, DataError for a source without tokens and where no translation has a
+        finite probability, ConfigError for a file for the engine, which shows nothing of its inside.
+        """
+        return self._computing.inspect(_line(source, "source"), None if target is None else _line(target, "target"))
 
     def joined(self, lines: Sequence[str]) -> list[str]:
         """Target text written as translations are, its subwords joined to words where the tokenizer takes such."""

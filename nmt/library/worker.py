@@ -87,6 +87,8 @@ class Worker:
         if method == "joined":
             return self._engine.joined(**arguments)
         cancelled()
+        if method == "inspect":
+            return self._engine.inspect(**arguments)
         work = self._engine.translate if method == "translate" else self._engine.score
         return work(**arguments, cancelled=cancelled)
 

@@ -18,6 +18,29 @@ UNITS: Final[dict[str, type[Unit]]] = {}
 """All units by name; `register` adds to it. Those of nmt are there once `nmt.ops.units` has been imported."""
 
 
+class Update(NamedTuple):
+    """How a memory changes in one time step, element by element: m = input * value + forget * m'.
+
+    All are [..., H]; m is the last tensor of the state: c where there is one, else h.
+    """
+
+    value: Tensor
+    """What is written."""
+    input: Tensor
+    """How much of it."""
+    forget: Tensor
+    """How much of what was there stays."""
+
+
+class GateValues(NamedTuple):
+    """What a unit decides in one time step."""
+
+    named: dict[str, Tensor] = {}
+    """Its gates [..., H], by their names in its equation."""
+    update: Update | None = None
+    """None of a unit whose memory does not change in this way."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """A unit with its weights: what a cell hands over whole to `nmt.ops.sequence` and to the loops over several cells.
@@ -51,6 +74,10 @@ class Unit:
         All are fp32 at least.
         """
         raise NotImplementedError
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        """The gates of the time step that `equation` computes from the same x [N, kH] and state before [N, H]."""
+        return GateValues()
 
     def output(self, h: Tensor) -> Tensor:
         """What it puts out, [..., H], where its state has this h."""

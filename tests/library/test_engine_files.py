@@ -167,6 +167,11 @@ def test_a_wider_beam_for_n_best_is_logged_once(exported: Exported, caplog: pyte
     assert [record.message for record in caplog.records] == ["n_best 7 widens the beam from 3 to 7"]
 
 
+def test_looking_inside_is_refused(by_file: nmt.Translator) -> None:
+    with pytest.raises(nmt.ConfigError, match=r"inspect: .*run.nmt is one file for the engine.*; the run, or a folder"):
+        by_file.inspect("a")
+
+
 def test_scoring_is_refused(by_file: nmt.Translator) -> None:
     with pytest.raises(nmt.ConfigError, match="score: .*run.nmt is one file for the engine"):
         by_file.score("a", "b")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.recurrence import State, recurrent_product
-from nmt.ops.unit import Unit, register
+from nmt.ops.unit import GateValues, Unit, Update, register
 
 Activation = Literal["none", "output", "state", "candidate"]
 Gates = Literal["twin", "coupled", "coupled_input"]
@@ -33,7 +33,17 @@ class ATR(Unit):
     gates: Gates = "twin"
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
-        (recurrent,), (h,) = self.recurrents, state
+        update = self._update(x, seen)
+        new = update.input * update.value + update.forget * state[0]
+        return (torch.tanh(new) if self.activation == "state" else new,)
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        update = self._update(x, state)
+        named = {"i": update.input, "f": update.forget}
+        return GateValues(named, None if self.activation == "state" else update)
+
+    def _update(self, x: Tensor, seen: State) -> Update:
+        (recurrent,) = self.recurrents
         q = recurrent_product(seen[0], recurrent)
         if self.gates == "coupled":
             f = torch.sigmoid(x - q)
@@ -41,8 +51,7 @@ class ATR(Unit):
         else:
             i = torch.sigmoid(x + q)
             f = 1 - i if self.gates == "coupled_input" else torch.sigmoid(x - q)
-        new = i * (torch.tanh(x) if self.activation == "candidate" else x) + f * h
-        return (torch.tanh(new) if self.activation == "state" else new,)
+        return Update(torch.tanh(x) if self.activation == "candidate" else x, i, f)
 
     @property
     def tanh_output(self) -> bool:

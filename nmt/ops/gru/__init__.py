@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.recurrence import State, recurrent_product
-from nmt.ops.unit import Unit, register
+from nmt.ops.unit import GateValues, Unit, Update, register
 
 Reset = Literal["before", "after"]
 
@@ -31,6 +31,15 @@ class GRU(Unit):
     reset: Reset = "before"
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
+        z, _, g = self._parts(x, seen)
+        return (torch.lerp(g, state[0], z),)  # z * h' + (1 - z) * g
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        z, r, g = self._parts(x, state)
+        return GateValues({"z": z, "r": r}, Update(g, 1 - z, z))
+
+    def _parts(self, x: Tensor, seen: State) -> tuple[Tensor, Tensor, Tensor]:
+        """z, r and g."""
         x_z, x_r, x_h = x.chunk(3, -1)
         gates, candidate = self.recurrents
         u_z, u_r = recurrent_product(seen[0], gates).chunk(2, -1)
@@ -39,7 +48,7 @@ class GRU(Unit):
             v = recurrent_product(r * seen[0], candidate)
         else:
             v = r * recurrent_product(seen[0], candidate)
-        return (torch.lerp(torch.tanh(x_h + v), state[0], z),)  # z * h' + (1 - z) * g
+        return z, r, torch.tanh(x_h + v)
 
     @property
     def usual(self) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.ops.recurrence import State
 from nmt.ops.scan import ScanUnit
-from nmt.ops.unit import register
+from nmt.ops.unit import GateValues, Update, register
 
 
 @register("lrn")
@@ -24,7 +24,14 @@ class LRN(ScanUnit):
     tanh: bool = False
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
-        p, q, r = x.chunk(3, -1)
-        (h,), (seen_h,) = state, seen
-        h = torch.sigmoid(p + seen_h) * r + torch.sigmoid(q - seen_h) * h
+        r, i, f = self._update(x, seen)
+        h = i * r + f * state[0]
         return (torch.tanh(h) if self.tanh else h,)
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        update = self._update(x, state)
+        return GateValues({"i": update.input, "f": update.forget}, None if self.tanh else update)
+
+    def _update(self, x: Tensor, seen: State) -> Update:
+        p, q, r = x.chunk(3, -1)
+        return Update(r, torch.sigmoid(p + seen[0]), torch.sigmoid(q - seen[0]))

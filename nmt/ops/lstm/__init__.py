@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.recurrence import State, recurrent_product
-from nmt.ops.unit import Unit, register
+from nmt.ops.unit import GateValues, Unit, Update, register
 
 OutputActivation = Literal["tanh", "identity"]
 
@@ -34,15 +34,25 @@ class LSTM(Unit):
     output_activation: OutputActivation = "tanh"
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
-        (recurrent,), c, hidden = self.recurrents, state[1], state[0].size(-1)
+        return self._step(x, state, seen)[1]
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        return self._step(x, state, state)[0]
+
+    def _step(self, x: Tensor, state: State, seen: State) -> tuple[GateValues, State]:
+        """The gates and the new state."""
+        (recurrent,), hidden = self.recurrents, state[0].size(-1)
         i, f, o, g = (x + recurrent_product(seen[0], recurrent, widths=(3 * hidden, hidden))).chunk(4, -1)
         if self.peepholes:
             w_i, w_f, w_o = self.vectors
             i, f = i + w_i * seen[1], f + w_f * seen[1]
-        new = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
+        i, f, g = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g)
+        c = i * g + f * state[1]
         if self.peepholes:
-            o = o + w_o * new
-        return torch.sigmoid(o) * (torch.tanh(new) if self.output_activation == "tanh" else new), new
+            o = o + w_o * c
+        o = torch.sigmoid(o)
+        h = o * (torch.tanh(c) if self.output_activation == "tanh" else c)
+        return GateValues({"i": i, "f": f, "o": o}, Update(g, i, f)), (h, c)
 
     @property
     def usual(self) -> bool:

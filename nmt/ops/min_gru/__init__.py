@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.ops.recurrence import State
 from nmt.ops.scan import ScanUnit
-from nmt.ops.unit import register
+from nmt.ops.unit import GateValues, Update, register
 
 
 @register("min_gru")
@@ -28,12 +28,19 @@ class MinGRU(ScanUnit):
     positive: bool = False
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
+        z, g = self._parts(x)
+        return (torch.lerp(state[0], g, z),)
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        z, g = self._parts(x)
+        return GateValues({"z": z}, Update(g, z, 1 - z))
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """z and g."""
         x_z, x_h = x.chunk(2, -1)
         b_z, b_h = self.weights
-        candidate = x_h + b_h
-        if self.positive:
-            candidate = positive_part(candidate)
-        return (torch.lerp(state[0], candidate, torch.sigmoid(x_z + b_z)),)
+        g = x_h + b_h
+        return torch.sigmoid(x_z + b_z), positive_part(g) if self.positive else g
 
 
 def positive_part(x: Tensor) -> Tensor:

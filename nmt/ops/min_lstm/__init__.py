@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.ops.min_gru import positive_part
 from nmt.ops.recurrence import State
 from nmt.ops.scan import ScanUnit
-from nmt.ops.unit import register
+from nmt.ops.unit import GateValues, Update, register
 
 
 @register("min_lstm")
@@ -30,8 +30,19 @@ class MinLSTM(ScanUnit):
     positive: bool = False
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
-        f, i, candidate = (part + bias for part, bias in zip(x.chunk(3, -1), self.weights, strict=True))
-        if self.positive:
-            candidate = positive_part(candidate)
-        share = torch.sigmoid(F.logsigmoid(f) - F.logsigmoid(i))  # f / (f + i), though both be too small for a float
-        return (torch.lerp(candidate, state[0], share),)
+        f, i, g = self._parts(x)
+        return (torch.lerp(g, state[0], _share(f, i)),)
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        f, i, g = self._parts(x)
+        return GateValues({"f": torch.sigmoid(f), "i": torch.sigmoid(i)}, Update(g, _share(i, f), _share(f, i)))
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What f and i are the sigmoids of, and g."""
+        f, i, g = (part + bias for part, bias in zip(x.chunk(3, -1), self.weights, strict=True))
+        return f, i, positive_part(g) if self.positive else g
+
+
+def _share(one: Tensor, other: Tensor) -> Tensor:
+    """one / (one + other) of the sigmoids of both, though they be too small for a float."""
+    return torch.sigmoid(F.logsigmoid(one) - F.logsigmoid(other))

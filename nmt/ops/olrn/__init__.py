@@ -10,13 +10,13 @@ from torch import Tensor
 
 from nmt.ops.recurrence import State
 from nmt.ops.scan import ScanUnit
-from nmt.ops.unit import register
+from nmt.ops.unit import GateValues, Update, register
 
 
 @register("olrn")
 @dataclass(frozen=True, kw_only=True)
 class OLRN(ScanUnit):
-    """c = the state of LRN after p, q, r and h'; h = sigmoid(s - c) * c is carried on; x holds p, q, r, s."""
+    """c = the state of LRN after p, q, r and h'; h = o * c, o = sigmoid(s - c), is carried on; x holds p, q, r, s."""
 
     inputs: ClassVar[int] = 4
     functions: ClassVar[str] = "nmt.ops.olrn.triton"
@@ -24,8 +24,17 @@ class OLRN(ScanUnit):
     tanh: bool = False
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
+        return self._step(x, state, seen)[1]
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        return self._step(x, state, state)[0]
+
+    def _step(self, x: Tensor, state: State, seen: State) -> tuple[GateValues, State]:
+        """The gates and the new state."""
         p, q, r, s = x.chunk(4, -1)
-        (h,), (seen_h,) = state, seen
-        c = torch.sigmoid(p + seen_h) * r + torch.sigmoid(q - seen_h) * h
+        i, f = torch.sigmoid(p + seen[0]), torch.sigmoid(q - seen[0])
+        c = i * r + f * state[0]
         c = torch.tanh(c) if self.tanh else c
-        return (torch.sigmoid(s - c) * c,)
+        o = torch.sigmoid(s - c)
+        # What is carried is o * c, so the output gate takes part in what is written and in what stays.
+        return GateValues({"i": i, "f": f, "o": o}, None if self.tanh else Update(r, o * i, o * f)), (o * c,)

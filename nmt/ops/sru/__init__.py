@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.ops.recurrence import State
 from nmt.ops.scan import ScanUnit
-from nmt.ops.unit import register
+from nmt.ops.unit import GateValues, Update, register
 
 
 @register("sru")
@@ -27,9 +27,16 @@ class SRU(ScanUnit):
     functions: ClassVar[str] = "nmt.ops.sru.triton"
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
-        x_r, x_f, x_c, x_h = x.chunk(4, -1)
-        v_f, v_r = self.weights
-        f = torch.sigmoid(torch.addcmul(x_f, v_f, seen[1]))
-        r = torch.sigmoid(torch.addcmul(x_r, v_r, seen[1]))
+        _, _, x_c, x_h = x.chunk(4, -1)
+        f, r = self._gates(x, seen)
         c = torch.lerp(x_c, state[1], f)  # f * c' + (1 - f) * x_c
         return torch.lerp(x_h, c, r), c
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        f, r = self._gates(x, state)
+        return GateValues({"f": f, "r": r}, Update(x.chunk(4, -1)[2], 1 - f, f))
+
+    def _gates(self, x: Tensor, seen: State) -> tuple[Tensor, Tensor]:
+        x_r, x_f, _, _ = x.chunk(4, -1)
+        v_f, v_r = self.weights
+        return torch.sigmoid(torch.addcmul(x_f, v_f, seen[1])), torch.sigmoid(torch.addcmul(x_r, v_r, seen[1]))

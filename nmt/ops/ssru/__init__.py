@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.ops.recurrence import State
 from nmt.ops.scan import ScanUnit
-from nmt.ops.unit import register
+from nmt.ops.unit import GateValues, Update, register
 
 
 @register("ssru")
@@ -31,3 +31,8 @@ class SSRU(ScanUnit):
         x_f, x_c = x.chunk(2, -1)
         c = torch.lerp(x_c, state[1], torch.sigmoid(x_f + self.weights[0]))  # f * c' + (1 - f) * x_c
         return torch.relu(c), c
+
+    def gate_values(self, x: Tensor, state: State) -> GateValues:
+        x_f, x_c = x.chunk(2, -1)
+        f = torch.sigmoid(x_f + self.weights[0])
+        return GateValues({"f": f}, Update(x_c, 1 - f, f))
