@@ -18,8 +18,9 @@ from nmt.cli.models import FIRST, MODELS_OR_FILES, add_checkpoint, add_models, n
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError, counted
 from nmt.evaluation import Metric, check_subwords
-from nmt.evaluation.report import as_json, as_text
-from nmt.evaluation.significance import DEFAULT_SAMPLES, DEFAULT_SEED
+from nmt.evaluation.report import FORMATS
+from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
+from nmt.evaluation.testsets import test_set, tokenizer_of
 from nmt.files.undecodable import Policy, Undecodable
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured
@@ -27,9 +28,10 @@ from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened, OpenModels
 
-DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE --ref FILE..., or
-MODEL... --source FILE --ref FILE... to translate first."""
-USAGE = "(MODEL... --source FILE | --hyp FILE) --ref FILE... [options]"
+DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE... --ref FILE..., or
+MODEL... --source FILE --ref FILE... to translate first. -t SET -l PAIR in place of --ref and --source:
+a published test set."""
+USAGE = "(MODEL... --source FILE | --hyp FILE...)\n                (--ref FILE... | -t SET -l PAIR) [options]"
 METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "language": "--language"} | {
     "dash_splits": "--no-dash-splits"
 }
@@ -49,16 +51,30 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-eval."""
     parser = make_parser("nmt-eval", DESCRIPTION, usage=USAGE)
     add_models(parser, help=f"translates --source: {MODELS_OR_FILES}")
-    parser.add_argument("--hyp", metavar="FILE", help="translations, one a line; - is standard input")
-    parser.add_argument("--ref", metavar="FILE", nargs="+", required=True, help="one file for each set of references")
+    parser.add_argument(
+        "--hyp",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="translations, one a line, each file of a system of its own, the first of which is the others' baseline; "
+        "- is standard input",
+    )
+    parser.add_argument("--ref", metavar="FILE", nargs="+", default=[], help="one file for each set of references")
+    parser.add_argument(
+        "-t",
+        "--test-set",
+        metavar="SET",
+        help="source and references of a test set that sacreBLEU knows, such as wmt14; several with commas between",
+    )
+    parser.add_argument("-l", "--language-pair", metavar="PAIR", help="of the test set, such as en-de")
     scores = parser.add_argument_group("scores")
     scores.add_argument(
         "--metrics",
         metavar="NAME",
         nargs="+",
         default=list(DEFAULT_METRICS),
-        help="bleu, chrf, ter; without case bleu_tok_lc for text that is already tokenised and bleu_moses_lc on "
-        "Moses tokens (default: bleu chrf ter)",
+        help="bleu, chrf, chrf++, ter; without case bleu_tok_lc for text that is already tokenised and bleu_moses_lc "
+        "on Moses tokens (default: bleu chrf ter)",
     )
     scores.add_argument("--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu: 13a (default), intl, ...")
     scores.add_argument("--lowercase", action="store_true", default=None, help="ignore case in bleu")
@@ -73,9 +89,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="bleu_moses_lc leaves words with hyphens whole (default: it splits them, as tokenizer.perl -a)",
     )
     scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
-    scores.add_argument("--json", action="store_true", help="a list of objects for programs instead of tables")
+    scores.add_argument("--confidence", action="store_true", help="95%% intervals, by bootstrap resampling")
+    output = scores.add_mutually_exclusive_group()
+    output.add_argument("--format", choices=tuple(FORMATS), help="of the tables (default: text)")
+    output.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="alias of --format json, for programs"
+    )
     add_errors(parser)
-    _add_significance(parser.add_argument_group("significance, by paired bootstrap resampling"))
+    _add_significance(parser.add_argument_group("significance, of several --hyp or with --baseline"))
     _add_model(parser)
     return parser
 
@@ -83,7 +104,16 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_significance(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--baseline", metavar="FILE", nargs="+", default=[], help="translations to compare with")
     group.add_argument(
-        "--samples", metavar="N", type=resamples, default=DEFAULT_SAMPLES, help="resamples (default: %(default)s)"
+        "--significance",
+        choices=TESTS,
+        help="by paired bootstrap resampling (default) or approximate randomisation",
+    )
+    group.add_argument(
+        "--samples",
+        metavar="N",
+        type=resamples,
+        help=f"resamples, also of --confidence (default: {DEFAULT_SAMPLES}), or trials of approximate randomisation "
+        f"(default: {DEFAULT_TRIALS})",
     )
     group.add_argument("--seed", metavar="N", type=seed, default=DEFAULT_SEED, help="of them (default: %(default)s)")
 
@@ -104,39 +134,58 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 def evaluate(arguments: argparse.Namespace) -> int:
     """Read, translate if asked to, score and print."""
     arguments.models = named_models(arguments)
+    language = _take_test_set(arguments)
     _check_arguments(arguments)
     require(1)
     import_plugins(arguments.plugins)
-    metrics = make_metrics(arguments)
-    system = arguments.hyp or arguments.source
-    files = [system, *arguments.ref, *arguments.baseline]
-    texts = _read_all(files, policy=arguments.errors)
-    references = texts[1 : 1 + len(arguments.ref)]
-    baselines = list(zip(arguments.baseline, texts[1 + len(arguments.ref) :], strict=True))
-    hypotheses, exit_code = texts[0], 0
+    metrics = make_metrics(arguments, target=language)
+    texts = _read_all(_inputs(arguments), policy=arguments.errors)
+    place = len(arguments.hyp) or 1
+    references = texts[place : place + len(arguments.ref)]
+    baselines = dict(zip(arguments.baseline, texts[place + len(arguments.ref) :], strict=True))
+    hypotheses, exit_code = dict(zip(arguments.hyp, texts, strict=False)), 0
     if arguments.models:
-        hypotheses, models, exit_code = _translations(texts[0], arguments)
+        lines, models, exit_code = _translations(texts[0], arguments)
+        hypotheses = {" ".join(arguments.models): lines}
         references = [[models.joined(line) for line in stream] for stream in references]
-        metrics = make_metrics(arguments, language=models.languages[1])
-    name = arguments.hyp or " ".join(arguments.models)
-    named = [(name, hypotheses), *zip(arguments.ref, references, strict=True), *baselines]
+        metrics = make_metrics(arguments, language=models.languages[1], target=language)
+    named = [*hypotheses.items(), *zip(map(" ".join, arguments.ref), references, strict=True), *baselines.items()]
     note = check_subwords(dict(named))
     if note is not None:
         say("nmt-eval", note)
-    results = [
-        measured(
-            metric,
-            hypotheses,
-            references,
-            baselines=baselines,
-            samples=arguments.samples,
-            seed=arguments.seed,
-            lengths=arguments.by_length,
-        )
-        for metric in metrics
-    ]
-    print(as_json(results) if arguments.json else as_text(results))
+    found = measured(
+        metrics,
+        hypotheses,
+        references,
+        baselines=baselines,
+        test=arguments.significance or BOOTSTRAP,
+        samples=arguments.samples,
+        seed=arguments.seed,
+        confidence=arguments.confidence,
+        lengths=arguments.by_length,
+    )
+    print(FORMATS[arguments.format or "text"](found))
     return exit_code
+
+
+def _take_test_set(arguments: argparse.Namespace) -> str:
+    """Make each text a list of files; those of a test set, where one is named, whose target language is returned."""
+    if arguments.test_set is None:
+        if arguments.language_pair is not None:
+            raise ConfigError(f"-l {arguments.language_pair}: only with -t, the test set")
+        if not arguments.ref:
+            raise ConfigError("neither --ref, the references, nor -t, a test set that has them")
+        arguments.ref = [[name] for name in arguments.ref]
+        arguments.source = None if arguments.source is None else [arguments.source]
+        return ""
+    if arguments.ref or arguments.source is not None:
+        option = "--ref" if arguments.ref else "--source"
+        raise ConfigError(f"{option}: the test set {arguments.test_set} has it; give one of the two")
+    found = test_set(arguments.test_set, arguments.language_pair)
+    arguments.ref = found.references
+    if arguments.models:
+        arguments.source = found.sources
+    return found.language
 
 
 def _check_arguments(arguments: argparse.Namespace) -> None:
@@ -145,7 +194,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"neither --hyp, translations to score, nor a MODEL to make them; {FIRST}")
     if arguments.models and arguments.hyp:
         models = " ".join(arguments.models)
-        raise ConfigError(f"--hyp {arguments.hyp}: is already translated; MODEL {models} needs --source instead")
+        hypotheses = " ".join(arguments.hyp)
+        raise ConfigError(f"--hyp {hypotheses}: is already translated; MODEL {models} needs --source instead")
     if arguments.models and arguments.source is None:
         raise ConfigError("MODEL needs --source, the text to translate")
     if arguments.models:
@@ -155,30 +205,51 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         if given:
             listed = ", ".join(_OPTIONS.get(name, "--" + name.replace("_", "-")) for name in given)
             raise ConfigError(f"{listed}: only with MODEL; --hyp is already translated")
-    files = [arguments.hyp or arguments.source, *arguments.ref, *arguments.baseline]
+    files = [name for text in _inputs(arguments) for name in text]
     if files.count(STDIN) > 1:
         raise ConfigError("- (standard input) can stand for one file only")
+    for option, names in (("--hyp", arguments.hyp), ("--baseline", arguments.baseline)):
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ConfigError(f"{option} {twice[0]}: is named twice; each is a system of its own")
+    if arguments.significance and not arguments.baseline and len(arguments.hyp) < 2:
+        raise ConfigError("--significance: needs something to compare with: several --hyp, or --baseline")
 
 
-def make_metrics(arguments: argparse.Namespace, *, language: str | None = None) -> list[Metric]:
-    """The metrics asked for, with the command's options; `language` where no option says otherwise."""
-    given = {name: getattr(arguments, name) for name in METRIC_OPTIONS if getattr(arguments, name) is not None}
-    return chosen_metrics(arguments.metrics, given, called=METRIC_OPTIONS, language=language)
+def _inputs(arguments: argparse.Namespace) -> list[list[str]]:
+    """The files of each text, in the order in which they are read."""
+    systems = [[name] for name in arguments.hyp] or [arguments.source]
+    return [*systems, *arguments.ref, *([name] for name in arguments.baseline)]
 
 
-def _read_all(files: Sequence[str], *, policy: Policy) -> list[list[str]]:
-    """The lines of each file; all must have as many as the first, and one at least. What is not UTF-8 is said.
+def make_metrics(arguments: argparse.Namespace, *, language: str | None = None, target: str = "") -> list[Metric]:
+    """The metrics asked for, with the command's options; `language` where no option says otherwise.
 
-    Only "\\n" ends a line, as in the sacrebleu command's files (its standard input also ends lines at "\\r").
+    `target` is the language of a test set, which decides the usual tokenizer of BLEU as it does in sacreBLEU.
     """
-    texts = [_read(name, Undecodable(policy)) for name in files]
-    for name, lines in zip(files, texts, strict=True):
+    given = {name: getattr(arguments, name) for name in METRIC_OPTIONS if getattr(arguments, name) is not None}
+    usual = tokenizer_of(target)
+    if usual and "tokenize" not in given and "bleu" in arguments.metrics:
+        given["tokenize"] = usual
+    return chosen_metrics(arguments.metrics, given, called=METRIC_OPTIONS, language=language or target or None)
+
+
+def _read_all(files: Sequence[Sequence[str]], *, policy: Policy) -> list[list[str]]:
+    """The lines of each text, whose files come one after the other; all must have as many as the first.
+
+    What is not UTF-8 is reported. Only "\\n" ends a line, as in the sacrebleu command's files (its standard input also
+    ends lines at "\\r").
+    """
+    texts = [[line for name in text for line in _read(name, Undecodable(policy))] for text in files]
+    first = " ".join(files[0])
+    for names, lines in zip(files, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise DataError(
-                f"{files[0]} has {counted(len(texts[0]), 'line')} but {name} has {len(lines)}; they must be equal"
+                f"{first} has {counted(len(texts[0]), 'line')} but {' '.join(names)} has {len(lines)}; "
+                "they must be equal"
             )
     if not texts[0]:
-        raise DataError(f"{files[0]}: no line to score")
+        raise DataError(f"{first}: no line to score")
     return texts
 
 
@@ -204,7 +275,7 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     from nmt.data.windows import windows
     from nmt.library.translator import WINDOW
 
-    inputs = (arguments.source, *arguments.ref, *arguments.baseline)
+    inputs = [name for text in _inputs(arguments) for name in text]
     # Opened first: a file that cannot be written is found out before the work is done.
     opened_output = (
         output_stream(arguments.output, inputs=inputs, models=arguments.models) if arguments.output else nullcontext()

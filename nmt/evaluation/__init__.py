@@ -4,7 +4,7 @@ from nmt.evaluation.build import build_metric
 from nmt.evaluation.by_length import LengthBucket, by_length
 from nmt.evaluation.metrics import Metric, SacrebleuMetric, Score
 from nmt.evaluation.moses import BleuMosesLowercase
-from nmt.evaluation.significance import Comparison, paired_bootstrap
+from nmt.evaluation.significance import Comparison, paired_test
 from nmt.evaluation.subwords import check_subwords
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "build_metric",
     "by_length",
     "check_subwords",
-    "paired_bootstrap",
+    "paired_test",
 ]

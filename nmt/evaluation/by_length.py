@@ -19,6 +19,11 @@ class LengthBucket(NamedTuple):
     sentences: int
     score: Score
 
+    @property
+    def words(self) -> str:
+        """The range of lengths: `11-20`, or `51+`."""
+        return f"{self.first}+" if self.last is None else f"{self.first}-{self.last}"
+
 
 def by_length(
     metric: Metric,

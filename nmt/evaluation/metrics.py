@@ -1,4 +1,4 @@
-"""The metrics, all computed by sacreBLEU: BLEU, chrF, TER, and BLEU of tokenised lower-cased text."""
+"""The metrics, all computed by sacreBLEU: BLEU, chrF, chrF++, TER, and BLEU of tokenised lower-cased text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,30 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from sacrebleu.metrics.base import Metric as Scorer
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.errors import ConfigError, DataError, counted, near_miss
 from nmt.registry import METRICS
+
+
+class Breakdown(NamedTuple):
+    """What a BLEU score is made of."""
+
+    brevity_penalty: float
+    """1 where the translations are as long as the references or longer, else below 1."""
+    length: int
+    """Words of all translations, as the metric's tokenizer counts them."""
+    reference_length: int
+    """Words of the references that are closest in length."""
+    precisions: tuple[float, ...]
+    """Of n-grams of 1, 2, 3, 4 words, in percent."""
+
+    @property
+    def ratio(self) -> float:
+        """Length of the translations for each word of the references."""
+        return self.length / self.reference_length if self.reference_length else 0.0
 
 
 class Score(NamedTuple):
@@ -26,6 +44,8 @@ class Score(NamedTuple):
     signature: str
     """Every setting that the value depends on."""
     higher_is_better: bool
+    breakdown: Breakdown | None = None
+    """Of BLEU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +98,17 @@ class SacrebleuMetric(Metric):
         scorer = self.scorer()
         result = scorer.corpus_score(hypotheses, references)
         signature = scorer.get_signature().format()
-        return Score(self.label or result.name, float(result.score), signature, self.higher_is_better)
+        return Score(
+            self.label or result.name, float(result.score), signature, self.higher_is_better, _breakdown(result)
+        )
+
+
+def _breakdown(result: Any) -> Breakdown | None:
+    """The parts of sacreBLEU's result, if it is one of BLEU."""
+    if not isinstance(result, BLEUScore):
+        return None
+    precisions = tuple(float(precision) for precision in result.precisions)
+    return Breakdown(float(result.bp), int(result.sys_len), int(result.ref_len), precisions)
 
 
 def check_streams(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
@@ -151,6 +181,16 @@ class Chrf(SacrebleuMetric):
 
     def scorer(self) -> Scorer:
         return CHRF()
+
+
+@METRICS.register("chrf++")
+class ChrfPlusPlus(SacrebleuMetric):
+    """chrF2++: chrF with words and pairs of words besides (Popovic, WMT 2017)."""
+
+    name = "chrf++"
+
+    def scorer(self) -> Scorer:
+        return CHRF(word_order=2)
 
 
 @METRICS.register("ter")

@@ -3,72 +3,98 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
+from nmt.evaluation import tables
 from nmt.evaluation.by_length import LengthBucket
 from nmt.evaluation.metrics import Score
-from nmt.evaluation.significance import Comparison, Interval
+from nmt.evaluation.significance import APPROXIMATE, BOOTSTRAP, Comparison, Confidence, Interval
+from nmt.evaluation.tables import Table
+
+TEST_NAMES: Final = {BOOTSTRAP: "paired bootstrap", APPROXIMATE: "paired approximate randomisation"}
+SAMPLE_NAMES: Final = {BOOTSTRAP: "resamples", APPROXIMATE: "trials"}
 
 
 class Result(NamedTuple):
-    """All that was measured with one metric."""
+    """All that was measured of one system with one metric."""
 
     score: Score
     comparisons: Sequence[tuple[str, Comparison]] = ()
     """Name of each baseline and the comparison with it."""
     buckets: Sequence[LengthBucket] = ()
+    confidence: Confidence | None = None
 
 
-def as_json(results: Sequence[Result]) -> str:
-    """A list of objects with sacreBLEU's keys `name`, `score` (unrounded) and `signature`.
+class System(NamedTuple):
+    """A system and what was measured of it, metric by metric."""
 
-    `baselines` and `by_length` stand beside them where they were asked for; `mean` and `ci` are sacreBLEU's
-    names for the true mean and for half the width of the 95% interval.
+    name: str
+    results: Sequence[Result]
+
+
+def as_json(systems: Sequence[System]) -> str:
+    """A list of objects with sacreBLEU's keys `name`, `score` (unrounded) and `signature`, one for each metric.
+
+    Of several systems a list of objects `system` and `metrics`, the list of that system. `brevity_penalty` and other
+    parts of BLEU, `confidence`, `baselines` and `by_length` are there where they were asked for; `mean` and `ci` are
+    sacreBLEU's names for the true mean and for half the width of the 95% interval.
     """
-    return json.dumps([_json_object(result) for result in results], indent=1, ensure_ascii=False)
+    entries = [[_json_object(result) for result in system.results] for system in systems]
+    if len(systems) == 1:
+        return _dumped(entries[0])
+    return _dumped([{"system": s.name, "metrics": e} for s, e in zip(systems, entries, strict=True)])
 
 
-def as_text(results: Sequence[Result]) -> str:
-    """Tables of the scores, then of the comparisons and of the scores by length, if there are any."""
-    rows = [(r.score.name, f"{r.score.score:.2f}", _direction(r.score), r.score.signature) for r in results]
-    parts = [table(("metric", "score", "better", "signature"), rows)]
-    compared = [(r.score.name, *comparison) for r in results for comparison in r.comparisons]
-    if compared:
-        head = ("metric", "system", "score", "mean, 95% interval", "p-value", "signature")
-        parts.append("paired bootstrap:\n" + table(head, [row for c in compared for row in _comparison_rows(*c)]))
-    measured = [result for result in results if result.buckets]
-    if measured:
-        parts.append("by words in the first reference:\n" + _length_table(measured))
-    return "\n\n".join(parts)
+def as_text(systems: Sequence[System]) -> str:
+    """Tables of the scores, then of what was asked for besides, in 80 columns; signatures at the end."""
+    return tables.as_text(_tables(systems), _signatures(systems))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned with spaces: figures at the right, words at the left."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    lines = []
-    for row in (head, *rows):
-        cells = (_align(cell, width, figure=_is_figure(cell)) for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+def as_markdown(systems: Sequence[System]) -> str:
+    """The same tables in Markdown."""
+    return tables.as_markdown(_tables(systems), _signatures(systems))
+
+
+def as_latex(systems: Sequence[System]) -> str:
+    """The same tables in LaTeX, for the package booktabs."""
+    return tables.as_latex(_tables(systems), _signatures(systems))
+
+
+FORMATS: Final[dict[str, Callable[[Sequence[System]], str]]] = {
+    "text": as_text,
+    "latex": as_latex,
+    "markdown": as_markdown,
+    "json": as_json,
+}
+
+
+def interval_text(interval: Interval) -> str:
+    """True mean and half the width of the 95% interval."""
+    return f"{interval.mean:.2f} +- {interval.half_width:.2f}"
+
+
+def _dumped(entries: object) -> str:
+    return json.dumps(entries, indent=1, ensure_ascii=False)
 
 
 def _json_object(result: Result) -> dict[str, Any]:
     """One metric as sacreBLEU writes it, with what was asked for besides."""
     score = result.score
     entry: dict[str, Any] = {"name": score.name, "score": score.score, "signature": score.signature}
+    if score.breakdown is not None:
+        entry |= {
+            "brevity_penalty": score.breakdown.brevity_penalty,
+            "ratio": score.breakdown.ratio,
+            "length": score.breakdown.length,
+            "reference_length": score.breakdown.reference_length,
+            "precisions": list(score.breakdown.precisions),
+        }
+    if result.confidence is not None:
+        interval, signature = result.confidence
+        entry["confidence"] = {"mean": interval.mean, "ci": interval.half_width, "signature": signature}
     if result.comparisons:
-        entry["baselines"] = [
-            {
-                "baseline": name,
-                "baseline_score": comparison.baseline.score,
-                "mean": comparison.system.mean,
-                "ci": comparison.system.half_width,
-                "p_value": comparison.p_value,
-                "signature": comparison.signature,
-            }
-            for name, comparison in result.comparisons
-        ]
+        entry["baselines"] = [_json_comparison(name, comparison) for name, comparison in result.comparisons]
     if result.buckets:
         entry["by_length"] = [
             {"first": b.first, "last": b.last, "sentences": b.sentences, "score": b.score.score} for b in result.buckets
@@ -76,35 +102,126 @@ def _json_object(result: Result) -> dict[str, Any]:
     return entry
 
 
-def _comparison_rows(metric: str, name: str, comparison: Comparison) -> list[tuple[str, ...]]:
-    """The baseline's row and the system's, as sacreBLEU pairs them."""
-    baseline = (metric, f"baseline: {name}", *_interval(comparison.baseline), "", comparison.signature)
-    system = (metric, "this system", *_interval(comparison.system), f"{comparison.p_value:.4f}", comparison.signature)
-    return [baseline, system]
+def _json_comparison(name: str, comparison: Comparison) -> dict[str, Any]:
+    entry: dict[str, Any] = {"baseline": name, "baseline_score": comparison.baseline_score, "test": comparison.test}
+    if comparison.system is not None:
+        entry |= {"mean": comparison.system.mean, "ci": comparison.system.half_width}
+    return entry | {"p_value": comparison.p_value, "signature": comparison.signature}
 
 
-def _length_table(results: Sequence[Result]) -> str:
+def _tables(systems: Sequence[System]) -> list[Table]:
+    several = len(systems) > 1
+    found = [_scores_of_several(systems) if several else _scores_of_one(systems[0])]
+    parts = [(s.name, r.score) for s in systems for r in s.results if r.score.breakdown is not None]
+    if parts:
+        found.append(_breakdowns(parts, several=several))
+    if several and any(result.confidence for system in systems for result in system.results):
+        found.append(_intervals(systems))
+    found += _comparisons(systems)
+    for system in systems:
+        measured = [result for result in system.results if result.buckets]
+        if measured:
+            title = "by words in the first reference" + (f", {system.name}" if several else "")
+            found.append(_lengths(measured, title))
+    return found
+
+
+def _scores_of_one(system: System) -> Table:
+    rows = [(r.score.name, f"{r.score.score:.2f}", _direction(r.score)) for r in system.results]
+    if not any(result.confidence for result in system.results):
+        return Table(("metric", "score", "better"), rows)
+    intervals = [interval_text(r.confidence.interval) if r.confidence else "" for r in system.results]
+    head = ("metric", "score", "better", "mean, 95% interval")
+    return Table(head, [(*row, interval) for row, interval in zip(rows, intervals, strict=True)])
+
+
+def _scores_of_several(systems: Sequence[System]) -> Table:
+    scores = [result.score for result in systems[0].results]
+    rows = [(system.name, *(f"{r.score.score:.2f}" for r in system.results)) for system in systems]
+    lower = ", ".join(score.name for score in scores if not score.higher_is_better)
+    title = f"scores, higher is better, of {lower} lower" if lower else "scores, higher is better"
+    return Table(("system", *(score.name for score in scores)), rows, title)
+
+
+def _breakdowns(parts: Sequence[tuple[str, Score]], *, several: bool) -> Table:
+    """Brevity penalty, lengths and precisions of BLEU; of several systems or kinds of BLEU a row each."""
+    kinds = len({score.name for _, score in parts}) > 1
+    rows = []
+    for system, score in parts:
+        parts_of_score = score.breakdown
+        assert parts_of_score is not None
+        name = score.name if not several else f"{system} ({score.name})" if kinds else system
+        rows.append(
+            (
+                name,
+                f"{parts_of_score.brevity_penalty:.3f}",
+                f"{parts_of_score.ratio:.3f}",
+                str(parts_of_score.length),
+                str(parts_of_score.reference_length),
+                "/".join(f"{precision:.1f}" for precision in parts_of_score.precisions),
+            )
+        )
+    head = ("system" if several else "metric", "penalty", "ratio", "words", "reference", "precisions")
+    return Table(head, rows, "brevity penalty, length and precisions of 1 to 4 words")
+
+
+def _intervals(systems: Sequence[System]) -> Table:
+    head = ("system", *(result.score.name for result in systems[0].results))
+    rows = [
+        (s.name, *(interval_text(r.confidence.interval) if r.confidence else "" for r in s.results)) for s in systems
+    ]
+    return Table(head, rows, "mean, 95% interval")
+
+
+def _comparisons(systems: Sequence[System]) -> list[Table]:
+    """A table for each baseline: by metric its own row and those of the systems that were compared with it."""
+    found = []
+    names = dict.fromkeys(name for s in systems for r in s.results for name, _ in r.comparisons)
+    for name in names:
+        rows: list[tuple[str, ...]] = []
+        for place in range(len(systems[0].results)):
+            compared = [(s.name, s.results[place], dict(s.results[place].comparisons).get(name)) for s in systems]
+            against = [(system, result.score, found) for system, result, found in compared if found is not None]
+            _, score, first = against[0]
+            rows.append((f"baseline: {name}", score.name, *_with_interval(first.baseline_score, first.baseline), ""))
+            for system, score, comparison in against:
+                label = system if len(systems) > 1 else "this system"
+                p_value = f"{comparison.p_value:.4f}"
+                rows.append((label, score.name, *_with_interval(score.score, comparison.system), p_value))
+        head = ["system", "metric", "score", "mean, 95% interval", "p-value"]
+        if first.test == APPROXIMATE:
+            head.remove("mean, 95% interval")
+            rows = [(*row[:3], row[4]) for row in rows]
+        title = f"{TEST_NAMES[first.test]}, {first.samples:,} {SAMPLE_NAMES[first.test]}"
+        found.append(Table(head, rows, title))
+    return found
+
+
+def _lengths(results: Sequence[Result], title: str) -> Table:
     """A row for each bucket of lengths, a column for each metric; all metrics have the same buckets."""
     head = ("words", "sentences", *(result.score.name for result in results))
     rows = []
     for parts in zip(*(result.buckets for result in results), strict=True):
-        first, last = parts[0].first, parts[0].last
-        words = f"{first}+" if last is None else f"{first}-{last}"
-        rows.append((words, str(parts[0].sentences), *(f"{part.score.score:.2f}" for part in parts)))
-    return table(head, rows)
+        rows.append((parts[0].words, str(parts[0].sentences), *(f"{part.score.score:.2f}" for part in parts)))
+    return Table(head, rows, title)
 
 
-def _interval(interval: Interval) -> tuple[str, str]:
-    return f"{interval.score:.2f}", f"{interval.mean:.2f} +- {interval.half_width:.2f}"
+def _signatures(systems: Sequence[System]) -> list[tuple[str, str]]:
+    """Each metric's; where there was resampling, those with the seed and the number of samples."""
+    found: dict[str, dict[str, None]] = {}
+    plain: dict[str, str] = {}
+    for result in (result for system in systems for result in system.results):
+        name = result.score.name
+        plain[name] = result.score.signature
+        sampled = [result.confidence.signature] if result.confidence else []
+        sampled += [comparison.signature for _, comparison in result.comparisons]
+        found.setdefault(name, {}).update(dict.fromkeys(sampled))
+    return [(name, signature) for name, all_of in found.items() for signature in (all_of or [plain[name]])]
+
+
+def _with_interval(score: float, interval: Interval | None) -> tuple[str, str]:
+    return f"{score:.2f}", interval_text(interval) if interval else ""
 
 
 def _direction(score: Score) -> str:
     return "higher" if score.higher_is_better else "lower"
-
-
-def _is_figure(cell: str) -> bool:
-    return cell.replace(".", "", 1).isdigit()
-
-
-def _align(cell: str, width: int, *, figure: bool) -> str:
-    return cell.rjust(width) if figure else cell.ljust(width)

@@ -1,22 +1,28 @@
-"""Is one system better than another? Paired bootstrap resampling, by sacreBLEU's own module."""
+"""Intervals of scores, and whether one system is better than another: sacreBLEU's tests, with less memory."""
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sacrebleu.significance import PairedTest
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric as Scorer
+from sacrebleu.significance import estimate_ci
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, shown
 from nmt.evaluation.metrics import Metric, check_streams
 
-SEED_VARIABLE = "SACREBLEU_SEED"
 DEFAULT_SEED = 12345
 DEFAULT_SAMPLES = 1000
-_environment = threading.Lock()
+"""Of the bootstrap."""
+DEFAULT_TRIALS = 10_000
+"""Of approximate randomisation."""
+BOOTSTRAP: Final = "bootstrap"
+APPROXIMATE: Final = "approximate"
+TESTS: Final = (BOOTSTRAP, APPROXIMATE)
+_PART = 1 << 22
+"""Counts that are gathered at once."""
 
 
 class Interval(NamedTuple):
@@ -30,69 +36,143 @@ class Interval(NamedTuple):
 class Comparison(NamedTuple):
     """One system against one baseline by one metric."""
 
-    system: Interval
-    baseline: Interval
+    system: Interval | None
+    """None by approximate randomisation, which makes no intervals."""
+    baseline: Interval | None
     p_value: float
     """Probability of so large a difference by chance."""
+    signature: str
+    """The metric's, with the seed and the number of samples."""
+    baseline_score: float
+    test: str = BOOTSTRAP
+    """`bootstrap` or `approximate`."""
+    samples: int = DEFAULT_SAMPLES
+
+
+class Confidence(NamedTuple):
+    """The 95% interval of one system's score."""
+
+    interval: Interval
     signature: str
     """The metric's, with the seed and the number of resamples."""
 
 
-@contextmanager
-def _seed_in_environment(seed: int) -> Iterator[None]:
-    """PairedTest takes its seed from the environment and from nowhere else; other threads wait."""
-    with _environment:
-        before = os.environ.get(SEED_VARIABLE)
-        os.environ[SEED_VARIABLE] = str(seed)
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[SEED_VARIABLE]
-            else:
-                os.environ[SEED_VARIABLE] = before
+def confidence(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    samples: int | None = None,
+    seed: int = DEFAULT_SEED,
+) -> Confidence:
+    """The 95% interval of a score by bootstrap resampling, as `sacrebleu --confidence` has it.
+
+    Raises as `paired_test`.
+    """
+    samples = DEFAULT_SAMPLES if samples is None else samples
+    scorer = _scorer(metric, samples=samples, seed=seed)
+    check_streams(hypotheses, references)
+    counts = scorer._extract_corpus_statistics(hypotheses, references)
+    interval = _interval(scorer, counts, _resampled(scorer, counts, samples=samples, seed=seed))
+    return Confidence(interval, _signature(scorer, "bs", samples, seed))
 
 
-def paired_bootstrap(
+def paired_test(
     metric: Metric,
     hypotheses: Sequence[str],
     *,
     baseline: Sequence[str],
     references: Sequence[Sequence[str]],
-    samples: int = DEFAULT_SAMPLES,
+    test: str = BOOTSTRAP,
+    samples: int | None = None,
     seed: int = DEFAULT_SEED,
 ) -> Comparison:
-    """Compare `hypotheses` with `baseline`, translations of the same source (Koehn, EMNLP 2004).
+    """Compare `hypotheses` with `baseline`, translations of the same source.
 
-    The result is that of `sacrebleu --paired-bs` for the same seed and number of `samples`, but for the
-    p-value of two equal scores, which is 1. Raises DataError for streams of different lengths, ConfigError
-    for a metric that is not sacreBLEU's and for a number of samples or seed below 1 (sacreBLEU takes 0 to
-    mean its default, or no seed).
+    By paired bootstrap resampling (Koehn, EMNLP 2004) or approximate randomisation (Riezler and Maxwell, 2005), whose
+    `samples` are by default 1,000 resamples and 10,000 trials. The result is that of `sacrebleu --paired-bs` and
+    `--paired-ar` for the same seed and number, but for the p-value of two equal scores, which is 1.
+
+    Raises DataError for streams of different lengths, ConfigError for a metric that is not sacreBLEU's, an unknown
+    test, and for a number of samples or seed below 1.
     """
+    check_test(test)
+    samples = (DEFAULT_SAMPLES if test == BOOTSTRAP else DEFAULT_TRIALS) if samples is None else samples
+    scorer = _scorer(metric, samples=samples, seed=seed)
+    check_streams(hypotheses, references)
+    check_streams(baseline, references)
+    first, second = (scorer._extract_corpus_statistics(text, references) for text in (baseline, hypotheses))
+    scores = [float(scorer._aggregate_and_compute(counts).score) for counts in (first, second)]
+    difference = abs(scores[0] - scores[1])
+    intervals: tuple[Interval | None, Interval | None] = (None, None)
+    if test == BOOTSTRAP:
+        resampled = [_resampled(scorer, counts, samples=samples, seed=seed) for counts in (first, second)]
+        intervals = (_interval(scorer, first, resampled[0]), _interval(scorer, second, resampled[1]))
+        differences = np.abs(resampled[1] - resampled[0])
+        differences -= differences.mean()
+    else:
+        differences = _exchanged(scorer, first, second, trials=samples, seed=seed)
+    # sacreBLEU counts the samples that differ by more than the outputs do, so two outputs that never
+    # differ would come out as significantly different.
+    p_value = 1.0 if difference == 0 else float(np.sum(differences > difference) + 1) / (samples + 1)
+    signature = _signature(scorer, "bs" if test == BOOTSTRAP else "ar", samples, seed)
+    return Comparison(intervals[1], intervals[0], p_value, signature, scores[0], test, samples)
+
+
+def check_test(test: str) -> None:
+    """Raise ConfigError for a test that there is not."""
+    if test not in TESTS:
+        raise ConfigError(f"significance: {shown(test)} is not a known test. Allowed: {', '.join(TESTS)}.")
+
+
+def _resampled(scorer: Scorer, counts: Sequence[Any], *, samples: int, seed: int) -> NDArray[np.float64]:
+    """The scores of `samples` texts drawn of a text's sentences, with replacement, as sacreBLEU draws them."""
+    drawn = np.random.default_rng(seed).choice(len(counts), size=(samples, len(counts)), replace=True)
+    table = np.array(counts, dtype="float32")  # as sacreBLEU adds them up
+    sums = (row.sum(0) for part in _parts(drawn, width=table.shape[1]) for row in table[part])
+    return np.array([scorer._compute_score_from_stats(row).score for row in sums])
+
+
+def _exchanged(
+    scorer: Scorer, first: Sequence[Any], second: Sequence[Any], *, trials: int, seed: int
+) -> NDArray[np.float64]:
+    """By how much two texts differ after each sentence has changed places with its partner, or has not, by chance."""
+    kept = np.random.default_rng(seed).integers(2, size=(trials, len(first)), dtype=bool)
+    tables = [np.array(counts, dtype=float) for counts in (first, second)]
+    both = tables[0].sum(0) + tables[1].sum(0)
+    change = tables[0] - tables[1]
+    differences = []
+    for part in _parts(kept, width=1):
+        for row in tables[1].sum(0) + part.astype(float) @ change:
+            pair = (scorer._compute_score_from_stats(counts.tolist()).score for counts in (row, both - row))
+            differences.append(abs(next(pair) - next(pair)))
+    return np.array(differences)
+
+
+def _parts(table: NDArray[Any], *, width: int) -> Iterator[NDArray[Any]]:
+    """The rows of a table, some at a time: as many as `width` counts for each of their elements allow."""
+    rows = max(1, _PART // (table.shape[1] * width))
+    for start in range(0, len(table), rows):
+        yield table[start : start + rows]
+
+
+def _scorer(metric: Metric, *, samples: int, seed: int) -> Scorer:
     scorer = metric.scorer()
     if scorer is None:
         raise ConfigError(f"metric {metric.name!r} is not one of sacreBLEU's and cannot be resampled")
     if samples < 1 or seed < 1:
         raise ConfigError(f"samples ({samples}) and seed ({seed}) must be at least 1")
-    check_streams(hypotheses, references)
-    check_streams(baseline, references)
-    with _seed_in_environment(seed):
-        test = PairedTest(
-            [("baseline", baseline), ("system", hypotheses)],
-            {metric.name: scorer},
-            references,
-            test_type="bs",
-            n_samples=samples,
-        )
-        signatures, columns = test()
-    (name,) = signatures
-    columns_of_metric: Sequence[Any] = columns[name]
-    first, second = columns_of_metric
-    # sacreBLEU counts the samples that differ by more than the outputs do, so two outputs that never
-    # differ would come out as significantly different.
-    p_value = 1.0 if first.score == second.score else float(second.p_value)
-    return Comparison(_interval(second), _interval(first), p_value, signatures[name].format())
+    return scorer
 
 
-def _interval(result: Any) -> Interval:
-    return Interval(float(result.score), float(result.mean), float(result.ci))
+def _interval(scorer: Scorer, counts: list[list[Any]], resampled: NDArray[np.float64]) -> Interval:
+    mean, half_width = estimate_ci(resampled)
+    return Interval(float(scorer._aggregate_and_compute(counts).score), float(mean), float(half_width))
+
+
+def _signature(scorer: Scorer, kind: str, samples: int, seed: int) -> str:
+    """The metric's, with the seed and the number of samples in their places."""
+    signature = scorer.get_signature()
+    signature.update("seed", str(seed))
+    signature.update(kind, samples)
+    return signature.format()

@@ -6,9 +6,9 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt.errors import ConfigError, DataError, counted
+from nmt.errors import ConfigError, DataError, counted, shown
 from nmt.library.environment import before_torch
 from nmt.library.loading import load
 from nmt.library.paths import path_of
@@ -31,51 +31,79 @@ _OPTIONS = ("tokenize", "lowercase", "language", "dash_splits")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores with their signatures; `evaluation["bleu"]` is a number, `str()` the table that nmt-eval prints."""
+    """Scores with their signatures; `evaluation["bleu"]` is a number, `str()` the tables that nmt-eval prints.
 
-    measured: dict[str, Measured] = field(repr=False)
-    """All that was measured, by the names of the metrics."""
+    Of several systems, `evaluation.systems["name"]` is the evaluation of one of them.
+    """
+
+    measured: dict[str, dict[str, Measured]] = field(repr=False)
+    """All that was measured, by the names of the systems and then of the metrics."""
     translations: list[Result] | None = field(default=None, repr=False)
     """What the model has made of the source; None where the translations were given."""
 
     @property
+    def systems(self) -> dict[str, Evaluation]:
+        """The evaluation of each system by itself."""
+        return {name: Evaluation({name: results}) for name, results in self.measured.items()}
+
+    @property
     def scores(self) -> dict[str, Score]:
-        """The score of each metric, with `name`, `score`, `signature` and `higher_is_better`."""
-        return {name: result.score for name, result in self.measured.items()}
+        """The score of each metric, with `name`, `score`, `signature`, `higher_is_better` and, of BLEU, `breakdown`.
+
+        Raises ConfigError where there are several systems.
+        """
+        return {name: result.score for name, result in self._of_one().items()}
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The objects that `nmt-eval --json` prints, with comparisons and scores by length where asked for."""
-        from nmt.evaluation.report import as_json
-
-        found: list[dict[str, Any]] = json.loads(as_json([*self.measured.values()]))
+        """The objects that `nmt-eval --json` prints, with all that was asked for besides the scores."""
+        found: list[dict[str, Any]] = json.loads(self.as_table("json"))
         return found
 
+    def as_table(self, format: str = "text") -> str:
+        """What `nmt-eval --format` prints: text, latex, markdown or json."""
+        from nmt.evaluation.report import FORMATS, System
+
+        if format not in FORMATS:
+            raise ConfigError(f"format: {shown(format)} is not known. Allowed: {', '.join(FORMATS)}.")
+        return FORMATS[format]([System(name, [*results.values()]) for name, results in self.measured.items()])
+
     def __getitem__(self, metric: str) -> float:
-        return self.measured[metric].score.score
+        return self._of_one()[metric].score.score
 
     def __str__(self) -> str:
-        from nmt.evaluation.report import as_text
-
-        return as_text([*self.measured.values()])
+        return self.as_table()
 
     def __repr__(self) -> str:
+        if len(self.measured) > 1:
+            return f"Evaluation({', '.join(map(repr, self.measured))})"
         return f"Evaluation({', '.join(f'{score.name} {score.score:.2f}' for score in self.scores.values())})"
+
+    def _of_one(self) -> dict[str, Measured]:
+        if len(self.measured) > 1:
+            first = next(iter(self.measured))
+            raise ConfigError(f"there are {len(self.measured)} systems: take one, as in evaluation.systems[{first!r}]")
+        (results,) = self.measured.values()
+        return results
 
 
 def evaluate(
-    hypotheses: Text | None = None,
+    hypotheses: Text | Mapping[str, Text] | None = None,
     references: Text | Sequence[Text] = (),
     *,
     model: Translator | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     source: Text | None = None,
+    test_set: str | None = None,
+    language_pair: str | None = None,
     metrics: Sequence[str] = ("bleu", "chrf", "ter"),
     tokenize: str | None = None,
     lowercase: bool | None = None,
     language: str | None = None,
     dash_splits: bool | None = None,
     baselines: Mapping[str, Text] | None = None,
-    samples: int = 1000,
+    significance: str | None = None,
+    samples: int | None = None,
     seed: int = 12345,
+    confidence: bool = False,
     by_length: bool = False,
     **options: Unpack[Options],
 ) -> Evaluation:
@@ -84,70 +112,91 @@ def evaluate(
     A text is a list of sentences, or a file, .gz too, by its name as a string or path.
 
     Args:
-        hypotheses: the translations; or none, with `model` and `source`.
+        hypotheses: the translations, or those of several systems by their names, which are compared with the first of
+            them unless there are `baselines`; or none, with `model` and `source`.
         references: a text, or a list of texts that are files as paths or lists of sentences, one for each set.
         model: a translator, or what `nmt.load` takes.
         source: the text that it translates.
+        test_set: in place of references and source, a test set that sacreBLEU knows, such as `wmt14`.
+        language_pair: of the test set, such as `en-de`.
         metrics: as nmt-eval's `--metrics`.
         tokenize, lowercase, language, dash_splits: options of metrics, as those of nmt-eval.
-        baselines: translations to compare with, by their names, by paired bootstrap resampling.
-        samples, seed: of the resampling.
+        baselines: translations to compare with, by their names.
+        significance: the test for it, `bootstrap` (paired resampling, the default) or `approximate` (randomisation).
+        samples, seed: of the test and of the intervals; by default 1,000 resamples and 10,000 trials.
+        confidence: also 95% intervals, by bootstrap resampling.
         by_length: also score short and long sentences separately.
         options: for the translation, as those of `Translator.translate`.
 
     Raises:
         TypeError: a text that is neither.
         ConfigError: metrics or options that there are not; arguments that do not go together.
-        DataError: texts that are missing, empty or not equally long; some split into subwords and some not.
+        DataError: texts that are missing, empty or not equally long; some split into subwords and some not; a test set
+            that cannot be fetched.
         CheckpointError: a model that cannot be loaded.
     """
     from nmt.evaluation import check_subwords
+    from nmt.evaluation.significance import BOOTSTRAP, check_test
     from nmt.library.scoring import chosen_metrics, measured
 
-    if (hypotheses is None) == (model is None) or (model is None) != (source is None):
+    if (hypotheses is None) == (model is None) or (source is not None and model is None):
         raise ConfigError("give hypotheses, the translations, or else a model and the source that it translates")
     if options and model is None:
         raise ConfigError(f"{', '.join(options)}: only with a model; hypotheses are already translated")
-    if samples < 1 or seed < 1:
+    if (samples is not None and samples < 1) or seed < 1:
         raise ConfigError(f"samples and seed must be 1 or more, not {samples} and {seed}")
+    if significance is not None:
+        check_test(significance)
+        if not baselines and not (isinstance(hypotheses, Mapping) and len(hypotheses) > 1):
+            raise ConfigError("significance: needs something to compare with: several hypotheses, or baselines")
     asked = dict(zip(_OPTIONS, (tokenize, lowercase, language, dash_splits), strict=True))
     given = {name: value for name, value in asked.items() if value is not None}
     called = {name: name for name in _OPTIONS}
+    published = _test_set(test_set, language_pair, references, source)
+    if published is not None:
+        if given.get("tokenize") is None and "bleu" in metrics and published.tokenizer is not None:
+            given["tokenize"] = published.tokenizer
+        references = published.references
+        source = published.source if model is not None else None
+    if model is not None and source is None:
+        raise ConfigError("give hypotheses, the translations, or else a model and the source that it translates")
     chosen_metrics(metrics, given, called=called)  # mistakes show before texts are read and translated
-    name, system = ("source", source) if hypotheses is None else ("hypotheses", hypotheses)
-    texts = {name: _lines(system, name)}
-    texts |= {place: _lines(text, place) for place, text in _sets(references).items()}
-    texts |= {place: _lines(text, place) for place, text in _named_baselines(baselines).items()}
-    _check_lengths(texts)
+    systems = _systems(hypotheses) if model is None else {"source": source}
+    texts = {name: _lines(text, name) for name, text in systems.items()}
+    streams = {place: _lines(text, place) for place, text in _sets(references).items()}
+    compared = {place: _lines(text, place) for place, text in _named_baselines(baselines).items()}
+    _check_lengths([*texts.items(), *streams.items(), *compared.items()])
     translations: list[Result] | None = None
     if model is not None:
         translator = model if isinstance(model, Translator) else load(model)
         try:
-            translations = translator.translate(texts.pop(name), **options)
-            texts = {"the model": [result.text for result in translations], **texts}
-            name = "the model"
+            translations = translator.translate(texts["source"], **options)
+            texts = {"the model": [result.text for result in translations]}
             language = translator.target_language
-            for place in texts:
-                if place.startswith("references"):
-                    texts[place] = translator.joined(texts[place])
+            streams = {place: translator.joined(lines) for place, lines in streams.items()}
         finally:
             if translator is not model:
                 translator.close()
-    note = check_subwords(texts)
+    note = check_subwords(texts | streams | compared)
     if note is not None:
         _warn(note)
-    streams = [lines for place, lines in texts.items() if place.startswith("references")]
-    compared = [(place.removeprefix(_BASELINE), lines) for place, lines in texts.items() if place.startswith(_BASELINE)]
-    found = chosen_metrics(metrics, given, called=called, language=language)
-    results = {
-        metric.name: measured(
-            metric, texts[name], streams, baselines=compared, samples=samples, seed=seed, lengths=by_length
-        )
-        for metric in found
-    }
+    found = measured(
+        chosen_metrics(metrics, given, called=called, language=language or (published and published.language)),
+        {name.removeprefix(_SYSTEM): lines for name, lines in texts.items()},
+        [*streams.values()],
+        baselines={place.removeprefix(_BASELINE): lines for place, lines in compared.items()},
+        test=significance or BOOTSTRAP,
+        samples=samples,
+        seed=seed,
+        confidence=confidence,
+        lengths=by_length,
+    )
+    names = list(dict.fromkeys(metrics))
+    results = {system.name: dict(zip(names, system.results, strict=True)) for system in found}
     return Evaluation(results, translations)
 
 
+_SYSTEM = "hypotheses "
 _BASELINE = "baseline "
 
 
@@ -186,9 +235,42 @@ def _lines(text: object, name: str) -> list[str]:
     return [line.replace("\n", " ").replace("\r", " ") for line in text]
 
 
-def _check_lengths(texts: Mapping[str, Sequence[str]]) -> None:
-    first, lines = next(iter(texts.items()))
-    for name, others in texts.items():
+class _Published(NamedTuple):
+    """The texts of a published test set."""
+
+    source: list[str]
+    references: list[list[str]]
+    language: str
+    tokenizer: str | None
+
+
+def _test_set(name: str | None, pair: str | None, references: Any, source: Any) -> _Published | None:
+    """The texts of the test set that is named; ConfigError for what it makes superfluous."""
+    if name is None:
+        if pair is not None:
+            raise ConfigError(f"language_pair: {shown(pair)} is that of a test_set, which is not named")
+        return None
+    if source is not None or (references is not None and len(references)):
+        raise ConfigError(f"the test set {name} has source and references; give one of the two")
+    from nmt.evaluation.testsets import test_set, tokenizer_of
+
+    found = test_set(name, pair)
+    joined = [[line for file in files for line in _lines(file, file)] for files in (found.sources, *found.references)]
+    return _Published(joined[0], joined[1:], found.language, tokenizer_of(found.language))
+
+
+def _systems(hypotheses: Any) -> dict[str, Any]:
+    """The systems by what errors call them."""
+    if not isinstance(hypotheses, Mapping):
+        return {"hypotheses": hypotheses}
+    if not hypotheses:
+        raise ConfigError("hypotheses: there is no system")
+    return {f"{_SYSTEM}{name}": text for name, text in hypotheses.items()}
+
+
+def _check_lengths(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
+    first, lines = texts[0]
+    for name, others in texts:
         if len(others) != len(lines):
             raise DataError(
                 f"{first}: {counted(len(lines), 'sentence')}, but {name}: {len(others)}; they must be equally many"

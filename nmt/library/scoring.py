@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nmt.errors import ConfigError
-from nmt.evaluation import Metric, build_metric, by_length, paired_bootstrap
-from nmt.evaluation.report import Result
+from nmt.evaluation import Metric, build_metric, by_length, paired_test
+from nmt.evaluation.counting import counting
+from nmt.evaluation.report import Result, System
+from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SEED
+from nmt.evaluation.significance import confidence as resampled
 from nmt.registry import METRICS
 
 DEFAULT_METRICS: Final = ("bleu", "chrf", "ter")
@@ -37,25 +40,42 @@ def chosen_metrics(
 
 
 def measured(
-    metric: Metric,
-    hypotheses: Sequence[str],
+    metrics: Sequence[Metric],
+    systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
     *,
-    baselines: Sequence[tuple[str, Sequence[str]]],
-    samples: int,
-    seed: int,
-    lengths: bool,
-) -> Result:
-    """The score, the comparison with each baseline by `samples` resamples, and with `lengths` the scores by length."""
-    score = metric.compute(hypotheses, references)
-    compared = [
-        (
-            name,
-            paired_bootstrap(metric, hypotheses, baseline=lines, references=references, samples=samples, seed=seed),
-        )
-        for name, lines in baselines
-    ]
-    return Result(score, compared, by_length(metric, hypotheses, references=references) if lengths else ())
+    baselines: Mapping[str, Sequence[str]],
+    test: str = BOOTSTRAP,
+    samples: int | None = None,
+    seed: int = DEFAULT_SEED,
+    confidence: bool = False,
+    lengths: bool = False,
+) -> list[System]:
+    """The scores of each system, and the comparisons with each baseline, which is not compared with itself.
+
+    With `confidence` also 95% intervals, with `lengths` scores by length. Of several systems without `baselines` the
+    first is the baseline.
+    """
+    if not baselines and len(systems) > 1:
+        first = next(iter(systems))
+        baselines = {first: systems[first]}
+    found: dict[str, list[Result]] = {name: [] for name in systems}
+    for metric in map(counting, metrics):
+        for name, lines in systems.items():
+            compared = [
+                (
+                    baseline,
+                    paired_test(
+                        metric, lines, baseline=others, references=references, test=test, samples=samples, seed=seed
+                    ),
+                )
+                for baseline, others in baselines.items()
+                if baseline != name
+            ]
+            interval = resampled(metric, lines, references, samples=samples, seed=seed) if confidence else None
+            buckets = by_length(metric, lines, references=references) if lengths else ()
+            found[name].append(Result(metric.compute(lines, references), compared, buckets, interval))
+    return [System(name, results) for name, results in found.items()]
 
 
 def _options_of(member: Any) -> set[str]:

@@ -8,16 +8,19 @@ import os
 import random
 import subprocess
 import sys
+import urllib.error
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from sacrebleu.dataset import DATASETS
 from safetensors.torch import save_file
 
 from nmt.cli.evaluate import main
 from nmt.config import load_config
 from nmt.data import WhitespaceTokenizer
+from nmt.evaluation.testsets import tokenizer_of
 from nmt.models import build_model
 
 WORDS = ["The", "dog", "can't", "see", "3,5", "Häuser", "(red)", "—", "über", "“quoted”", "a", "u.s.", "日本", "E-Mail"]
@@ -120,6 +123,193 @@ def test_baseline_has_the_figures_of_the_paired_test(files, capsys):
     assert "seed:5" in against["signature"] and "bs:100" in against["signature"]
 
 
+def test_precisions_and_chrf_with_words_are_those_of_the_sacrebleu_command(files, capsys):
+    bleu, chrf = sacrebleu(files["first"], "-i", files["hyp"], "-m", "bleu", "chrf", "--chrf-word-order", "2")
+    arguments = ["--hyp", files["hyp"], "--ref", files["first"], "--metrics", "bleu", "chrf++"]
+    found = nmt_eval(capsys, *arguments)
+    assert (found[1]["name"], found[1]["score"], found[1]["signature"]) == (
+        "chrF2++",
+        pytest.approx(chrf["score"], abs=1e-12),
+        chrf["signature"],
+    )
+    parts = found[0]
+    verbose = "/".join(f"{precision:.1f}" for precision in parts["precisions"])
+    verbose += f" (BP = {parts['brevity_penalty']:.3f} ratio = {parts['ratio']:.3f} hyp_len = {parts['length']:d} "
+    assert bleu["verbose_score"] == verbose + f"ref_len = {parts['reference_length']:d})"
+    assert parts["brevity_penalty"] < 1
+
+
+def test_confidence_has_the_figures_of_the_sacrebleu_command(files, capsys):
+    theirs = sacrebleu(
+        files["first"],
+        "-i",
+        files["hyp"],
+        "-m",
+        "bleu",
+        "ter",
+        "--confidence",
+        "--confidence-n",
+        "90",
+        SACREBLEU_SEED="3",
+    )
+    arguments = ["--hyp", files["hyp"], "--ref", files["first"], "--metrics", "bleu", "ter", "--confidence"]
+    found = nmt_eval(capsys, *arguments, "--samples", "90", "--seed", "3")
+    for ours, expected in zip(found, theirs, strict=True):
+        single = 1e-7 if ours["name"] == "TER" else 1e-12  # whose resampled scores are fp32, and so is their mean
+        assert ours["confidence"]["mean"] == pytest.approx(expected["confidence_mean"], rel=single)
+        assert ours["confidence"]["ci"] == pytest.approx(expected["confidence_var"], abs=1e-12)
+        assert ours["confidence"]["signature"] == expected["signature"]
+    assert main(arguments) == 0
+    assert "mean, 95% interval" in capsys.readouterr().out
+
+
+def test_several_systems_have_the_figures_of_approximate_randomisation(files, capsys):
+    systems = [files["baseline"], files["hyp"], files["second"]]
+    theirs = sacrebleu(
+        files["first"],
+        "-i",
+        *systems,
+        "-m",
+        "bleu",
+        "chrf",
+        "ter",
+        "--paired-ar",
+        "--paired-ar-n",
+        "150",
+        SACREBLEU_SEED="5",
+    )
+    arguments = ["--hyp", *systems, "--ref", files["first"], "--significance", "approximate", "--samples", "150"]
+    found = nmt_eval(capsys, *arguments, "--seed", "5")
+    assert [entry["system"] for entry in found] == systems
+    assert all("baselines" not in metric for metric in found[0]["metrics"])
+    compared = 0
+    for ours, expected in zip(found[1:], theirs[1:], strict=True):
+        for metric in ours["metrics"]:
+            (against,) = metric["baselines"]
+            assert against["baseline"] == files["baseline"] and against["test"] == "approximate"
+            assert metric["score"] == expected[metric["name"]]["score"]
+            assert against["p_value"] == expected[metric["name"]]["p_value"]
+            assert "ar:150" in against["signature"] and "mean" not in against
+            compared += 1
+    assert compared == 6
+    assert main([*arguments, "--by-length"]) == 0
+    output = capsys.readouterr().out
+    assert "paired approximate randomisation, 150 trials:" in output and "higher is better, of TER lower" in output
+    assert output.count("by words in the first reference, ") == 3
+    assert max(map(len, output.split("\n"))) <= 80 or len(str(systems[0])) > 24
+
+
+def test_the_baseline_of_several_systems_can_be_named(files, capsys):
+    systems = ["--hyp", files["hyp"], files["second"], "--ref", files["first"], "--metrics", "bleu", "--samples", "30"]
+    found = nmt_eval(capsys, *systems, "--baseline", files["baseline"], files["second"])
+    names = [[against["baseline"] for against in entry["metrics"][0]["baselines"]] for entry in found]
+    assert names == [[files["baseline"], files["second"]], [files["baseline"]]], "not compared with itself"
+
+
+def test_formats(files, capsys):
+    arguments = ["--hyp", files["hyp"], "--ref", files["first"], "--metrics", "bleu", "--format"]
+    printed = {}
+    for name in ("text", "latex", "markdown", "json"):
+        assert main([*arguments, name]) == 0
+        printed[name] = capsys.readouterr().out
+    (entry,) = json.loads(printed["json"])
+    for text in printed.values():
+        assert entry["signature"] in text
+    score = f"{entry['score']:.2f}"
+    assert f"\nBLEU    {score}  higher\n" in printed["text"]
+    assert f"| BLEU | {score} | higher |" in printed["markdown"]
+    assert rf"BLEU & {score} & higher \\" in printed["latex"]
+    assert main([*arguments, "text", "--json"]) == 2
+    assert "--json: not allowed with argument --format" in capsys.readouterr().err
+
+
+@pytest.fixture
+def folder(tmp_path_factory, monkeypatch) -> Path:
+    """sacreBLEU's folder, which nothing is fetched into."""
+    found = tmp_path_factory.mktemp("sacrebleu")
+
+    def refused(*given, **named):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", refused)
+    for name in ("sacrebleu.dataset.base", "sacrebleu.utils"):
+        monkeypatch.setattr(f"{name}.SACREBLEU_DIR", str(found))
+    for name in ("wmt14", "wmt15", "wmt22"):
+        monkeypatch.setattr(DATASETS[name], "_outdir", str(found / name))
+        monkeypatch.setattr(DATASETS[name], "_rawdir", str(found / name / "raw"))
+    return found
+
+
+def prepared(folder: Path, files: dict[str, str], pair: str = "en-de", name: str = "wmt14") -> None:
+    (folder / name).mkdir(exist_ok=True)
+    for field, source in (("src", "hyp"), ("ref", "first")):
+        (folder / name / f"{name}.{pair}.{field}").write_bytes(Path(files[source]).read_bytes())
+
+
+def test_a_published_test_set(files, model, folder, capsys, tmp_path):
+    prepared(folder, files)
+    expected = nmt_eval(capsys, "--hyp", files["hyp"], "--ref", files["first"])
+    assert nmt_eval(capsys, "--hyp", files["hyp"], "-t", "wmt14", "-l", "en-de") == expected
+    prepared(folder, files, name="wmt15")
+    twice = write(tmp_path / "twice", Path(files["hyp"]).read_text(encoding="utf-8").split("\n")[:-1] * 2)
+    found = nmt_eval(capsys, "--hyp", twice, "--test-set", "wmt14,wmt15", "--language-pair", "en-de")
+    assert [entry["score"] for entry in found] == pytest.approx([entry["score"] for entry in expected])
+    scored = nmt_eval(capsys, str(model), "-t", "wmt14", "-l", "en-de", "--metrics", "chrf")
+    assert scored == nmt_eval(
+        capsys, str(model), "--source", files["hyp"], "--ref", files["first"], "--metrics", "chrf"
+    )
+
+
+def test_an_unpacked_test_set_is_read_as_sacrebleu_reads_it(files, folder, capsys, tmp_path):
+    raw = folder / "wmt14" / "raw"
+    (raw / "test").mkdir(parents=True)
+    (raw / "wmt14.test-filtered.tgz").write_bytes(b"unpacked")
+    lines = Path(files["first"]).read_text(encoding="utf-8").split("\n")[:3]
+    for name in ("src.en", "ref.de"):
+        text = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(lines))
+        (raw / "test" / f"newstest2014-deen-{name}.sgm").write_text(f'<doc docid="a" origlang="en">\n{text}</doc>\n')
+    hyp = write(tmp_path / "hyp", lines)
+    found = nmt_eval(capsys, "--hyp", hyp, "-t", "wmt14", "-l", "en-de", "--metrics", "bleu")
+    assert found[0]["score"] == pytest.approx(100)
+
+
+def test_the_tokenizer_of_a_test_set_is_that_of_its_language(files, folder, capsys):
+    prepared(folder, files, name="wmt22", pair="en-zh")
+    prepared(folder, files, name="wmt14")
+    arguments = ["--hyp", files["hyp"], "--metrics", "bleu"]
+    (plain,) = nmt_eval(capsys, *arguments, "-t", "wmt14", "-l", "en-de")
+    assert "tok:13a" in plain["signature"]
+    (chosen,) = nmt_eval(capsys, *arguments, "-t", "wmt14", "-l", "en-de", "--tokenize", "char")
+    assert "tok:char" in chosen["signature"]
+    assert (tokenizer_of("zh"), tokenizer_of("de")) == ("zh", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-t", "wmt1", "-l", "en-de"], 2, "test set 'wmt1': sacreBLEU does not know it. Did you mean 'wmt"),
+        (["-t", "wmt14"], 2, "test set wmt14: needs a language pair. Allowed: cs-en, de-en, en-cs, en-de,"),
+        (["-t", "wmt14", "-l", "en-zh"], 2, "test set wmt14: has no language pair 'en-zh'. Allowed: cs-en,"),
+        (["-t", "wmt14", "-l", "en-de", "--ref", "x"], 2, "--ref: the test set wmt14 has it; give one of the two"),
+        (["-l", "en-de"], 2, "-l en-de: only with -t, the test set"),
+        ([], 2, "neither --ref, the references, nor -t, a test set that has them"),
+        (["-t", "wmt14", "-l", "en-de"], 1, "wmt14 as wmt14.en-de.src and wmt14.en-de.ref"),
+        (["-t", "wmt22", "-l", "en-de"], 1, "raw as wmt22.v1.1.tar.gz, and unpacked"),
+    ],
+)
+def test_test_sets_that_cannot_be_used(files, folder, capsys, arguments, code, message):
+    found, line = failure(capsys, "--hyp", files["hyp"], *arguments)
+    assert found == code and message in line
+    if code == 1:
+        assert "cannot be fetched (<urlopen error no network>); it" in line and str(folder) in line
+
+
+def test_a_broken_download_is_one_line(files, folder, capsys, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given: io.BytesIO(b"not what it should be"))
+    code, line = failure(capsys, "--hyp", files["hyp"], "-t", "wmt14", "-l", "en-de")
+    assert code == 1 and "cannot be fetched (" in line and "MD5 sum of downloaded file was incorrect" in line
+
+
 def test_table_for_people(files, capsys):
     assert main(["--hyp", files["hyp"], "--ref", files["first"], "--by-length"]) == 0
     output = capsys.readouterr().out
@@ -179,6 +369,11 @@ def test_missing_file(files, capsys, tmp_path):
         (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: only with MODEL"),
         (["--source", "text.en"], "--source: only with MODEL"),
         (["--baseline", "-", "--ref", "-"], "- (standard input) can stand for one file only"),
+        (
+            ["--significance", "approximate"],
+            "--significance: needs something to compare with: several --hyp, or --base",
+        ),
+        (["--baseline", "x", "x"], "--baseline x: is named twice; each is a system of its own"),
     ],
 )
 def test_usage_errors_are_one_line(files, capsys, arguments, message):
@@ -344,5 +539,7 @@ def test_metric_of_a_plugin(files, capsys, tmp_path):
     arguments = ["--ref", files["first"], "--plugin", str(plugin), "--metrics", "exact_plugin"]
     (found,) = nmt_eval(capsys, "--hyp", files["first"], *arguments)
     assert found == {"name": "exact", "score": 100.0, "signature": "exact"}
+    code, line = failure(capsys, "--hyp", files["hyp"], *arguments, "--confidence")
+    assert code == 2 and "'exact_plugin'" in line and "resampled" in line
     code, line = failure(capsys, "--hyp", files["hyp"], *arguments, "--baseline", files["baseline"])
     assert code == 2 and "'exact_plugin'" in line and "resampled" in line

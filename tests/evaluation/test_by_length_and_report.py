@@ -7,9 +7,10 @@ import json
 import pytest
 
 from nmt.errors import DataError
-from nmt.evaluation import Comparison, by_length
-from nmt.evaluation.report import Result, as_json, as_text
-from nmt.evaluation.significance import Interval
+from nmt.evaluation import Comparison, by_length, tables
+from nmt.evaluation.report import Result, System, as_json, as_latex, as_markdown, as_text
+from nmt.evaluation.significance import Confidence, Interval
+from nmt.evaluation.tables import Table
 from nmt.registry import METRICS
 
 REFERENCES = ["", "one two three four five", "a b c d e f g h i j", "a b c d e f g h i j k l"]
@@ -36,19 +37,20 @@ def test_streams_must_fit():
 @pytest.fixture
 def results() -> list[Result]:
     metrics = [METRICS.get(name)() for name in ("bleu", "ter")]
-    comparison = Comparison(Interval(30.0, 29.9, 1.5), Interval(20.0, 20.1, 1.25), 0.004, "seed:1|bs:10")
+    comparison = Comparison(Interval(30.0, 29.9, 1.5), Interval(20.0, 20.1, 1.25), 0.004, "seed:1|bs:10", 20.0)
     return [
         Result(
             metric.compute(HYPOTHESES, [REFERENCES]),
             [("other.txt", comparison)],
             by_length(metric, HYPOTHESES, references=[REFERENCES], bounds=(5,)),
+            Confidence(Interval(30.0, 29.8, 1.75), "seed:2|bs:9"),
         )
         for metric in metrics
     ]
 
 
 def test_json_has_sacrebleus_keys_and_unrounded_scores(results):
-    entries = json.loads(as_json(results))
+    entries = json.loads(as_json([System("system", results)]))
     assert [entry["name"] for entry in entries] == ["BLEU", "TER"]
     for entry, result in zip(entries, results, strict=True):
         assert list(entry)[:3] == ["name", "score", "signature"]
@@ -57,26 +59,75 @@ def test_json_has_sacrebleus_keys_and_unrounded_scores(results):
         assert entry["baselines"][0] == {
             "baseline": "other.txt",
             "baseline_score": 20.0,
+            "test": "bootstrap",
             "mean": 29.9,
             "ci": 1.5,
             "p_value": 0.004,
             "signature": "seed:1|bs:10",
         }
+        assert entry["confidence"] == {"mean": 29.8, "ci": 1.75, "signature": "seed:2|bs:9"}
         assert [bucket["sentences"] for bucket in entry["by_length"]] == [2, 2]
 
 
-def test_plain_results_have_nothing_but_sacrebleus_keys(results):
-    (entry,) = json.loads(as_json([Result(results[0].score)]))
-    assert list(entry) == ["name", "score", "signature"]
-    assert len(as_text([Result(results[0].score)]).split("\n")) == 2
+def test_plain_results_have_nothing_but_sacrebleus_keys_and_the_parts_of_bleu(results):
+    bleu, ter = json.loads(as_json([System("system", [Result(result.score) for result in results])]))
+    assert list(ter) == ["name", "score", "signature"]
+    parts = results[0].score.breakdown
+    assert bleu == {
+        **{key: bleu[key] for key in ("name", "score", "signature")},
+        "brevity_penalty": parts.brevity_penalty,
+        "ratio": 27 / 27,
+        "length": 27,
+        "reference_length": 27,
+        "precisions": [pytest.approx(precision) for precision in (100.0, 100 * 13 / 24, 100 * 11 / 21, 50.0)],
+    }
 
 
-def test_table_shows_score_direction_and_signature(results):
-    lines = as_text(results).split("\n")
+def test_several_systems_in_json(results):
+    first, second = json.loads(as_json([System("a", results[:1]), System("b", results[1:])]))
+    assert (first["system"], second["system"]) == ("a", "b")
+    assert [metric["name"] for metric in (*first["metrics"], *second["metrics"])] == ["BLEU", "TER"]
+
+
+def test_tables_of_one_system(results):
+    text = as_text([System("system", results)])
+    lines = text.split("\n")
     assert lines[1].split()[:3] == ["BLEU", f"{results[0].score.score:.2f}", "higher"]
     assert lines[2].split()[:3] == ["TER", f"{results[1].score.score:.2f}", "lower"]
-    assert lines[1].endswith(results[0].score.signature)
-    assert lines[1].index("higher") == lines[2].index("lower")
-    text = "\n".join(lines)
+    assert lines[1].endswith("29.80 +- 1.75")
     assert "baseline: other.txt" in text and "0.0040" in text and "29.90 +- 1.50" in text
     assert "0-5" in text and "6+" in text
+    assert "1.000  1.000" in text and "100.0/54.2/52.4/50.0" in text
+    assert "BLEU  seed:2|bs:9" in text, "what was resampled is told by its own signature"
+    plain = as_text([System("system", [Result(result.score) for result in results])])
+    assert f"TER   {results[1].score.signature}" in plain and "%" not in plain
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_text_fits_80_columns(results, count):
+    names = [f"experiments/of/a/very/long/directory/name/{n}/translations.with-a-long-name.de" for n in range(count)]
+    systems = [System(name, (results * 4)[: 2 + count]) for name in names]
+    lines = as_text(systems).split("\n")
+    assert [line for line in lines if len(line) > 80 and not line.startswith("by words")] == []
+    assert count == 1 or max(map(len, lines)) > 70
+
+
+def test_long_names_keep_both_ends_and_wide_tables_come_in_parts():
+    head = ("system", *(f"metric {n}" for n in range(12)))
+    table = Table(head, [("begin" + "x" * 60 + "end.de", *(str(n) for n in range(12)))], "many")
+    text = tables.as_text([table], [])
+    assert all(len(line) <= 80 for line in text.split("\n"))
+    assert text.count("begin") == text.count("end.de") >= 2
+    assert [int(n) for line in text.split("\n") if "begin" in line for n in line.split()[1:]] == list(range(12))
+
+
+def test_markdown_and_latex(results):
+    system = System("a_b|c%.de", results)
+    markdown, latex = as_markdown([system, System("d", results)]), as_latex([system, System("d", results)])
+    assert "| a\\_b\\|c%.de | " in markdown and "|-|-:|-:|" in markdown
+    assert "- BLEU: `seed:2|bs:9`" in markdown
+    assert r"a\_b|c\%.de & " in latex and r"29.80 $\pm$ 1.75" in latex
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == latex.count(r"\midrule") == 6
+    assert "% BLEU: seed:2|bs:9" in latex
+    for line in latex.split("\n"):
+        assert line.startswith(("%", "\\")) or line.endswith(r"\\") or not line

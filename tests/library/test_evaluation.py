@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sacrebleu.dataset import DATASETS
 
 import nmt
 from nmt.cli import evaluate as command
@@ -39,6 +40,33 @@ def test_it_gives_what_the_command_prints(tmp_path: Path, capsys: pytest.Capture
     assert str(nmt.evaluate(SYSTEM, REFERENCE)) + "\n" == capsys.readouterr().out
 
 
+def test_several_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, reference = written(tmp_path, first=OTHER, second=SYSTEM, ref=REFERENCE)
+    arguments = ["--hyp", first, second, "--ref", reference, "--samples", "40", "--confidence", "--json"]
+    assert command.main([*arguments, "--significance", "approximate", "--metrics", "bleu", "chrf++"]) == 0
+    options: dict[str, Any] = {"samples": 40, "confidence": True, "significance": "approximate"}
+    found = nmt.evaluate({first: OTHER, second: second}, REFERENCE, metrics=["bleu", "chrf++"], **options)
+    assert found.as_json() == json.loads(capsys.readouterr().out)
+    assert list(found.systems) == [first, second]
+    one = found.systems[second]
+    assert one["chrf++"] == nmt.evaluate(SYSTEM, REFERENCE, metrics=["chrf++"])["chrf++"]
+    assert one.scores["bleu"].breakdown is not None and one.scores["bleu"].breakdown.ratio == 12 / 12
+    assert "$\\pm$" in found.as_table("latex") and "| system |" in found.as_table("markdown")
+    with pytest.raises(nmt.ConfigError, match="there are 2 systems: take one, as in evaluation.systems"):
+        found["bleu"]
+
+
+def test_a_published_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local: nmt.Translator) -> None:
+    monkeypatch.setattr(DATASETS["wmt14"], "_outdir", str(tmp_path))
+    for field, lines in (("src", OTHER), ("ref", REFERENCE)):
+        (tmp_path / f"wmt14.en-de.{field}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    pair: dict[str, Any] = {"test_set": "wmt14", "language_pair": "en-de"}
+    assert nmt.evaluate(SYSTEM, **pair).as_json() == nmt.evaluate(SYSTEM, REFERENCE).as_json()
+    found = nmt.evaluate(model=local, **pair)
+    assert found.translations is not None and len(found.translations) == len(REFERENCE)
+    assert found.as_json() == nmt.evaluate(model=local, source=OTHER, references=REFERENCE).as_json()
+
+
 def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote: nmt.Translator) -> None:
     references = ["x y"] * 7 + ["t@@ u"]
     found = [
@@ -65,6 +93,12 @@ def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote:
         ({"hypotheses": SYSTEM, "metrics": ["bleurt"]}, nmt.ConfigError, "'bleurt' is not a known metric."),
         ({"hypotheses": SYSTEM, "metrics": ["ter"], "tokenize": "13a"}, nmt.ConfigError, "tokenize: none of the"),
         ({"hypotheses": SYSTEM, "baselines": [OTHER]}, TypeError, "baselines must be a mapping"),
+        ({"hypotheses": {}}, nmt.ConfigError, "hypotheses: there is no system"),
+        ({"hypotheses": SYSTEM, "significance": "approximate"}, nmt.ConfigError, "significance: needs something to"),
+        ({"hypotheses": SYSTEM, "significance": "t"}, nmt.ConfigError, "significance: 't' is not a known test."),
+        ({"hypotheses": SYSTEM, "test_set": "wmt14"}, nmt.ConfigError, "the test set wmt14 has source and references"),
+        ({"hypotheses": SYSTEM, "language_pair": "en-de"}, nmt.ConfigError, "language_pair: 'en-de' is that of a"),
+        ({"model": "run"}, nmt.ConfigError, "give hypotheses"),
         ({"hypotheses": SYSTEM, "samples": 0, "baselines": {}}, nmt.ConfigError, "samples and seed must be 1 or more"),
     ],
 )

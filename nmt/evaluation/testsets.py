@@ -1,0 +1,114 @@
+"""The published test sets that sacreBLEU knows, such as `wmt14`, from its folder or, where that lacks them, fetched."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nmt.errors import ConfigError, DataError, near_miss
+
+
+class Published(NamedTuple):
+    """Files of a test set; of several sets after one another, a list with a file of each."""
+
+    sources: list[str]
+    references: list[list[str]]
+    """For each set of references."""
+    language: str
+    """That is translated to."""
+
+
+def test_set(names: str, pair: str | None) -> Published:
+    """The files of test sets, named with commas between as for `sacrebleu -t`, of a language pair such as `en-de`.
+
+    Raises:
+        ConfigError: a set or pair that sacreBLEU does not know.
+        DataError: files that are not in sacreBLEU's folder and cannot be fetched; it says where they belong.
+    """
+    from sacrebleu.dataset import DATASETS
+
+    sources, references = [], []
+    for name in names.split(","):
+        if name not in DATASETS:
+            raise ConfigError(
+                f"test set '{name}': sacreBLEU does not know it.{near_miss(name, list(DATASETS))} "
+                "`sacrebleu --list` shows all."
+            )
+        dataset = DATASETS[name]
+        known = ", ".join(sorted(dataset.langpairs))
+        if pair is None:
+            raise ConfigError(f"test set {name}: needs a language pair. Allowed: {known}.")
+        if pair not in dataset.langpairs:
+            raise ConfigError(f"test set {name}: has no language pair '{pair}'. Allowed: {known}.")
+        source, *others = _files(dataset, pair)
+        sources.append(source)
+        references.append(others)
+    counts = {len(files) for files in references}
+    if len(counts) > 1:
+        raise ConfigError(f"test sets {names}: have different numbers of references ({sorted(counts)})")
+    return Published(
+        sources, [list(files) for files in zip(*references, strict=True)], pair.split("-")[1] if pair else ""
+    )
+
+
+def tokenizer_of(language: str) -> str | None:
+    """The tokenizer that sacreBLEU takes for text of a test set in this language, where it is not its usual one."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    found: str | None = BLEU._TOKENIZER_MAP.get(language)
+    return found
+
+
+def _files(dataset: Any, pair: str) -> list[str]:
+    """The source and the references, as text; the text alone is enough, without what sacreBLEU made it of."""
+    from sacrebleu.dataset.wmt_xml import WMTXMLDataset
+
+    folder, url = dataset._outdir, dataset.data[0]
+    if isinstance(dataset, WMTXMLDataset):  # reads the names of its references in the raw files
+        belongs = f"it belongs in {dataset._rawdir} as {dataset._get_tarball_filename(url)}, and unpacked"
+        with _fetching(f"test set {dataset.name}, {pair}: {url}", belongs):
+            fields = _fields(dataset, pair)
+    else:
+        fields = _fields(dataset, pair)
+    texts = [dataset._get_txt_file_path(pair, field) for field in fields]
+    if not all(map(os.path.exists, texts)):
+        belongs = f"its text belongs in {folder} as {' and '.join(map(os.path.basename, texts))}"
+        with _fetching(f"test set {dataset.name}, {pair}: {url}", belongs):
+            dataset.get_files(pair)
+    return texts
+
+
+def _fields(dataset: Any, pair: str) -> list[str]:
+    """The names of the source and of the references; a set has more fields, such as the document of a line."""
+    return ["src", *(field for field in dataset.fieldnames(pair) if field.startswith("ref"))]
+
+
+@contextlib.contextmanager
+def _fetching(what: str, belongs: str) -> Iterator[None]:
+    """Turns what sacreBLEU raises, or ends the process with, into an error that says where the files belong."""
+    logger, messages = logging.getLogger("sacrebleu"), _Messages()
+    logger.addHandler(messages)
+    propagates, logger.propagate = logger.propagate, False
+    try:
+        yield
+    except (OSError, EOFError, ValueError, SystemExit) as error:
+        # Before it ends the process, sacreBLEU logs why.
+        reason = messages.errors[0] if isinstance(error, SystemExit) and messages.errors else str(error)
+        raise DataError(f"{what} cannot be fetched ({' '.join(reason.split())}); {belongs}") from error
+    finally:
+        logger.removeHandler(messages)
+        logger.propagate = propagates
+
+
+class _Messages(logging.Handler):
+    """Keeps errors that are logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors.append(record.getMessage())

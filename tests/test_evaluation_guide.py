@@ -1,0 +1,47 @@
+"""docs/evaluation.md is true: its commands run, and the published test sets are known."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from sacrebleu.dataset import DATASETS
+
+from nmt.registry import METRICS
+from tests.conftest import REPOSITORY
+from tests.console import call
+from tests.tiny_run import make_run
+
+GUIDE = (REPOSITORY / "docs/evaluation.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("nmt-")]
+TEXT = ["The house is small.", "The car is red and old.", "The sky is blue."]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "runs").mkdir()
+    make_run(tmp_path / "runs/wmt14_lrn", sentencepiece=True)
+    for name in ("greedy.de", "beam.de", "newstest2014.de", "test_2016_flickr.de"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in TEXT))
+    for name in ("wmt14", "wmt15"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(DATASETS[name], "_outdir", str(tmp_path / name))
+        for field in ("src", "ref"):
+            (tmp_path / name / f"{name}.en-de.{field}").write_text("".join(f"{line}\n" for line in TEXT))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_its_commands_run(folder: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*shlex.split(command.replace(".de.gz", ".de")), "--samples", "20") == 0
+    assert "signatures:" in capsys.readouterr().out
+
+
+def test_all_metrics_are_listed() -> None:
+    table = GUIDE.split("| `--metrics` |")[1].split("\n\n")[0]
+    listed = {name for row in table.split("\n") for name in re.findall(r"`([\w+]+)`", row.split(" | ")[0])}
+    assert listed == set(METRICS.names())
