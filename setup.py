@@ -90,6 +90,7 @@ setup(
             "nmt-shortlist=nmt.cli.shortlist:main",
             "nmt-convert=nmt.cli.convert:main",
             "nmt-export=nmt.cli.export:main",
+            "nmt-plot=nmt.cli.plot:main",
             "nmt-data=nmt.cli.data:main",
             "nmt-distill=nmt.cli.distill:main",
             "nmt-backtranslate=nmt.cli.backtranslate:main",

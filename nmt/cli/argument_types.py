@@ -33,6 +33,11 @@ def details(text: str) -> tuple[str, ...]:
     return names
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between, each once."""
+    return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
+
+
 def positive(text: str) -> int:
     """A whole number of 1 or more."""
     return _whole(text, 1, MOST)

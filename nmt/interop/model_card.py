@@ -184,10 +184,7 @@ def _events(directory: Path) -> list[dict[str, Any]]:
         return []
     if not is_file(run / EVENTS):
         return []
-    try:
-        return [event for event in read_events(run) if isinstance(event, dict)]
-    except ValueError:  # a damaged log tells nothing that is certain
-        return []
+    return read_events(run)
 
 
 def _short(prefix: str) -> str:

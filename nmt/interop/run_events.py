@@ -14,10 +14,25 @@ EVENTS = "log.jsonl"
 
 
 def read_events(run: Path) -> list[dict[str, Any]]:
-    """All complete lines of RUN/log.jsonl."""
+    """All whole lines of RUN/log.jsonl."""
     path = run / EVENTS
     if not is_file(path):
         raise DataError(f"{path}: no such file; is {run} a run directory?")
+    return read_log(path)[0]
+
+
+def read_log(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of a log, and how many others it has: a crash, or a full disk, leaves half a line."""
     # Not splitlines: a sample translation may hold U+2028 and its like.
-    lines = read_file(path, largest=LARGEST_LOG).decode("utf-8", "replace").split("\n")
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    lines = [line for line in read_file(path, largest=LARGEST_LOG).decode("utf-8", "replace").split("\n") if line]
+    events = [event for event in map(_event, lines) if event is not None]
+    return events, len(lines) - len(events)
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """What a line tells of; None where it is damaged."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None

@@ -31,7 +31,15 @@ decoding: {beam_size: 3, max_length_offset: 3}
 """
 EVENTS = [
     {"event": "train", "step": 10, "epoch": 0.5, "seconds": 50, "target_tokens_per_second": 100.0},
-    {"event": "validation", "step": 10, "epoch": 0.5, "seconds": 60, "loss": 3.5, "bleu": 1.25},
+    {
+        "event": "validation",
+        "step": 10,
+        "epoch": 0.5,
+        "seconds": 60,
+        "loss": 3.5,
+        "bleu": 1.25,
+        "signatures": {"bleu": ""},
+    },
     {"event": "train", "step": 20, "epoch": 1.0, "seconds": 110, "target_tokens_per_second": 5000.0},
     {"event": "train", "step": 30, "epoch": 1.5, "seconds": 160, "target_tokens_per_second": 300.0},
     {"event": "train", "step": 31, "epoch": 1.6, "seconds": 161, "target_tokens_per_second": None},
@@ -114,25 +122,16 @@ def test_output_is_appended_and_several_runs_share_a_table(results, run, capsys,
     assert text.count("### ") == 2
 
 
-@pytest.mark.parametrize(
-    ("axis", "curve"),
-    [("minutes", [(1.0, 1.25), (3.0, 2.0)]), ("cpu", [(170.6, 2.0)]), ("updates", [(10, 1.25), (31, 2.0)])],
-)
-def test_curves_over_what_is_asked_for(results, run, axis, curve):
-    texts = results.read_texts(str(run.parent / "test.en"), [str(run.parent / "test.de")])
-    measured = results.measure(str(run), texts, lambda language: [], device="cpu", plugins=())
-    assert results.points(measured, "bleu", results.AXES[axis]) == curve
-
-
 def test_a_log_of_an_older_version_has_no_cpu_seconds(results, run, capsys, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
     old = [{key: value for key, value in event.items() if key != "cpu_seconds"} for event in EVENTS]
     (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in old))
-    more = ["--plot", str(tmp_path / "curves.png"), "--axis", "cpu"]
-    assert execute(results.build_parser(), results.write, [*arguments(run), *more]) == 0
+    plot = ["--plot", str(tmp_path / "curves.png")]
+    assert execute(results.build_parser(), results.write, [*arguments(run), *plot, "--axis", "minutes"]) == 0
     out, err = capsys.readouterr()
-    assert "| 3.0 |  | 31 |  | 2.00 |" in out and "| 3.0 |  | 300 |" in out
-    assert "multi_gru: no CPU seconds in its log" in err
+    assert "| 3.0 |  | 31 |  | 2.00 |" in out and "| 3.0 |  | 300 |" in out and "CPU" not in err
+    assert execute(results.build_parser(), results.write, [*arguments(run), *plot, "--axis", "cpu"]) == 1
+    assert f"{run}/log.jsonl: nothing to draw over CPU seconds" in capsys.readouterr().err
 
 
 def test_metrics_that_are_asked_for_and_the_table_alone(results, run, capsys):
@@ -154,9 +153,14 @@ def test_metrics_that_are_asked_for_and_the_table_alone(results, run, capsys):
 
 def test_plot(results, run, capsys, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
-    picture = tmp_path / "curves.png"
-    assert execute(results.build_parser(), results.write, [*arguments(run), "--plot", str(picture)]) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture = tmp_path / "curves.svg"
+    drawn = [*arguments(run), "--plot", str(picture), "--axis", "cpu"]
+    assert execute(results.build_parser(), results.write, drawn) == 0
+    shown = picture.read_text(encoding="utf-8")
+    assert all(f">{text}</text>" in shown for text in ("multi_gru", "Loss", "BLEU", "CPU seconds"))
+    assert "log.jsonl: left out 5 events without CPU seconds" in capsys.readouterr().err
+    assert execute(results.build_parser(), results.write, [*arguments(run), "--plot", "x.jpg"]) == 2
+    assert capsys.readouterr().out == "", "before anything is measured"
 
 
 def test_mistakes_are_one_line(results, run, capsys):

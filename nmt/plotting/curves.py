@@ -1,0 +1,198 @@
+"""Learning curves of runs as small multiples: one panel for each number, one line for each run."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nmt.errors import DataError
+from nmt.plotting.logs import AXES, TRAINING, VALIDATION, Axis, Log, Panel, Point, default_panels
+from nmt.plotting.style import GRID, INK, LineStyle, drawing, line_styles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTHS = {1: 6.5, 2: 8.4, 3: 10.8}
+"""Inches of a picture, by its columns."""
+_HEIGHT = 2.5
+_THIN, _THICK = 0.9, 1.7
+"""Lines of training and validation, in points."""
+_BEHIND = 0.7
+"""Opacity of training's lines where validation's are drawn, too."""
+_MARKS = 5
+"""Markers on a line of training, about."""
+_DENSEST = 25
+"""Most points of a validation's line that all have their marker."""
+_STEPS = (1, 2, 2.5, 5, 10)
+"""Between ticks, times a power of ten."""
+_FAR = 10
+"""How many times the least value the largest must be for a scale to be logarithmic."""
+_START = 0.05
+"""Part of the axis in which the loss may leave the panel: it falls steeply there."""
+_LETTER, _HANDLE = 0.075, 0.75
+"""Inches that a letter of the legend takes, and the piece of line before it with the gap after it."""
+_LEGEND_ROW = 0.19
+_SHORTEST_LABEL = 12
+
+
+def curves(logs: Sequence[Log], *, panels: Sequence[Panel] | None = None, axis: str = "updates") -> Figure:
+    """Learning curves of `logs`; thin lines with open markers are of training, thick ones of validation.
+
+    Args:
+        panels: see `find_panels`; by default `default_panels`.
+        axis: one of AXES.
+
+    Raises:
+        DataError: there is nothing to draw.
+        NmtError: matplotlib is not installed.
+    """
+    over = AXES[axis]
+    chosen = list(default_panels(logs) if panels is None else panels)
+    if not any(
+        log.points(kind, panel.key, over) for log in logs for panel in chosen for kind in (TRAINING, VALIDATION)
+    ):
+        raise DataError(f"{', '.join(str(log.path) for log in logs)}: nothing to draw over {over.label}")
+    with drawing():
+        return _figure(logs, chosen, over)
+
+
+def _figure(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
+    rows = math.ceil(len(panels) / columns)
+    width = _WIDTHS[columns]
+    handles, labels = _legend(logs, panels)
+    longest = max(_SHORTEST_LABEL, int((width - _HANDLE) / _LETTER))
+    labels = [shortened(label, longest) for label in labels]
+    beside = max(1, min(len(labels), int(width / (_HANDLE + _LETTER * max(map(_columns, labels))))))
+    height = rows * (_HEIGHT if columns > 1 else 1.5 * _HEIGHT) + math.ceil(len(labels) / beside) * _LEGEND_ROW
+    figure = Figure(
+        figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, hspace=0.04, wspace=0.02)
+    )
+    grid = figure.subplots(rows, columns, squeeze=False)
+    places = list(grid.flat)
+    for place, panel in zip(places, panels, strict=False):
+        _draw(place, panel, logs, axis)
+    for place in places[len(panels) :]:
+        place.set_visible(False)
+    for place in places[max(0, len(panels) - columns) : len(panels)]:
+        place.set_xlabel(axis.label)
+    legend = figure.legend(
+        handles, [""] * len(labels), loc="outside lower left", ncols=beside, handlelength=4, columnspacing=1.6
+    )
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_text(label)  # not given above: one that begins with _ would be left out
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # what has its place now keeps it, in whatever order files are made of it
+    return figure
+
+
+def _draw(place: Axes, panel: Panel, logs: Sequence[Log], axis: Axis) -> None:
+    """One panel."""
+    seen: list[Point] = []
+    validated = {key for log in logs for event in log.events if event["event"] == VALIDATION for key in event}
+    for number, (log, style) in enumerate(zip(logs, line_styles(len(logs)), strict=True)):
+        for kind in (TRAINING, VALIDATION):
+            points = log.points(kind, panel.key, axis)
+            if not points:
+                continue
+            seen += [(x, y) for x, y in points if math.isfinite(y)]
+            (line,) = place.plot([x for x, _ in points], [y for _, y in points], **_look(style, kind))
+            line.set_alpha(_BEHIND if kind == TRAINING and panel.key in validated else 1)
+            line.set_label(f"{log.label}, {kind}")
+            line.set_markevery(_marked(len(points), kind, place=number / len(logs)))
+    _scale(place, panel, seen)
+    place.set_title(panel.title)
+    place.set_title(panel.unit, loc="right", fontsize=8, fontweight="normal")
+    place.grid(axis="y", color=INK, alpha=GRID, linewidth=0.7)
+
+
+def _look(style: LineStyle, kind: str) -> dict[str, Any]:
+    """Of a line; those of validation lie over those of training."""
+    is_training = kind == TRAINING
+    return {
+        "color": style.colour,
+        "linestyle": style.dash,
+        "linewidth": _THIN if is_training else _THICK,
+        "marker": style.marker,
+        "markersize": 3.6 if is_training else 4.6,
+        "markeredgewidth": 0.9,
+        "markerfacecolor": "none" if is_training else style.colour,
+        "zorder": 2 if is_training else 3,
+    }
+
+
+def _marked(count: int, kind: str, *, place: float) -> tuple[int, int]:
+    """First point with a marker, and how many further the next is; `place` of the run among others, from 0 to 1."""
+    if kind == VALIDATION and count <= _DENSEST:
+        return 0, 1
+    every = max(1, count // _MARKS)
+    return int(place * every), every
+
+
+def _scale(place: Axes, panel: Panel, seen: Sequence[Point]) -> None:
+    """Limits and ticks of a panel whose finite points are `seen`."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    place.xaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
+    place.xaxis.set_major_formatter(FuncFormatter(_shown))
+    place.yaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
+    place.yaxis.set_major_formatter(FuncFormatter(_shown))
+    if not seen:
+        return
+    last = max(x for x, _ in seen)
+    place.set_xlim(0, last * 1.04 if last > 0 else 1)
+    low, high = min(y for _, y in seen), max(y for _, y in seen)
+    if panel.logarithmic and high > _FAR * low > 0:
+        place.set_yscale("log")
+        place.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        place.yaxis.set_minor_locator(NullLocator())
+        place.yaxis.set_major_formatter(FuncFormatter(_shown))
+    elif panel.name == "loss":
+        later = max((y for x, y in seen if x >= _START * last), default=high)
+        room = 0.05 * (later - low) or 0.5
+        place.set_ylim(low - room, later + room)
+    elif panel.name in ("lr", "speed"):
+        place.set_ylim(bottom=0)
+
+
+def _shown(value: float, _: object = None) -> str:
+    """A number at an axis."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _legend(logs: Sequence[Log], panels: Sequence[Panel]) -> tuple[list[Any], list[str]]:
+    """A piece of line for each run, then, where there are both, what lines of training and validation look like."""
+    from matplotlib.lines import Line2D
+
+    styles = line_styles(len(logs))
+    handles = [Line2D([], [], **_look(style, VALIDATION)) for style in styles]
+    labels = [log.label for log in logs]
+    kinds = [
+        kind
+        for kind in (TRAINING, VALIDATION)
+        if any(log.points(kind, panel.key, AXES["updates"]) for log in logs for panel in panels)
+    ]
+    if len(kinds) == 2:
+        plain = LineStyle(INK, "-", "o")
+        handles += [Line2D([], [], **_look(plain, kind)) for kind in kinds]
+        labels += ["training", "validation"]
+    return handles, labels
+
+
+def shortened(text: str, longest: int) -> str:
+    """`text` with its middle left out where it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    kept = longest - 1
+    return f"{text[: kept // 2]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - (kept - kept // 2) :]}"
+
+
+def _columns(text: str) -> int:
+    """Letters of usual width that take as much room."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

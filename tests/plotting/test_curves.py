@@ -1,0 +1,142 @@
+"""Learning curves: the lines have the log's numbers, and are told apart without colours."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from nmt.errors import DataError
+from nmt.plotting import curves, find_panels, read_logs
+from nmt.plotting.style import COLOURS, line_styles
+from tests.plotting.logs import events, train, write_run
+
+pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
+
+TITLES = ["Loss", "BLEU", "chrF", "Learning rate", "Gradient norm", "Speed"]
+
+
+def panels_of(figure):
+    return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_visible()}
+
+
+def line_of(axes, label):
+    (line,) = [line for line in axes.get_lines() if line.get_label() == label]
+    return line
+
+
+def data(line):
+    return list(zip(line.get_xdata().tolist(), line.get_ydata().tolist(), strict=True))
+
+
+def drawn(tmp_path, count, **more):
+    logs = read_logs([write_run(tmp_path / f"run{n}", events(steps=4 + 2 * n)) for n in range(count)])
+    return logs, curves(logs, **more)
+
+
+def test_lines_have_the_numbers_of_the_logs(tmp_path):
+    _, figure = drawn(tmp_path, 2)
+    panels = panels_of(figure)
+    assert list(panels) == TITLES
+    for number in range(2):
+        last = 200 + 100 * number
+        steps = range(50, last + 1, 50)
+        assert data(line_of(panels["Loss"], f"run{number}, train")) == [(step, 8 - step / 100) for step in steps]
+        validated = range(100, last + 1, 100)
+        assert data(line_of(panels["Loss"], f"run{number}, validation")) == [(s, 7 - s / 100) for s in validated]
+        assert data(line_of(panels["BLEU"], f"run{number}, validation")) == [(s, s / 20) for s in validated]
+        assert data(line_of(panels["Speed"], f"run{number}, train")) == [(step, 3000 + step) for step in steps]
+    assert len(panels["BLEU"].get_lines()) == 2 and len(panels["Loss"].get_lines()) == 4
+
+
+def test_titles_units_and_the_axis_are_named(tmp_path):
+    logs, figure = drawn(tmp_path, 1, axis="minutes")
+    panels = panels_of(figure)
+    assert panels["Loss"].get_title(loc="right") == "nats a target token"
+    assert [axes.get_xlabel() for axes in panels.values()] == ["", "", "", *["minutes of training"] * 3]
+    assert data(line_of(panels["BLEU"], "run0, validation"))[-1] == (2.0, 10.0)
+    two = panels_of(curves(logs, panels=find_panels(["lr", "bleu"], logs)))
+    assert list(two) == ["Learning rate", "BLEU"]
+    assert [axes.get_xlabel() for axes in two.values()] == ["updates"] * 2
+
+
+def test_twenty_runs_are_told_apart_without_colours(tmp_path):
+    _, figure = drawn(tmp_path, 20)
+    lines = panels_of(figure)["BLEU"].get_lines()
+    looks = {(repr(line._dash_pattern), line.get_marker()) for line in lines}
+    assert len(lines) == len(looks) == 20
+    assert len({(look, line.get_color()) for look, line in zip(looks, lines, strict=True)}) == 20
+    assert all(line.get_markevery() == (0, 1) for line in lines), "the few points of a validation are all marked"
+    neighbours = itertools.pairwise(line_styles(84))
+    assert all(a.dash != b.dash and a.marker != b.marker and a.colour != b.colour for a, b in neighbours)
+
+
+def test_training_and_validation_differ_by_more_than_colour(tmp_path):
+    _, figure = drawn(tmp_path, 1)
+    training, validation = (line_of(panels_of(figure)["Loss"], f"run0, {kind}") for kind in ("train", "validation"))
+    assert training.get_color() == validation.get_color()
+    assert training.get_linewidth() < validation.get_linewidth()
+    assert training.get_markerfacecolor() == "none" != validation.get_markerfacecolor()
+
+
+@pytest.mark.parametrize("page", ["#FFFFFF", "#15181C"])
+def test_colours_stand_out_on_white_and_on_dark_pages(page):
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    for colour in COLOURS:
+        darker, lighter = sorted((luminance(page), luminance(colour)))
+        assert (lighter + 0.05) / (darker + 0.05) >= 3, f"the least that WCAG 2.1 asks for graphics: {colour}"
+
+
+def test_the_legend_has_all_labels_and_fits(tmp_path):
+    labels = ["_underscore", "$x_1$", "a name that is very long " * 20, *(f"run {n}" for n in range(17))]
+    runs = [write_run(tmp_path / str(n), events()) for n in range(20)]
+    figure = curves(read_logs(runs, labels=labels))
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts[:2] == labels[:2] and texts[3:] == [*labels[3:], "training", "validation"]
+    assert texts[2].startswith("a name that") and "\N{HORIZONTAL ELLIPSIS}" in texts[2]
+    assert not any(text.get_parse_math() for text in legend.get_texts())
+    renderer = figure._get_renderer()
+    box, page = legend.get_window_extent(renderer), figure.bbox
+    assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0
+    lowest = min(axes.get_tightbbox(renderer).y0 for axes in figure.axes)
+    assert box.y1 <= lowest, "the legend lies below the panels"
+
+
+def test_one_point_is_seen(tmp_path):
+    figure = curves(read_logs([write_run(tmp_path / "a", [train(50)])]))
+    axes = panels_of(figure)["Loss"]
+    (line,) = axes.get_lines()
+    assert data(line) == [(50, 7.5)] and line.get_marker() == "o" and line.get_markevery() == (0, 1)
+    (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
+    assert x0 < 50 < x1 and y0 < 7.5 < y1
+
+
+def test_a_steep_start_does_not_flatten_the_rest_but_a_late_rise_is_seen(tmp_path):
+    steep = [train(50 * n, loss=100 if n == 1 else 3 - n / 100) for n in range(1, 100)]
+    axes = panels_of(curves(read_logs([write_run(tmp_path / "a", steep)])))["Loss"]
+    assert axes.get_ylim()[1] < 4
+    axes = panels_of(curves(read_logs([write_run(tmp_path / "b", [*steep, train(5000, loss=50.0)])])))["Loss"]
+    assert axes.get_ylim()[1] > 50
+
+
+def test_norms_far_apart_have_a_logarithmic_scale_with_plain_numbers(tmp_path):
+    far = [train(50 * n, grad_norm=10.0 ** (n % 5 - 2)) for n in range(1, 20)]
+    figure = curves(read_logs([write_run(tmp_path / "a", far)]))
+    axes = panels_of(figure)["Gradient norm"]
+    assert axes.get_yscale() == "log"
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert "0.1" in labels and not any("$" in label for label in labels)
+    far[3]["grad_norm"] = 0.0
+    figure = curves(read_logs([write_run(tmp_path / "b", far)]))
+    assert panels_of(figure)["Gradient norm"].get_yscale() == "linear", "zero has no place on the other"
+
+
+def test_nothing_to_draw(tmp_path):
+    run = write_run(tmp_path / "a", [{"event": "start", "step": 0}])
+    with pytest.raises(DataError, match=f"{run}/log.jsonl: nothing to draw over updates"):
+        curves(read_logs([run]))
