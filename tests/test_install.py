@@ -66,5 +66,5 @@ def test_package_data_and_commands_are_installed(installed: Path) -> None:
         assert kernels and {path.relative_to(installed) for path in (installed / "nmt").rglob(pattern)} == kernels
     assert (installed / f"nmt_recurrent-{__version__}.dist-info").is_dir()
     commands = {path.name for path in (installed / "bin").glob("nmt-*")}
-    names = "train translate eval score average check shortlist convert data export distill backtranslate"
+    names = "train translate eval score average check plot shortlist convert data export distill backtranslate"
     assert commands == {f"nmt-{name}" for name in names.split()}
