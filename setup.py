@@ -23,6 +23,7 @@ GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'
 MOSES = ["sacremoses>=0.1"]
 ONNX = ["onnx>=1.16"]
 PLOT = ["matplotlib>=3.7"]
+SERVE = ["fastapi>=0.115", "prometheus_client>=0.20", "uvicorn>=0.30"]
 TENSORBOARD = ["tensorboard>=2.14"]
 TENSORFLOW = ["tensorflow>=2.13"]  # only nmt-convert, only for TensorFlow's own files
 
@@ -43,6 +44,7 @@ setup(
         "nmt.demo": ["*.tsv"],
         "nmt": ["py.typed"],
         "nmt.light": ["src/*.c", "src/*.h"],
+        "nmt.serving": ["pages/*"],
         "": ["*.c", "*.h"],  # kernels, compiled on the machine that runs them
     },
     install_requires=[
@@ -60,6 +62,7 @@ setup(
         "moses": MOSES,
         "onnx": ONNX,
         "plot": PLOT,
+        "serve": SERVE,
         "tensorboard": TENSORBOARD,
         "tensorflow": TENSORFLOW,
         "dev": [
@@ -67,11 +70,14 @@ setup(
             *MOSES,
             *ONNX,
             *PLOT,
+            *SERVE,
             *TENSORBOARD,
+            "httpx>=0.27",  # clients in tests of the server
             "hypothesis>=6",
             "import-linter>=2",
             "mypy>=1.10",
             "onnxruntime>=1.21",  # runs what nmt-export --format onnx writes; 8-bit MatMulNBits
+            "playwright>=1.49",  # drives the browser that is on PATH, in tests marked browser
             "pytest>=8",
             "pytest-xdist>=3",
             "ruff>=0.8",
@@ -94,6 +100,7 @@ setup(
             "nmt-data=nmt.cli.data:main",
             "nmt-distill=nmt.cli.distill:main",
             "nmt-backtranslate=nmt.cli.backtranslate:main",
+            "nmt-serve=nmt.cli.serve:main",
         ]
     },
 )

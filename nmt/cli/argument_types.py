@@ -100,6 +100,22 @@ def minutes(text: str) -> float:
     return _number(text, float, lambda number: 0 < number <= MOST_MINUTES, wanted)
 
 
+def port(text: str) -> int:
+    """A port of TCP; 0: any that is free."""
+    return _whole(text, 0, 65_535)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0, at most a day."""
+    wanted = "a number of seconds above 0 and at most 86,400"
+    return _number(text, float, lambda number: 0 < number <= 86_400, wanted)
+
+
+def milliseconds(text: str) -> float:
+    """A number of milliseconds, at most a second."""
+    return _number(text, float, lambda number: 0 <= number <= 1000, "a number of milliseconds from 0 to 1,000")
+
+
 def share(text: str) -> float:
     """A part of a whole."""
     return _number(text, float, lambda number: 0 <= number <= 1, "a number from 0 to 1")

@@ -154,7 +154,7 @@ def overridden(
         if changes.get(name) == NONE:
             changes[name] = None
     if "search_options" in changes:
-        given = _search_options(changes.pop("search_options"))
+        given = search_options(changes.pop("search_options"))
         plain = changed_decoding(decoding, changes, option=_option)
         changes["search_options"] = {**plain.search_options, **given}  # of another search none are left
     return changed_decoding(decoding, changes, option=_option, say=say)
@@ -164,7 +164,7 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _search_options(given: Sequence[str]) -> dict[str, Any]:
+def search_options(given: Sequence[str]) -> dict[str, Any]:
     """Options of a search from KEY=VALUE; values are YAML, as those of --set."""
     from nmt.config.yaml12 import read_yaml
 

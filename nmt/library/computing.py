@@ -29,6 +29,10 @@ class Facts:
     """Tokens of the longest source sentence that every one of the models was trained on."""
     languages: tuple[str, str]
     """Codes of source and target language; "?" where they are not known."""
+    kernels: str = ""
+    """What computes, for people."""
+    without_kernels: str = ""
+    """Why slower PyTorch code computes on a CPU in place of compiled kernels; empty where these do."""
 
 
 class Computing(Protocol):

@@ -26,6 +26,7 @@ from nmt.library.request import WISHES, Request
 from nmt.library.results import Hypothesis, PairScore, Result
 from nmt.library.turns import Turns
 from nmt.models.recorded import UnitRecord
+from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.search import Translation, Translator, score_pairs
 from nmt.search.ensemble_mean import ensemble_mean
@@ -73,7 +74,10 @@ class Engine:
         longest = min(loaded.longest_source.tokens for loaded in self._loaded)
         named = tuple(str(loaded.path) for loaded in self._loaded)
         languages = first.config.data.source_language, first.config.data.target_language
-        self.facts = Facts(named, first.config, str(place), str(self._prepared.precision), longest, languages)
+        kernels, missing = _kernels(place, self._kernels["search"])
+        self.facts = Facts(
+            named, first.config, str(place), str(self._prepared.precision), longest, languages, kernels, missing
+        )
         self._device = place
         self._process = os.getpid()
         self._said: set[str] = set()
@@ -217,6 +221,14 @@ class Engine:
             source_pieces=found.source_pieces,
             notes=tuple(notes_of(found, longest=self.facts.longest_source)),
         )
+
+
+def _kernels(device: torch.device, chosen: Selection) -> tuple[str, str]:
+    """What computes a search, for people, and why no compiled kernels do where PyTorch code computes on a CPU."""
+    if device.type != "cpu":
+        return f"those checked on {device}", ""
+    problem = native.problem() if chosen.choice == "auto" else f"the configuration says kernels: {chosen.choice}"
+    return ("C kernels for this processor", "") if problem is None else ("none: PyTorch code", problem)
 
 
 def _hypothesis(found: ScoredText) -> Hypothesis:

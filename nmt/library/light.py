@@ -65,6 +65,7 @@ class EngineFiles:
             f"{'+'.join(dict.fromkeys(stored.values()))} ({self._translator.kernels})",
             2**31 if self.longest is None else self.longest.tokens,
             (text_of(cards[0], "source_language"), text_of(cards[0], "target_language")),
+            f"the engine's for {self._translator.kernels}",
         )
         self._threads = usable_cores()
         self._process = os.getpid()

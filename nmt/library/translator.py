@@ -65,6 +65,16 @@ class Translator:
         return self._computing.facts.precision.split(" ")[0]
 
     @property
+    def kernels(self) -> str:
+        """What computes, for people: such as the C kernels, or the engine's for this processor."""
+        return self._computing.facts.kernels
+
+    @property
+    def without_kernels(self) -> str:
+        """Why slower PyTorch code computes on a CPU in place of compiled kernels; empty where these do."""
+        return self._computing.facts.without_kernels
+
+    @property
     def source_language(self) -> str:
         """Code of the language it translates from, as the configuration has it."""
         return self._computing.facts.languages[0]

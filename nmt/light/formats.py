@@ -44,7 +44,7 @@ def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
     record: dict[str, Any] = {
         "line": number,
         "source": result.source,
-        "translations": [_record(hypothesis) for hypothesis in result.n_best],
+        "translations": [hypothesis_record(hypothesis) for hypothesis in result.n_best],
     }
     if result.source_pieces is not None:
         record["source_tokens"] = list(result.source_pieces)
@@ -53,14 +53,15 @@ def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _record(hypothesis: Hypothesis) -> dict[str, Any]:
+def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
+    """One of the `translations` of `as_jsonl`."""
     record: dict[str, Any] = {"text": hypothesis.text, "score": _finite(hypothesis.score)}
     if hypothesis.tokens is not None:
         record["tokens"] = list(hypothesis.tokens)
     if hypothesis.token_scores is not None:
         record["token_scores"] = [_finite(score) for score in hypothesis.token_scores]
     if hypothesis.attention is not None:
-        record["attention"] = [[round(weight, 4) for weight in row] for row in hypothesis.attention]
+        record["attention"] = [[round(float(weight), 4) for weight in row] for row in hypothesis.attention]
     if hypothesis.alignment is not None:
         record["alignment"] = [list(pair) for pair in hypothesis.alignment]
     return record

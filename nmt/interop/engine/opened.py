@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 """With which model files begin."""
 SUFFIX: Final = ".nmt"
-TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-check and nmt.load"
+TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-serve, nmt-check and nmt.load"
 """What uses model files."""
 
 

@@ -1,0 +1,189 @@
+"""nmt-serve: a model behind HTTP, with a page to type into."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nmt.cli.argument_types import milliseconds, port, positive, seconds
+from nmt.cli.common import Terminated, add_device, add_plugins, execute, make_parser
+from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
+from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
+from nmt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nmt.library.translator import Translator
+    from nmt.serving.settings import Settings
+
+DESCRIPTION = """Serve a model over HTTP: POST /translate answers {"text": ...} with translations, and / is a page that
+translates while one types. Requests of different clients are translated together. SIGTERM or Ctrl-C ends it when all
+accepted requests are answered, a second one at once."""
+KEY = "NMT_API_KEY"
+PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
+"""The extra `serve`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), serve, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-serve."""
+    parser = make_parser("nmt-serve", DESCRIPTION, usage="MODEL... [--host HOST] [--port PORT] [options]")
+    parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (default: 127.0.0.1, this machine)"
+    )
+    parser.add_argument("--port", metavar="PORT", type=port, default=8080, help="0 takes a free one (default: 8080)")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no line for each request; warnings and errors are still reported"
+    )
+    add_checkpoint(parser)
+    _add_batches(parser.add_argument_group("batches"))
+    _add_limits(parser.add_argument_group("limits of a request"))
+    _add_access(parser.add_argument_group("access"))
+    add_decoding(
+        parser.add_argument_group("search, unless a request says otherwise (defaults: those of the first model)")
+    )
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
+
+def _add_batches(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--batch-size", metavar="N", type=positive, default=32, help="sentences translated together (default: 32)"
+    )
+    group.add_argument(
+        "--max-wait-ms",
+        metavar="MS",
+        type=milliseconds,
+        default=2,
+        help="how long a sentence waits for others while nothing is computed (default: 2)",
+    )
+    group.add_argument(
+        "--max-queue",
+        metavar="N",
+        type=positive,
+        default=2048,
+        help="sentences that may wait; more are answered with 503 and Retry-After (default: 2048)",
+    )
+
+
+def _add_limits(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=30,
+        help="from a request to its answer, else 504; a request may ask for less by max_seconds (default: 30)",
+    )
+    group.add_argument(
+        "--max-characters", metavar="N", type=positive, default=20_000, help="of its texts (default: 20000)"
+    )
+    group.add_argument(
+        "--max-body-bytes", metavar="N", type=positive, default=1_000_000, help="else 413 (default: 1000000)"
+    )
+    group.add_argument(
+        "--max-beam-size",
+        metavar="N",
+        type=positive,
+        default=16,
+        help="largest beam_size and n_best that it may ask for (default: 16)",
+    )
+
+
+def _add_access(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--api-key",
+        metavar="KEY",
+        help=f"requests must have the header 'Authorization: Bearer KEY'; better set {KEY} in the environment, as "
+        "others can see options (default: no key is needed)",
+    )
+    group.add_argument(
+        "--cors-origin",
+        dest="cors_origins",
+        metavar="ORIGIN",
+        action="append",
+        default=[],
+        help="pages of this origin, such as https://example.org, may translate from a browser; * for all; repeatable",
+    )
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve until a signal comes, which ends the command as it does the others."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"the package {missing[0]} is not installed; pip install 'nmt-recurrent[serve]'")
+    check_ensemble(arguments, models=len(arguments.models))
+    settings = _settings(arguments)
+    _log_to_standard_error(is_quiet=arguments.quiet)
+    from nmt.serving.server import serve as served
+
+    number = served(
+        lambda: _load(arguments),
+        settings,
+        models=arguments.models,
+        host=arguments.host,
+        port=arguments.port,
+    )
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise Terminated(number)
+
+
+def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
+    """The model, and the options of the command line."""
+    from nmt.library.loading import load
+
+    translator = load(
+        arguments.models,
+        device=arguments.device,
+        precision=arguments.precision or "auto",
+        checkpoint=arguments.checkpoint,
+        plugins=arguments.plugins,
+        worker=False,
+    )
+    given = {name: getattr(arguments, name) for name in DECODING if name not in ("precision", "n_best")}
+    options = {name: value for name, value in given.items() if value is not None}
+    if "search_options" in options:
+        options["search_options"] = search_options(options["search_options"])
+    return translator, options
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    from nmt.serving.settings import Settings
+
+    key = os.environ.get(KEY) if arguments.api_key is None else arguments.api_key
+    if key is not None and (not key.strip() or not key.isascii() or not key.isprintable()):
+        name = KEY if arguments.api_key is None else "--api-key"
+        raise ConfigError(f"{name}: the key is empty or no plain text. Allowed: printable ASCII characters.")
+    return Settings(
+        batch_size=arguments.batch_size,
+        max_wait=arguments.max_wait_ms / 1000,
+        max_queue=arguments.max_queue,
+        timeout=arguments.timeout,
+        max_characters=arguments.max_characters,
+        max_body_bytes=arguments.max_body_bytes,
+        max_beam_size=arguments.max_beam_size,
+        api_key=None if key is None else key.strip(),
+        cors_origins=tuple(arguments.cors_origins),
+    )
+
+
+def _log_to_standard_error(*, is_quiet: bool) -> None:
+    """Have warnings of all packages, and the lines of the server, on standard error."""
+    logging.basicConfig(format="nmt-serve: %(message)s", level=logging.WARNING)
+    logging.getLogger("nmt.serving.status").setLevel(logging.INFO)
+    logging.getLogger("nmt.serving.access").setLevel(logging.WARNING if is_quiet else logging.INFO)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

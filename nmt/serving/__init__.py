@@ -1,0 +1,1 @@
+"""The HTTP server of nmt-serve: requests of many clients, translated in batches."""

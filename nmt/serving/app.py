@@ -1,0 +1,200 @@
+"""What a server answers: translations, its state, its page. Everything that goes wrong is one line of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import Depends, FastAPI
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+
+from nmt import __version__
+from nmt.errors import ConfigError, DataError, printable
+from nmt.serving.access import AccessLog
+from nmt.serving.batching import Job
+from nmt.serving.metrics import CONTENT_TYPE
+from nmt.serving.refusal import CLIENT_GONE, RefusedError
+from nmt.serving.requests import JSON, Answer, Failed, TranslateRequest, read_body, read_request
+from nmt.serving.service import Service
+
+PAGES: Final = Path(__file__).parent / "pages"
+FILES: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/docs": ("docs.html", "text/html; charset=utf-8"),
+    "/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
+}
+POLICY: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+"""The pages load nothing from anywhere else, and a browser sees to it."""
+
+
+def create_app(service: Service) -> FastAPI:
+    """The application of a service."""
+    app = FastAPI(
+        title="nmt-serve",
+        version=__version__,
+        description="Translates sentences.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_exception_handler(RefusedError, _refused)
+    app.add_exception_handler(HTTPException, _not_found)
+    if service.settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    app.add_middleware(AccessLog, metrics=service.metrics)
+    _add_translate(app, service)
+    _add_state(app, service)
+    for path, (name, kind) in FILES.items():
+        _add_file(app, path, (PAGES / name).read_bytes(), kind)
+    return app
+
+
+def _add_translate(app: FastAPI, service: Service) -> None:
+    settings = service.settings
+    schema = TranslateRequest.model_json_schema()
+    schema["examples"] = [{"text": "A dog runs in the snow."}, {"text": ["A dog runs.", "A cat sleeps."], "n_best": 3}]
+
+    @app.post(
+        "/translate",
+        summary="Translate a sentence, or a list of sentences",
+        dependencies=[Depends(_key_check(settings.api_key))],
+        responses={
+            200: {"model": Answer, "description": "One translation for each sentence"},
+            **_failures(400, 401, 408, 413, 415, 500, 503, 504),
+        },
+        openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}},
+    )
+    async def translate(request: Request) -> Response:
+        until = time.monotonic() + settings.timeout
+        try:
+            body = await asyncio.wait_for(read_body(request, most=settings.max_body_bytes), settings.timeout)
+        except asyncio.TimeoutError:
+            raise RefusedError(
+                408,
+                f"body: has not come within {settings.timeout:g} seconds",
+                headers={"Connection": "close"},
+            ) from None
+        wanted = read_request(body, request.headers.get("content-type", ""), settings)
+        if wanted.max_seconds is not None:
+            until = min(until, time.monotonic() + wanted.max_seconds)
+        answers = await _answers(request, service, service.submit(wanted), until=until)
+        return Response('{"translations": [' + ", ".join(answers) + "]}", media_type=JSON)
+
+
+async def _answers(request: Request, service: Service, job: Job, *, until: float) -> list[str]:
+    """What has become of a job; it is forgotten when the client goes away, or when its time is over."""
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        waited: set[asyncio.Future[Any]] = {job.answer, gone}
+        await asyncio.wait(waited, timeout=max(0, until - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
+        if job.answer.done():
+            return job.answer.result()
+        if gone.done():
+            raise RefusedError(CLIENT_GONE, "the client went away")
+        raise RefusedError(504, "the time of this request (max_seconds, or --timeout of the server) is over")
+    except (ConfigError, DataError) as error:
+        raise RefusedError(400, " ".join(map(printable, str(error).split("\n")))) from error
+    finally:
+        gone.cancel()
+        service.drop(job)
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    @app.head("/health", include_in_schema=False)
+    @app.get(
+        "/health",
+        summary="Whether it accepts requests: 200 where it is ready, 503 while it loads the model or ends",
+        responses={200: {"description": "ready"}, 503: {"description": "loading or draining"}},
+    )
+    async def health() -> JSONResponse:
+        is_ready = service.status == "ready"
+        return JSONResponse(service.health(), 200 if is_ready else 503, {"Cache-Control": "no-store"})
+
+    @app.get(
+        "/metrics",
+        summary="Counts and times, in the text format of Prometheus",
+        dependencies=[Depends(_key_check(service.settings.api_key))],
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}, "description": "the metrics"}, **_failures(401)},
+    )
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
+
+def _add_file(app: FastAPI, path: str, content: bytes, kind: str) -> None:
+    @app.head(path, include_in_schema=False)
+    @app.get(path, include_in_schema=False)
+    async def file() -> Response:
+        return Response(content, media_type=kind, headers=POLICY)
+
+
+def _key_check(key: str | None) -> Any:
+    """What raises RefusedError for a request without the key."""
+
+    async def check(request: Request) -> None:
+        if key is None:
+            return
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        is_right = secrets.compare_digest(given.strip().encode("utf-8"), key.encode("utf-8"))
+        if kind.lower() != "bearer" or not is_right:
+            what = "is not the key of this server" if kind else "missing"
+            raise RefusedError(
+                401, f"Authorization: {what}. Allowed: Bearer KEY.", headers={"WWW-Authenticate": "Bearer"}
+            )
+
+    return check
+
+
+def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    meanings = {
+        400: "Not allowed: the line names the key, what was wrong and what is allowed",
+        401: "The key is missing or wrong",
+        408: "The body has not come in time",
+        413: "The body is too long",
+        415: "The body is not application/json",
+        500: "An error of the server, whose log says more",
+        503: "The queue is full, or the server is starting or ending; Retry-After says when to try again",
+        504: "The time is over",
+    }
+    return {status: {"model": Failed, "description": meanings[status]} for status in statuses}
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return _error(error.status, error.message, error.headers)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    what = printable(f"{request.method} {request.url.path}")
+    allowed = "POST /translate, GET /, /health, /metrics, /docs, /openapi.json"
+    return _error(error.status_code, f"{what}: unknown. Allowed: {allowed}.", error.headers)

@@ -1,0 +1,271 @@
+"use strict";
+/* Translates what is typed, line by line, and shows which words attend to which. */
+const byId = (id) => document.getElementById(id);
+const DELAY = 150; // ms without a key before the text is translated
+const MOST_KNOWN = 500; // lines that are remembered
+const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u; // written without spaces
+const known = new Map(); // blocks by their line, so that only changed lines are translated
+let timer, asked, key = "";
+
+function say(text, isBad = false) {
+  byId("status").textContent = text;
+  byId("status").classList.toggle("bad", isBad);
+}
+
+function element(name, kind, text = "") {
+  const made = document.createElement(name);
+  made.className = kind;
+  made.textContent = text;
+  return made;
+}
+
+/* What the server answers to a request; throws its error, and asks for the key where one is needed. */
+async function translate(request, signal) {
+  const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
+  const answer = await fetch("translate", { method: "POST", headers, body: JSON.stringify(request), signal });
+  const found = await answer.json();
+  if (answer.ok) return found.translations;
+  if (answer.status === 401) {
+    byId("access").hidden = false;
+    byId("key").focus();
+    throw new Error(key ? "The key is not right." : "A key is needed.");
+  }
+  const error = new Error(found.error);
+  if (answer.status === 503) error.seconds = Number(answer.headers.get("Retry-After")) || 1;
+  throw error;
+}
+
+const linesOf = (text) => text.split("\n").filter((line) => line.trim());
+
+/* Brings the output up to date; a newer text ends the request for an older one. */
+async function update() {
+  clearTimeout(timer);
+  asked?.abort();
+  const mine = asked = new AbortController();
+  const lines = linesOf(byId("text").value), start = performance.now();
+  const missing = [...new Set(lines)].filter((line) => !known.has(line));
+  byId("clear").hidden = !byId("text").value;
+  if (missing.length) {
+    const waits = setTimeout(() => { say("Translating"); byId("output").classList.add("old"); }, 400);
+    try {
+      const found = await translate({ text: missing, details: ["tokens", "attention"] }, mine.signal);
+      missing.forEach((line, i) => known.set(line, block(line, found[i])));
+      say(`${Math.round(performance.now() - start)} ms`);
+    } catch (error) {
+      if (mine !== asked) return;
+      const isGone = error instanceof TypeError; // no answer at all
+      say(isGone ? "The server does not answer." : error.message, true);
+      if (error.seconds) timer = setTimeout(update, 1000 * error.seconds);
+      return;
+    } finally {
+      clearTimeout(waits);
+      if (mine === asked) byId("output").classList.remove("old");
+    }
+    if (mine !== asked) return;
+  }
+  show(lines);
+}
+
+function show(lines) {
+  const blocks = [...new Set(lines)].map((line) => known.get(line));
+  const output = byId("output");
+  if (!blocks.length) {
+    output.replaceChildren(element("p", "hint", "Translations appear here while you type."));
+    say("");
+  } else if (blocks.length !== output.children.length || blocks.some((made, i) => made !== output.children[i])) {
+    output.replaceChildren(...blocks);
+    firstStop();
+  }
+  byId("copy").hidden = !blocks.length;
+  for (const line of known.keys()) if (known.size > MOST_KNOWN && !lines.includes(line)) known.delete(line);
+}
+
+/* Words of pieces: { text, places, space }. Text between spaces takes the place of the pieces' where there are as many
+   words, as pieces may stand for bytes or for what the vocabulary lacks. */
+function wordsOf(pieces, text) {
+  const end = /^<.*>$/.test(pieces.at(-1)) ? pieces.at(-1) : null, found = [];
+  const isMarked = pieces.some((piece) => piece.startsWith("\u2581"));
+  let isOpen = false;
+  pieces.forEach((piece, place) => {
+    if (piece === end) return;
+    const own = isMarked ? piece.replaceAll("\u2581", "") : piece.replace(/@@$/, "");
+    const space = isMarked ? piece.startsWith("\u2581") : !isOpen;
+    isOpen = piece.endsWith("@@");
+    let word = found.at(-1);
+    if (!word || (word.text && (space || CJK.test(own) || CJK.test(word.text)))) found.push(word = { text: "", places: [], space });
+    word.text += own;
+    word.places.push(place);
+  });
+  const own = text.trim().split(/\s+/);
+  if (own.length === found.length) own.forEach((word, i) => { Object.assign(found[i], { text: word, space: true }); });
+  return found;
+}
+
+/* A line's translation, whose words show what they attend to, and what attends to them. */
+function block(line, result) {
+  const made = element("div", "line"), target = element("div", "target"), source = element("div", "source");
+  const weights = element("span", "weights"), below = element("div", "below");
+  target.lang = byId("output").lang;
+  source.lang = byId("text").lang;
+  target.dir = source.dir = "auto";
+  if (result.attention) {
+    const from = wordsOf(result.source_tokens, line), to = wordsOf(result.tokens, result.text);
+    const weight = (t, s) => t.places.reduce((sum, i) => sum + s.places.reduce((all, k) => all + result.attention[i][k], 0), 0) / t.places.length;
+    const table = to.map((t) => from.map((s) => Math.min(1, weight(t, s))));
+    const [tops, bottoms] = [spans(to, target), spans(from, source)];
+    const mark = (chosen, others, values) => {
+      made.querySelectorAll(".word").forEach((span) => { span.classList.remove("on"); span.style.removeProperty("--weight"); });
+      chosen.classList.add("on");
+      others.forEach((span, i) => span.style.setProperty("--weight", values[i].toFixed(3)));
+      const most = others.map((span, i) => [values[i], span.textContent]).sort((a, b) => b[0] - a[0]);
+      const named = most.slice(0, 3).filter(([value]) => value >= .05).map(([value, word]) => `${word} ${Math.round(100 * value)}\u00a0%`);
+      weights.textContent = `${chosen.textContent}: ${named.join(", ") || "attends to nothing in particular"}`;
+      chosen.setAttribute("aria-description", named.join(", "));
+    };
+    tops.forEach((span, i) => onChoice(span, () => mark(span, bottoms, table[i])));
+    bottoms.forEach((span, k) => onChoice(span, () => mark(span, tops, table.map((row) => row[k]))));
+  } else {
+    target.textContent = result.text;
+    source.textContent = line;
+  }
+  const others = element("button", "", "Other translations");
+  others.type = "button";
+  others.setAttribute("aria-expanded", "false");
+  others.addEventListener("click", () => toggleOthers(made, others, line));
+  below.append(weights, others);
+  made.append(target, source, ...notes(result), below);
+  made.dataset.text = result.text;
+  return made;
+}
+
+function spans(words, into) {
+  return words.map((word, i) => {
+    const span = element("span", "word", word.text);
+    span.tabIndex = -1;
+    span.setAttribute("role", "button");
+    if (i && word.space) into.append(" ");
+    into.append(span);
+    return span;
+  });
+}
+
+function onChoice(span, choose) {
+  for (const event of ["mouseenter", "focus", "click"]) span.addEventListener(event, choose);
+}
+
+function notes(result) {
+  const texts = {
+    no_finite_translation: "The model has no translation for this line.",
+    length_limit: "Stopped at the limit of its length.",
+    split: "Translated in parts.",
+    longer_than_training: "Longer than what the model was trained on.",
+  };
+  return (result.notes || []).filter((note) => texts[note]).map((note) => element("p", "note", texts[note]));
+}
+
+/* Shows or hides the next best translations of a line, which are asked for at the first time. */
+async function toggleOthers(made, button, line) {
+  let list = made.querySelector("ol");
+  if (!list) {
+    try {
+      const [found] = await translate({ text: line, n_best: 5 });
+      list = element("ol", "");
+      list.lang = byId("output").lang;
+      const others = found.n_best.filter(({ text }) => text !== found.text);
+      if (!others.length) list.append(element("li", "", "none"));
+      for (const { text } of others) {
+        const item = element("li", "", text);
+        item.dir = "auto";
+        list.append(item);
+      }
+      list.hidden = true;
+      made.append(list);
+    } catch (error) {
+      say(error.message, true);
+      return;
+    }
+  }
+  list.hidden = !list.hidden;
+  button.setAttribute("aria-expanded", String(!list.hidden));
+  button.textContent = list.hidden ? "Other translations" : "Hide";
+}
+
+const allWords = () => [...byId("output").querySelectorAll(".word")];
+
+/* One stop for Tab, arrow keys from there. */
+function firstStop() {
+  const words = allWords();
+  words.forEach((word, i) => { word.tabIndex = i ? -1 : 0; });
+}
+
+async function copy() {
+  const text = linesOf(byId("text").value).map((line) => known.get(line)?.dataset.text ?? "").join("\n");
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // not allowed where the connection is not encrypted
+    const area = document.body.appendChild(element("textarea", ""));
+    area.value = text;
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  say("Copied");
+}
+
+const languageName = (code) => {
+  try { return new Intl.DisplayNames(["en"], { type: "language" }).of(code); } catch { return code; }
+};
+
+async function start() {
+  try {
+    const health = await (await fetch("health")).json();
+    if (health.status !== "ready") {
+      say(`The server is ${health.status}.`);
+      setTimeout(start, 1000);
+      return;
+    }
+    const { source_language: from, target_language: to } = health;
+    if (from !== "?" && to !== "?") {
+      byId("from").textContent = languageName(from);
+      byId("to").textContent = languageName(to);
+      document.title = `${languageName(from)} to ${languageName(to)}`;
+      byId("title").textContent = document.title;
+      byId("text").lang = from;
+      byId("output").lang = to;
+    }
+    say("Ready");
+    if (byId("text").value) update(); // what the browser kept, or was typed meanwhile
+  } catch {
+    say("The server does not answer.", true);
+    setTimeout(start, 3000);
+  }
+}
+
+byId("output").addEventListener("keydown", (event) => {
+  const words = allWords(), place = words.indexOf(event.target);
+  const next = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: words.length - 1 }[event.key];
+  if (place < 0 || !words[next]) return;
+  event.target.tabIndex = -1;
+  words[next].tabIndex = 0;
+  words[next].focus();
+  event.preventDefault();
+});
+byId("text").addEventListener("input", () => {
+  clearTimeout(timer);
+  timer = setTimeout(update, DELAY);
+});
+byId("clear").addEventListener("click", () => {
+  byId("text").value = "";
+  byId("text").focus();
+  update();
+});
+byId("copy").addEventListener("click", copy);
+byId("access").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key = byId("key").value.trim();
+  byId("access").hidden = true;
+  byId("key").value = "";
+  byId("text").focus();
+  update();
+});
+start();

@@ -1,0 +1,107 @@
+"""The model behind a server, from loading to the last answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from nmt import __version__
+from nmt.library.request import Request
+from nmt.library.results import Result
+from nmt.library.translator import Translator
+from nmt.light.formats import hypothesis_record
+from nmt.serving.batching import Batcher, Job
+from nmt.serving.metrics import Metrics
+from nmt.serving.refusal import RefusedError
+from nmt.serving.requests import TranslateRequest
+from nmt.serving.settings import Settings
+
+WARM_UP = "A"
+"""Translated before the first request, which need not wait for what is done once."""
+SOON = {"Retry-After": "5"}
+"""Of a server that is starting or ending."""
+
+
+class Service:
+    """Loading, then ready, then draining: no new request is accepted, and all that have been are answered."""
+
+    def __init__(self, settings: Settings, *, name: str) -> None:
+        """`name` is what clients are told of the model."""
+        self.settings = settings
+        self._name = name
+        self.metrics = Metrics()
+        self.status: Literal["loading", "ready", "draining"] = "loading"
+        self._translator: Translator | None = None
+        self._batcher: Batcher | None = None
+        self._defaults: dict[str, Any] = {}
+
+    def start(self, translator: Translator, defaults: Mapping[str, Any]) -> None:
+        """Accept requests, in the running event loop; `defaults`: options of requests that do not say otherwise."""
+        self._translator, self._defaults = translator, dict(defaults)
+        self._batcher = Batcher(
+            self._compute,
+            batch_size=self.settings.batch_size,
+            max_wait=self.settings.max_wait,
+            max_queue=self.settings.max_queue,
+            metrics=self.metrics,
+        )
+        if self.status == "loading":
+            self.status = "ready"
+
+    async def drain(self) -> None:
+        """Accept nothing more, and wait until all that has been accepted is answered."""
+        self.status = "draining"
+        if self._batcher is not None:
+            await self._batcher.idle()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._batcher is not None:
+            self._batcher.close()
+        if self._translator is not None:
+            self._translator.close()
+
+    def submit(self, wanted: TranslateRequest) -> Job:
+        """Put a request into the queue; RefusedError where it is full, or where nothing is accepted."""
+        if self._batcher is None or self.status != "ready":
+            raise RefusedError(503, f"the server is {self.status}. Try again later.", headers=SOON)
+        return self._batcher.submit(wanted.sentences(), {**self._defaults, **wanted.options()})
+
+    def drop(self, job: Job) -> None:
+        """Forget a job that nobody waits for."""
+        if self._batcher is not None:
+            self._batcher.drop(job)
+
+    def health(self) -> dict[str, str]:
+        """What GET /health says."""
+        found = {"status": self.status, "version": __version__}
+        if self._translator is not None:
+            found |= {
+                "model": self._name,
+                "source_language": self._translator.source_language,
+                "target_language": self._translator.target_language,
+                "device": self._translator.device,
+                "precision": self._translator.precision,
+                "kernels": self._translator.kernels,
+            }
+        return found
+
+    def _compute(self, sentences: Sequence[Request], options: Mapping[str, Any]) -> list[str]:
+        """The answers, as JSON: what takes long is done here, in the thread that computes."""
+        assert self._translator is not None
+        with_n_best = "n_best" in options
+        results = self._translator.translate(sentences, **options)
+        return [_as_json(result, with_n_best=with_n_best) for result in results]
+
+
+def _as_json(result: Result, *, with_n_best: bool) -> str:
+    """`SentenceAnswer`, without what was not asked for."""
+    record = hypothesis_record(result.best)
+    if with_n_best:
+        record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in result.n_best]
+    if result.source_pieces is not None:
+        record["source_tokens"] = list(result.source_pieces)
+    if result.notes:
+        record["notes"] = list(result.notes)
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,29 @@
+"""What a server allows its clients, and how it puts their sentences together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Limits and defaults, each an option of nmt-serve."""
+
+    batch_size: int = 32
+    """Sentences translated together, at most."""
+    max_wait: float = 0.002
+    """Seconds for which the oldest sentence of a batch waits for others."""
+    max_queue: int = 2048
+    """Sentences that may wait."""
+    timeout: float = 30.0
+    """Seconds from the arrival of a request to its answer."""
+    max_characters: int = 20_000
+    """Of the texts of a request, prefix and phrases counted."""
+    max_body_bytes: int = 1_000_000
+    """Of the body of a request."""
+    max_beam_size: int = 16
+    """Largest beam, and number of translations, that a request may ask for."""
+    api_key: str | None = field(default=None, repr=False)
+    """Without one everybody may translate."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may use the server from a browser; * for all."""

@@ -1,0 +1,428 @@
+"""What the application answers, without a socket: translations, limits of time and access, errors, its pages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import numpy as np
+import pytest
+
+import nmt
+from nmt.errors import NmtError
+from nmt.serving.access import INTERNAL
+from nmt.serving.app import FILES, PAGES, create_app
+from nmt.serving.service import Service
+from nmt.serving.settings import Settings
+from tests.exported_run import LINES, Exported
+
+SENTENCES = ["a b c", "c", "", "d d a", "b longer a", "two\nlines", "unknown b"]
+DETAILS = ["tokens", "scores", "attention", "alignment"]
+
+Test = Callable[[httpx.AsyncClient, Service], Coroutine[Any, Any, None]]
+
+
+class Fake:
+    """A translator that waits until it may, and fails as told."""
+
+    source_language, target_language, device, precision, kernels = "en", "de", "cpu", "fp32", "none"
+
+    def __init__(self, *, error: Exception | None = None) -> None:
+        self.may, self.begun = threading.Event(), threading.Event()
+        self.asked: list[str] = []
+        self._error = error
+
+    def translate(self, sentences: Sequence[nmt.Request], **options: Any) -> list[nmt.Result]:
+        self.asked += [sentence.text for sentence in sentences]
+        self.begun.set()
+        assert self.may.wait(20)
+        if self._error is not None:
+            raise self._error
+        return [nmt.Result(sentence.text, [nmt.Hypothesis(sentence.text.upper(), -1.0)]) for sentence in sentences]
+
+    def close(self) -> None:
+        self.may.set()
+
+
+@pytest.fixture(scope="module")
+def translator(run: Path) -> Iterator[nmt.Translator]:
+    with nmt.load(run, device="cpu", worker=False) as translator:
+        yield translator
+
+
+def served(
+    translator: Any, test: Test, *, defaults: dict[str, Any] | None = None, start: bool = True, **changes: Any
+) -> None:
+    """Run a test with a client of an application; the translator stays open."""
+    service = Service(Settings(**changes), name="model")
+
+    async def run() -> None:
+        if start:
+            service.start(translator, defaults or {})
+        transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            try:
+                await asyncio.wait_for(test(client, service), 60)
+            finally:
+                if isinstance(translator, Fake):
+                    translator.may.set()
+                if service._batcher is not None:
+                    service._batcher.close()
+
+    asyncio.run(run())
+
+
+def only(found: httpx.Response) -> Any:
+    assert found.status_code == 200, found.text
+    (translation,) = found.json()["translations"]
+    return translation
+
+
+def test_a_string_or_a_list_is_translated_as_the_library_does(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        wanted = translator.translate(SENTENCES)
+        found = (await client.post("/translate", json={"text": SENTENCES})).json()["translations"]
+        assert [one["text"] for one in found] == [one.text for one in wanted]
+        assert [one["score"] for one in found] == pytest.approx([one.score for one in wanted], abs=1e-5)
+        assert [one.get("notes", []) for one in found] == [list(one.notes) for one in wanted]
+        assert {*found[0]} <= {"text", "score", "notes"}
+        for sentence, one in zip(SENTENCES, wanted, strict=True):
+            assert only(await client.post("/translate", json={"text": sentence}))["text"] == one.text
+
+    served(translator, test)
+
+
+def test_options_and_wishes_reach_the_search(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        for options in (
+            {"n_best": 2, "beam_size": 4, "length_penalty": 2.0},
+            {"search": "greedy", "beam_size": 1},
+            {"prefix": "z", "required": "u", "forbidden": ["v", "w"]},
+        ):
+            wanted = translator.translate("a b c", **cast("Any", options))
+            found = only(await client.post("/translate", json={"text": "a b c", **options}))
+            assert found["text"] == wanted.text
+            assert found["score"] == pytest.approx(wanted.score, abs=1e-5)
+            if "n_best" in options:
+                assert [one["text"] for one in found["n_best"]] == [one.text for one in wanted.n_best]
+            else:
+                assert "n_best" not in found
+
+    served(translator, test)
+
+
+def test_details_are_those_of_the_library(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        wanted = translator.translate("a b longer", details=DETAILS, n_best=2)  # type: ignore[arg-type]
+        found = only(await client.post("/translate", json={"text": "a b longer", "details": DETAILS, "n_best": 2}))
+        assert found["source_tokens"] == list(wanted.source_pieces or ())
+        assert found["tokens"] == list(wanted.tokens or ())
+        assert found["token_scores"] == pytest.approx(list(wanted.token_scores or ()), abs=1e-5)
+        np.testing.assert_allclose(found["attention"], wanted.attention, atol=1e-4)
+        assert found["alignment"] == [list(pair) for pair in wanted.alignment or ()]
+        assert [one["tokens"] for one in found["n_best"]] == [list(one.tokens or ()) for one in wanted.n_best]
+
+    served(translator, test)
+
+
+def test_options_of_the_command_line_hold_unless_a_request_has_its_own(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        for options, wanted in (({}, 0.0), ({"length_penalty": 3.0}, 3.0)):
+            found = only(await client.post("/translate", json={"text": "a b c", **options}))
+            score = translator.translate("a b c", length_penalty=wanted).score
+            assert found["score"] == pytest.approx(score, abs=1e-5)
+
+    served(translator, test, defaults={"length_penalty": 0.0})
+
+
+def test_files_for_the_engine_are_served(exported: Exported) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        found = (await client.post("/translate", json={"text": LINES, "details": ["attention"]})).json()
+        assert [one["text"] for one in found["translations"]] == [one.text for one in translator.translate(LINES)]
+        refused = await client.post("/translate", json={"text": "a", "prefix": "b"})
+        assert refused.status_code == 400
+        assert refused.json()["error"].startswith("prefix: ")
+
+    with nmt.load(exported.file) as translator:
+        served(translator, test)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"text": "a", "details": ["atention"]}, "details: 'atention' is not known.*Allowed: tokens, "),
+        ({"text": "a", "search": "bem"}, "search: 'bem' is not a known search. Did you mean 'beam'?"),
+        ({"text": "a", "search": "greedy", "beam_size": 1, "n_best": 3}, "n_best 3: search 'greedy' finds at most 1"),
+        ({"text": "a b", "required": "x", "forbidden": "x"}, "'a b': "),
+    ],
+)
+def test_what_the_library_refuses_is_the_clients_mistake(
+    translator: nmt.Translator, body: dict[str, Any], message: str
+) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        found = await client.post("/translate", json=body)
+        assert found.status_code == 400
+        assert re.match(message, found.json()["error"])
+        assert "\n" not in found.json()["error"]
+
+    served(translator, test)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("secret"), NmtError("secret: the worker process ended")])
+def test_our_own_errors_are_one_line_and_in_the_log(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    translator = Fake(error=error)
+    translator.may.set()
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        found = await client.post("/translate", json={"text": "a"})
+        assert (found.status_code, found.json()) == (500, {"error": INTERNAL})
+        assert b'nmt_requests_total{status="500"} 1.0' in service.metrics.text()
+
+    served(translator, test)
+    (record,) = [record for record in caplog.records if record.name == "nmt.serving.errors"]
+    assert record.exc_info is not None and record.exc_info[1] is error
+
+
+@pytest.mark.parametrize("by_request", [True, False])
+def test_a_request_whose_time_is_over_is_answered_and_dropped(by_request: bool) -> None:
+    translator = Fake()
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        asyncio.get_running_loop().call_later(1.0, translator.may.set)
+        limit = {"max_seconds": 0.2} if by_request else {}
+        requests = [client.post("/translate", json={"text": text, **limit}) for text in "abc"]
+        for found in await asyncio.gather(*requests):
+            assert (found.status_code, found.json()["error"][:8]) == (504, "the time")
+        assert not translator.may.is_set()
+        await service.drain()
+        assert translator.asked in (["a"], ["a", "b"], ["a", "b", "c"])  # of one batch
+
+    served(translator, test, max_wait=0.0, timeout=20 if by_request else 0.2)
+
+
+def test_a_request_whose_client_goes_away_is_not_computed() -> None:
+    translator = Fake()
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        app, gone = create_app(service), asyncio.Event()
+        first = asyncio.ensure_future(client.post("/translate", json={"text": "a"}))
+        while not translator.begun.is_set():
+            await asyncio.sleep(0.001)
+        messages: list[Any] = []
+        body = [{"type": "http.request", "body": b'{"text": "b"}', "more_body": False}]
+
+        async def receive() -> Any:
+            if body:
+                return body.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers, "query_string": b""}
+        second = asyncio.ensure_future(app(scope, receive, send))
+        await asyncio.sleep(0.05)
+        gone.set()
+        await second
+        assert messages[0]["status"] == 499
+        translator.may.set()
+        assert only(await first)["text"] == "A"
+        await service.drain()
+        assert translator.asked == ["a"]
+
+    served(translator, test, max_wait=0.0)
+
+
+def test_a_body_that_does_not_come_is_408_and_one_that_ends_early_is_dropped() -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        async def slow() -> Any:
+            yield b'{"text": '
+            await asyncio.sleep(30)
+
+        found = await client.post("/translate", content=slow(), headers={"Content-Type": "application/json"})
+        assert (found.status_code, found.json()) == (408, {"error": "body: has not come within 0.2 seconds"})
+
+    served(Fake(), test, timeout=0.2)
+
+
+def test_a_body_that_is_too_long_is_413_also_in_chunks() -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        async def chunks(number: int) -> Any:
+            for _ in range(number):
+                yield b" " * 100
+
+        for content in (b" " * 1001, chunks(11), chunks(1000)):
+            found = await client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+            assert (found.status_code, found.json()) == (413, {"error": "body: too long. Allowed: 1,000 bytes."})
+        allowed = json.dumps({"text": "a"}).encode().ljust(1000)
+        headers = {"Content-Type": "application/json"}
+        assert only(await client.post("/translate", content=allowed, headers=headers))["text"] == "A"
+
+    translator = Fake()
+    translator.may.set()
+    served(translator, test, max_body_bytes=1000)
+
+
+def test_a_full_queue_is_503_with_retry_after() -> None:
+    translator = Fake()
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        first = asyncio.ensure_future(client.post("/translate", json={"text": "a"}))
+        while not translator.begun.is_set():
+            await asyncio.sleep(0.001)
+        second = asyncio.ensure_future(client.post("/translate", json={"text": ["b", "c"]}))
+        await asyncio.sleep(0.05)
+        found = await client.post("/translate", json={"text": "d"})
+        assert found.status_code == 503 and int(found.headers["Retry-After"]) >= 1
+        assert found.json()["error"].startswith("the queue is full: 2 sentences wait.")
+        translator.may.set()
+        assert only(await first)["text"] == "A"
+        assert (await second).status_code == 200
+
+    served(translator, test, max_queue=2, max_wait=0.0)
+
+
+def test_health_is_ready_loading_or_draining() -> None:
+    translator = Fake()
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        found = await client.get("/health")
+        assert (found.status_code, found.json()["status"]) == (503, "loading")
+        assert (await client.post("/translate", json={"text": "a"})).status_code == 503
+        service.start(cast("Any", translator), {})
+        found = await client.get("/health")
+        assert found.status_code == 200
+        assert found.json().items() >= {"status": "ready", "model": "model", "source_language": "en"}.items()
+        assert (await client.head("/health")).status_code == 200
+        accepted = asyncio.ensure_future(client.post("/translate", json={"text": "a"}))
+        while not translator.begun.is_set():
+            await asyncio.sleep(0.001)
+        draining = asyncio.ensure_future(service.drain())
+        await asyncio.sleep(0.01)
+        found = await client.get("/health")
+        assert (found.status_code, found.json()["status"]) == (503, "draining")
+        refused = await client.post("/translate", json={"text": "b"})
+        assert (refused.status_code, refused.json()) == (503, {"error": "the server is draining. Try again later."})
+        assert "Retry-After" in refused.headers
+        assert not draining.done()
+        translator.may.set()
+        assert only(await accepted)["text"] == "A"
+        await draining
+
+    served(translator, test, start=False)
+
+
+@pytest.mark.parametrize("header", [None, "Bearer", "Bearer right", "bearer  wrong", "Basic right key", "Bearer ä"])
+def test_without_the_key_nothing_is_translated(header: str | None) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        headers = {} if header is None else {"Authorization": header.encode("utf-8")}
+        for found in (
+            await client.post("/translate", json={"text": "a"}, headers=cast("Any", headers)),
+            await client.get("/metrics", headers=cast("Any", headers)),
+        ):
+            assert (found.status_code, found.headers["WWW-Authenticate"]) == (401, "Bearer")
+            assert found.json()["error"].startswith("Authorization: ")
+        for path in ("/health", "/", "/docs", "/openapi.json"):
+            assert (await client.get(path)).status_code == 200
+        found = await client.post("/translate", json={"text": "a"}, headers={"Authorization": "Bearer right key"})
+        assert only(found)["text"] == "A"
+        assert (await client.get("/metrics", headers={"Authorization": "Bearer right key"})).status_code == 200
+
+    translator = Fake()
+    translator.may.set()
+    served(translator, test, api_key="right key")
+
+
+def test_no_other_origin_is_allowed_unless_asked_for() -> None:
+    async def without(client: httpx.AsyncClient, service: Service) -> None:
+        found = await client.get("/health", headers={"Origin": "https://example.org"})
+        assert not [name for name in found.headers if name.startswith("access-control")]
+        assert (await client.options("/translate", headers=preflight)).status_code == 405
+
+    async def with_one(client: httpx.AsyncClient, service: Service) -> None:
+        found = await client.options("/translate", headers=preflight)
+        assert found.status_code == 200
+        assert found.headers["Access-Control-Allow-Origin"] == "https://example.org"
+        other = await client.options("/translate", headers={**preflight, "Origin": "https://example.com"})
+        assert other.status_code == 400
+
+    preflight = {
+        "Origin": "https://example.org",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type,authorization",
+    }
+    served(Fake(), without)
+    served(Fake(), with_one, cors_origins=("https://example.org",))
+
+
+def test_metrics_count_what_was_done(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        await client.post("/translate", json={"text": ["a", "b", "c"]})
+        await client.post("/translate", json={})
+        found = await client.get("/metrics")
+        assert found.headers["Content-Type"].startswith("text/plain")
+        lines = dict(line.rsplit(" ", 1) for line in found.text.splitlines() if not line.startswith("#"))
+        wanted = {
+            'nmt_requests_total{status="200"}': "1.0",
+            'nmt_requests_total{status="400"}': "1.0",
+            "nmt_request_seconds_count": "2.0",
+            "nmt_sentences_total": "3.0",
+            'nmt_batch_sentences_bucket{le="2.0"}': "0.0",
+            'nmt_batch_sentences_bucket{le="4.0"}': "1.0",
+            "nmt_queue_sentences": "0.0",
+        }
+        assert lines.items() >= wanted.items()
+        assert float(lines["nmt_computing_seconds_total"]) > 0
+
+    served(translator, test)
+
+
+def test_unknown_paths_and_methods_are_one_line_of_json() -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        for method, path, status in (("GET", "/x%0ay", 404), ("GET", "/translate", 405), ("PUT", "/health", 405)):
+            found = await client.request(method, path)
+            assert found.status_code == status
+            assert "\n" not in found.json()["error"] and "POST /translate" in found.json()["error"]
+
+    served(Fake(), test)
+
+
+def test_its_pages_load_nothing_from_elsewhere() -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        for path, (name, kind) in FILES.items():
+            found = await client.get(path)
+            assert found.status_code == 200 and found.headers["Content-Type"] == kind
+            assert found.content == (PAGES / name).read_bytes()
+            assert "default-src 'none'" in found.headers["Content-Security-Policy"]
+            assert not re.findall(r"https?://|//[a-z]|@import|\burl\(", re.sub(r"/\*.*?\*/|// .*", "", found.text))
+            assert (await client.head(path)).status_code == 200
+        linked = re.findall(r'(?:src|href)="([^"#]*)"', "".join(path.read_text() for path in PAGES.glob("*.html")))
+        for link in {*linked} - {"data:,"}:
+            assert (await client.get(f"/{link.removeprefix('./')}")).status_code == 200, link
+
+    served(Fake(), test)
+    assert {name for name, _ in FILES.values()} == {path.name for path in PAGES.iterdir()}
+
+
+def test_openapi_says_what_there_is() -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        found = (await client.get("/openapi.json")).json()
+        assert {*found["paths"]} == {"/translate", "/health", "/metrics"}
+        post = found["paths"]["/translate"]["post"]
+        assert {*post["responses"]} == {"200", "400", "401", "408", "413", "415", "500", "503", "504"}
+        schema = post["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["required"] == ["text"] and schema["additionalProperties"] is False
+        for example in schema["examples"]:
+            assert (await client.post("/translate", json=example)).status_code == 200
+
+    translator = Fake()
+    translator.may.set()
+    served(translator, test)

@@ -1,0 +1,196 @@
+"""The queue: what is computed together, in which order, and what one client's requests do to another's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nmt.errors import DataError
+from nmt.library.request import Request
+from nmt.serving.batching import Batcher, Job
+from nmt.serving.metrics import Metrics
+from nmt.serving.refusal import RefusedError
+
+
+class Model:
+    """Answers in capitals, once it may; notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[list[str], dict[str, Any]]] = []
+        self.may = threading.Event()
+        self.may.set()
+        self.begun = threading.Event()
+
+    def __call__(self, sentences: Sequence[Request], options: Mapping[str, Any]) -> list[str]:
+        texts = [sentence.text for sentence in sentences]
+        self.batches.append((texts, dict(options)))
+        self.begun.set()
+        assert self.may.wait(20)
+        if "bad" in texts:
+            raise DataError("bad")
+        return [text.upper() for text in texts]
+
+
+def batched(test: Callable[[Batcher, Model], Coroutine[Any, Any, None]], **changes: Any) -> Metrics:
+    """Run a test with a queue."""
+    metrics = Metrics()
+
+    async def run() -> None:
+        model = Model()
+        batcher = Batcher(model, **{"batch_size": 4, "max_wait": 0.0, "max_queue": 100, "metrics": metrics, **changes})
+        try:
+            await asyncio.wait_for(test(batcher, model), 30)
+        finally:
+            model.may.set()
+            batcher.close()
+
+    asyncio.run(run())
+    return metrics
+
+
+def submit(batcher: Batcher, *texts: str, **options: Any) -> Job:
+    return batcher.submit([Request(text) for text in texts], options)
+
+
+async def held(batcher: Batcher, model: Model) -> Job:
+    """A job that is being computed until `model.may` is set; what comes now waits."""
+    model.may.clear()
+    job = submit(batcher, "first")
+    while not model.begun.is_set():
+        await asyncio.sleep(0.001)
+    return job
+
+
+def test_what_comes_while_a_batch_is_computed_is_the_next_batch() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        first = await held(batcher, model)
+        jobs = [submit(batcher, "a"), submit(batcher, "b", "c")]
+        model.may.set()
+        assert await first.answer == ["FIRST"]
+        assert [await job.answer for job in jobs] == [["A"], ["B", "C"]]
+        assert [texts for texts, _ in model.batches] == [["first"], ["a", "b", "c"]]
+
+    metrics = batched(test).text().decode()
+    assert 'nmt_batch_sentences_bucket{le="1.0"} 1.0' in metrics
+    assert "nmt_batch_sentences_count 2.0" in metrics
+    assert "nmt_sentences_total 4.0" in metrics
+    assert "nmt_queue_sentences 0.0" in metrics
+
+
+def test_unlike_options_are_computed_apart_and_in_order() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await held(batcher, model)
+        jobs = [
+            submit(batcher, "a", beam_size=1, n_best=1),
+            submit(batcher, "b", beam_size=2),
+            submit(batcher, "c", n_best=1, beam_size=1),
+        ]
+        model.may.set()
+        assert [await job.answer for job in jobs] == [["A"], ["B"], ["C"]]
+        assert model.batches[1:] == [(["a", "c"], {"beam_size": 1, "n_best": 1}), (["b"], {"beam_size": 2})]
+
+    batched(test)
+
+
+def test_a_sentence_waits_for_others_but_not_longer_than_it_may() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        start = time.monotonic()
+        jobs = [submit(batcher, "a")]
+        await asyncio.sleep(0.05)
+        jobs.append(submit(batcher, "b"))
+        assert [await job.answer for job in jobs] == [["A"], ["B"]]
+        assert time.monotonic() - start >= 0.3
+        assert [texts for texts, _ in model.batches] == [["a", "b"]]
+
+    batched(test, max_wait=0.3)
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        job = submit(batcher, "a", "b", "c", "d")
+        assert await asyncio.wait_for(job.answer, 20) == ["A", "B", "C", "D"]
+
+    batched(test, max_wait=1000.0)
+
+
+def test_a_request_of_many_sentences_shares_its_batches() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await held(batcher, model)
+        long = submit(batcher, *(f"l{number}" for number in range(9)))
+        short, third = submit(batcher, "s"), submit(batcher, "t")
+        model.may.set()
+        assert await short.answer == ["S"]
+        assert await third.answer == ["T"]
+        assert await long.answer == [f"L{number}" for number in range(9)]
+        assert [texts for texts, _ in model.batches[1:]] == [
+            ["l0", "l1", "s", "t"],
+            ["l2", "l3", "l4", "l5"],
+            ["l6", "l7", "l8"],
+        ]
+
+    batched(test)
+
+
+def test_a_dropped_request_is_not_computed() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await held(batcher, model)
+        kept, dropped = submit(batcher, "a"), submit(batcher, "b")
+        long = submit(batcher, *"cdefghij")
+        batcher.drop(dropped)
+        model.may.set()
+        assert await kept.answer == ["A"]
+        batcher.drop(long)  # some of it has been computed, or is just now
+        await batcher.idle()
+        assert dropped.answer.cancelled()
+        assert "b" not in [text for texts, _ in model.batches for text in texts]
+        assert len(model.batches) <= 3
+
+    assert b"nmt_queue_sentences 0.0" in batched(test).text()
+
+
+def test_a_mistake_of_one_is_nobody_elses() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await held(batcher, model)
+        jobs = [submit(batcher, "a"), submit(batcher, "bad", "x"), submit(batcher, "b")]
+        model.may.set()
+        assert await jobs[0].answer == ["A"]
+        with pytest.raises(DataError, match="bad"):
+            await jobs[1].answer
+        assert await jobs[2].answer == ["B"]
+        await batcher.idle()
+
+    batched(test)
+
+
+def test_a_full_queue_says_when_to_come_again() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await held(batcher, model)
+        jobs = [submit(batcher, "a", "b")]
+        with pytest.raises(RefusedError, match="the queue is full: 2 sentences wait. Allowed: 3.") as raised:
+            submit(batcher, "c", "d")
+        assert raised.value.status == 503
+        assert int(raised.value.headers["Retry-After"]) >= 1
+        jobs.append(submit(batcher, "e"))
+        model.may.set()
+        assert [await job.answer for job in jobs] == [["A", "B"], ["E"]]
+
+    batched(test, max_queue=3)
+
+
+def test_it_is_idle_when_all_is_answered() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await batcher.idle()
+        first = await held(batcher, model)
+        idle = asyncio.ensure_future(batcher.idle())
+        await asyncio.sleep(0.05)
+        assert not idle.done()
+        model.may.set()
+        await idle
+        assert first.answer.done()
+
+    batched(test)

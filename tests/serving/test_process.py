@@ -1,0 +1,277 @@
+"""nmt-serve as a process: sockets, protocol faults, signals, exit codes, what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+import nmt
+from tests.conftest import REPOSITORY
+from tests.console import call
+from tests.exported_run import LINES, Exported
+from tests.serving.server_process import ServerProcess, started
+
+
+@pytest.fixture(scope="module")
+def server(exported: Exported) -> Iterator[ServerProcess]:
+    """Of a file for the engine, which starts in a moment."""
+    with started(exported.file, "--max-body-bytes", "5000") as server:
+        yield server
+
+
+def raw(server: ServerProcess, request: bytes) -> bytes:
+    """What a server answers to bytes, until it closes the connection or is silent for a second."""
+    url = httpx.URL(server.base)
+    found = b""
+    with socket.create_connection((url.host, url.port or 80), timeout=30) as connection:
+        connection.sendall(request)
+        connection.settimeout(1)
+        try:
+            while part := connection.recv(65536):
+                found += part
+        except (TimeoutError, ConnectionResetError):
+            pass
+    return found
+
+
+def test_clients_at_the_same_time_get_the_librarys_answers(server: ServerProcess, exported: Exported) -> None:
+    texts = [line for line in LINES for _ in range(8)]
+    with nmt.load(exported.file) as translator, httpx.Client(base_url=server.base) as client:
+        wanted = [result.text for result in translator.translate(texts)]
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(lambda text: client.post("/translate", json={"text": text}), texts))
+    assert [one.json()["translations"][0]["text"] for one in found] == wanted
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", 400),
+        (b"POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST /translate HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 415),
+        (b"POST /translate HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello", 200),
+        (b"TRACE / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 405),
+    ],
+)
+def test_faults_of_the_protocol_are_refused_and_the_next_request_is_answered(
+    server: ServerProcess, request_: bytes, status: int
+) -> None:
+    answer = raw(server, request_)
+    found = re.match(rb"HTTP/1\.[01] (\d+) ", answer)
+    assert found is not None, answer
+    assert int(found[1]) == status
+    assert httpx.post(f"{server.base}/translate", json={"text": "c"}).status_code == 200
+
+
+def test_a_chunked_body_that_is_too_long_is_refused(server: ServerProcess) -> None:
+    head = (
+        b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
+    for chunks in (5, 1000):
+        answer = raw(server, head + chunks * chunk + b"0\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 413 ") and b'{"error":"body: too long. Allowed: 5,000 bytes."}' in answer
+
+
+def test_a_header_without_end_is_not_kept(server: ServerProcess) -> None:
+    with contextlib.suppress(OSError):
+        assert b" 200 " not in raw(server, b"GET /health HTTP/1.1\r\nX: " + b"y" * 10_000_000)[:20]
+    assert httpx.get(f"{server.base}/health").status_code == 200
+
+
+def test_half_a_request_and_a_client_that_leaves_do_no_harm(server: ServerProcess) -> None:
+    for part in (b"POST /translate HTTP/1.1\r\nContent-Le", b"POST /translate HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"):
+        url = httpx.URL(server.base)
+        with socket.create_connection((url.host, url.port or 80)) as connection:
+            connection.sendall(part)
+    assert httpx.get(f"{server.base}/health").status_code == 200
+
+
+def test_health_is_answered_while_a_batch_is_computed(run: Path) -> None:
+    arguments = (str(run), "--timeout", "60", "--max-characters", "1000000")
+    with started(*arguments) as server, ThreadPoolExecutor(1) as pool:
+        body = {"text": ["a b c d " * 20] * 40}
+        long = pool.submit(httpx.post, f"{server.base}/translate", json=body, timeout=60)
+        answered = 0
+        while not long.done():
+            assert httpx.get(f"{server.base}/health", timeout=30).status_code == 200
+            answered += 1
+        assert long.result().status_code == 200
+        assert answered > 3
+
+
+def test_a_client_that_has_gone_is_499_in_the_log(run: Path) -> None:
+    with started(str(run), "--timeout", "60", "--max-characters", "1000000", "--batch-size", "8") as server:
+
+        async def leave() -> None:
+            async with httpx.AsyncClient(base_url=server.base) as client:
+                text = ["a b c d " * 20] * 2000
+                request = asyncio.ensure_future(client.post("/translate", json={"text": text}, timeout=60))
+                await asyncio.sleep(1)
+                assert not request.done()
+                request.cancel()
+                await asyncio.gather(request, return_exceptions=True)
+
+        asyncio.run(leave())
+        server.wait_for(r"POST /translate (499)")
+        start = time.monotonic()
+        assert httpx.post(f"{server.base}/translate", json={"text": "a"}, timeout=30).status_code == 200
+        metrics = httpx.get(f"{server.base}/metrics").text
+        (sentences,) = re.findall(r"^nmt_sentences_total (.*)$", metrics, flags=re.M)
+        assert float(sentences) < 2000, time.monotonic() - start
+
+
+@pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGTERM, 143, "terminated"), (2, 130, "interrupted")])
+def test_a_signal_lets_accepted_requests_finish(run: Path, number: int, code: int, said: str) -> None:
+    texts = [f"{'a b c d ' * 5}{'abcd'[place % 4]}" for place in range(120)]
+    with nmt.load(run, device="cpu", worker=False) as translator:
+        wanted = [result.text for result in translator.translate(texts)]
+    arguments = (str(run), "--device", "cpu", "--max-characters", "100000", "--batch-size", "4", "--timeout", "100")
+    with started(*arguments) as server, httpx.Client(base_url=server.base, timeout=100) as client:
+        with ThreadPoolExecutor(8) as pool:
+            parts = [texts[start::8] for start in range(8)]
+            answers = [pool.submit(client.post, "/translate", json={"text": part}) for part in parts]
+            while "nmt_queue_sentences 0.0" in (metrics := httpx.get(f"{server.base}/metrics").text):
+                assert not all(answer.done() for answer in answers), metrics
+            time.sleep(0.2)
+            server.signal(number)
+            time.sleep(0.05)
+            health = httpx.get(f"{server.base}/health")
+            assert (health.status_code, health.json()["status"]) == (503, "draining")
+            refused = httpx.post(f"{server.base}/translate", json={"text": "a"})
+            assert refused.status_code == 503 and "Retry-After" in refused.headers
+            assert server.process.poll() is None
+            for place, answer in enumerate(answers):
+                found = answer.result()
+                assert found.status_code == 200, found.text
+                assert [one["text"] for one in found.json()["translations"]] == wanted[place::8]
+        assert server.ended() == code
+    assert server.said[-1] == f"nmt-serve: {said}"
+    assert not [line for line in server.said if "Traceback" in line]
+
+
+def test_a_second_signal_ends_at_once(run: Path) -> None:
+    with started(str(run), "--max-characters", "10000000", "--timeout", "600", "--batch-size", "4") as server:
+        body = {"text": ["a b c d " * 50] * 2000}
+
+        def ask() -> None:
+            with pytest.raises(httpx.HTTPError):
+                httpx.post(f"{server.base}/translate", json=body, timeout=600)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while "nmt_queue_sentences 0.0" in httpx.get(f"{server.base}/metrics").text:
+            time.sleep(0.01)
+        server.signal()
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        server.signal()
+        assert server.ended() == 143
+        thread.join(20)
+    assert server.said[-1] == "nmt-serve: ended at once by SIGTERM"
+
+
+def test_a_signal_while_the_model_is_loaded_ends_it(run: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "slow.py"
+    plugin.write_text("import sys, time\nprint('loading now', file=sys.stderr, flush=True)\ntime.sleep(60)\n")
+    with started(str(run), "--plugin", str(plugin), ready=False) as server:
+        server.wait_for("(loading now)")
+        server.signal()
+        assert server.ended() == 143
+
+
+def test_a_port_in_use_is_one_line(run: Path, server: ServerProcess) -> None:
+    port = str(httpx.URL(server.base).port)
+    done = execute(str(run), "--port", port)
+    assert (done.returncode, done.stderr) == (1, f"nmt-serve: --port {port}: 127.0.0.1:{port} is in use\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere",), "nmt-serve: nowhere"),
+        (("--host", "no.such.host.invalid"), "nmt-serve: --host no.such.host.invalid: "),
+        (("--port", "70000"), "nmt-serve: argument --port: '70000' is not a whole number from 0 to 65,535"),
+        (("--api-key", " "), "nmt-serve: --api-key: the key is empty or no plain text."),
+        (("--max-wait-ms", "-1"), "nmt-serve: argument --max-wait-ms: '-1' is not a number of milliseconds"),
+        (("--search", "bem"), "nmt-serve: search: 'bem' is not a known search. Did you mean 'beam'?"),
+        (("--ensemble-weights", "1,2"), "nmt-serve: --ensemble-weights: "),
+    ],
+)
+def test_wrong_options_are_one_line(run: Path, arguments: tuple[str, ...], said: str) -> None:
+    model = () if arguments == ("nowhere",) else (str(run),)
+    done = execute(*model, "--port", "0", *arguments)
+    assert done.stderr.startswith(said) and done.stderr.count("\n") <= 1
+    assert done.returncode == (1 if arguments == ("nowhere",) else 2)
+
+
+def execute(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nmt.cli.serve", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_missing_package_is_one_line(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert call("nmt-serve", str(run)) == 2
+    wanted = "nmt-serve: the package uvicorn is not installed; pip install 'nmt-recurrent[serve]'\n"
+    assert capsys.readouterr().err == wanted
+
+
+def test_what_it_says_and_the_key_of_the_environment(exported: Exported) -> None:
+    with started(exported.file, "--quiet", environment={"NMT_API_KEY": "right"}) as server:
+        assert httpx.post(f"{server.base}/translate", json={"text": "a"}).status_code == 401
+        headers = {"Authorization": "Bearer right"}
+        assert httpx.post(f"{server.base}/translate", json={"text": "a"}, headers=headers).status_code == 200
+        server.signal()
+        assert server.ended() == 143
+    kernels, serving, ended = server.said
+    assert kernels.startswith("nmt-serve: kernels: the engine's for ")
+    assert (serving, ended) == (f"nmt-serve: serving {exported.file} on {server.base}", "nmt-serve: terminated")
+
+
+def test_a_line_for_each_request(exported: Exported) -> None:
+    with started(exported.file) as server:
+        httpx.post(f"{server.base}/translate", json={"text": "a"})
+        httpx.get(f"{server.base}/x%0a%1b[31m")
+        server.signal()
+        server.ended()
+    assert re.fullmatch(r"nmt-serve: 127\.0\.0\.1 POST /translate 200 \d+\.\d ms", server.said[2])
+    assert re.fullmatch(r"nmt-serve: 127\.0\.0\.1 GET /x\\n\\x1b\[31m 404 \d+\.\d ms", server.said[3])
+
+
+def test_the_slow_path_is_loud(run: Path, tmp_path: Path) -> None:
+    environment = {"CC": "no-such-compiler", "NMT_CACHE": str(tmp_path / "cache")}
+    with started(str(run), "--device", "cpu", environment=environment) as server:
+        assert httpx.get(f"{server.base}/health").json()["kernels"] == "none: PyTorch code"
+    warning = "nmt-serve: WARNING: translates several times as slowly as it could: no-such-compiler cannot be run"
+    assert warning in server.said
+
+
+def test_an_ensemble_is_served(run: Path) -> None:
+    paths = [str(run / "checkpoints/step-10"), str(run / "checkpoints/step-20")]
+    with nmt.load(paths, device="cpu", worker=False) as translator:
+        wanted = translator.translate("a b c").text
+    with started(*paths, "--device", "cpu") as server:
+        found = httpx.post(f"{server.base}/translate", content=json.dumps({"text": "a b c"}), headers=JSON).json()
+        assert found["translations"][0]["text"] == wanted
+
+
+JSON = {"Content-Type": "application/json"}

@@ -1,0 +1,121 @@
+"""Bodies of requests: what is read from them, and the one line that each mistake gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt.serving.refusal import RefusedError
+from nmt.serving.requests import TranslateRequest, read_request
+from nmt.serving.settings import Settings
+
+SETTINGS = Settings(max_characters=100, max_queue=3, max_beam_size=8, timeout=20)
+KEYS = ", ".join(TranslateRequest.model_fields)
+
+
+def read(body: Any, content_type: str = "application/json") -> TranslateRequest:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return read_request(raw, content_type, SETTINGS)
+
+
+def refusal(body: Any, content_type: str = "application/json") -> RefusedError:
+    with pytest.raises(RefusedError) as raised:
+        read(body, content_type)
+    assert "\n" not in raised.value.message
+    return raised.value
+
+
+def test_a_string_is_a_sentence_and_wishes_are_those_of_each() -> None:
+    assert read({"text": "a b"}).sentences() == [nmt.Request("a b")]
+    wanted = read({"text": ["a", ""], "prefix": "x", "required": "y", "forbidden": ["z", "u"], "max_seconds": 3})
+    assert wanted.sentences() == [
+        nmt.Request(text, prefix="x", required=("y",), forbidden=("z", "u")) for text in ("a", "")
+    ]
+    assert wanted.options() == {}
+    assert wanted.max_seconds == 3
+
+
+def test_options_are_those_that_were_given() -> None:
+    given = {"n_best": 2, "beam_size": 3, "length_penalty": 1, "details": ["tokens"], "replace_unknown": False}
+    assert read({"text": "a", **given, "coverage_penalty": None}).options() == given
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+def test_its_content_type_is_json(kind: str) -> None:
+    assert read({"text": "a"}, kind).text == "a"
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
+def test_other_content_types_are_refused(kind: str) -> None:
+    error = refusal({"text": "a"}, kind)
+    assert (error.status, error.message) == (
+        415,
+        f"Content-Type: {kind!r} is not allowed. Allowed: application/json.",
+    )
+
+
+TEXT = "a string, or a list of one string or more"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "body: is no JSON: Expecting value (line 1, column 1). Allowed: a JSON object."),
+        (b"\xff", "body: is not UTF-8 (byte 0). Allowed: a JSON object in UTF-8."),
+        (b'{"text": "a"', "body: is no JSON: Expecting ',' delimiter (line 1, column 13). Allowed: a JSON object."),
+        (b'{"text": "a", "text": "b"}', "text: is given twice. Allowed: once."),
+        (b'{"text": "a", "length_penalty": NaN}', "body: NaN is no JSON. Allowed: a JSON object with the key text."),
+        (b'{"text": ' + b"[" * 100_000, "body: is nested too deeply. Allowed: a JSON object with the key text."),
+        (
+            b'{"text": "a", "n_best": ' + b"1" * 10_000 + b"}",
+            "body: holds a number that is too long. Allowed: a JSON object with the key text.",
+        ),
+        ([], "body: [] is not allowed. Allowed: a JSON object with the key text."),
+        ("a", 'body: "a" is not allowed. Allowed: a JSON object with the key text.'),
+        ({}, f"text: missing. Allowed: {TEXT}."),
+        ({"text": None}, f"text: null is not allowed. Allowed: {TEXT}."),
+        ({"text": []}, f"text: [] is not allowed. Allowed: {TEXT}."),
+        ({"text": ["a", 5]}, f"text[1]: 5 is not allowed. Allowed: {TEXT}."),
+        ({"txt": "a"}, f"txt: unknown key. Did you mean 'text'? Allowed: {KEYS}."),
+        ({"text": "a", "beam-size": 3}, f"beam-size: unknown key. Did you mean 'beam_size'? Allowed: {KEYS}."),
+        ({"text": "a", "\n\x1b": 3}, f"\\n\\x1b: unknown key. Allowed: {KEYS}."),
+        ({"text": "a", "shortlist": "/etc/passwd"}, f"shortlist: unknown key. Allowed: {KEYS}."),
+        ({"text": "a", "n_best": True}, "n_best: true is not allowed. Allowed: a whole number from 1."),
+        ({"text": "a", "n_best": 2.0}, "n_best: 2.0 is not allowed. Allowed: a whole number from 1."),
+        ({"text": "a", "n_best": 9}, "n_best: 9 is not allowed. Allowed: 1 to 8."),
+        ({"text": "a", "beam_size": 10**9}, "beam_size: 1,000,000,000 is not allowed. Allowed: 1 to 8."),
+        ({"text": "a", "length_penalty": "1"}, 'length_penalty: "1" is not allowed. Allowed: a number from 0 to 10.'),
+        ({"text": "a", "length_penalty": -1}, "length_penalty: -1 is not allowed. Allowed: a number from 0 to 10."),
+        (
+            {"text": "a", "required": ["b", ""]},
+            'required[1]: "" is not allowed. Allowed: a string that is not empty, or a list of such.',
+        ),
+        ({"text": "a", "max_seconds": 21}, "max_seconds: 21 is not allowed. Allowed: at most 20."),
+        ({"text": "a", "max_seconds": 0}, "max_seconds: 0 is not allowed. Allowed: a number above 0."),
+        ({"text": "a" * 101}, "text: 101 characters are too many. Allowed: 100."),
+        ({"text": ["a" * 50], "prefix": "b" * 51}, "text: 101 characters are too many. Allowed: 100."),
+        ({"text": ["a"] * 4}, "text: 4 sentences are too many. Allowed: 3."),
+        (
+            {"text": ["a", "\ud800"]},
+            "text[1]: holds half of a surrogate pair, which is no text. Allowed: Unicode text.",
+        ),
+        (
+            {"text": "a", "prefix": "\udfff"},
+            "prefix: holds half of a surrogate pair, which is no text. Allowed: Unicode text.",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_key_and_what_is_allowed(body: Any, message: str) -> None:
+    error = refusal(body)
+    assert (error.status, error.message) == (400, message)
+
+
+def test_all_limits_are_allowed_themselves() -> None:
+    read({"text": ["a" * 98, "b", "c"], "n_best": 8, "beam_size": 8, "max_seconds": 20, "length_penalty": 10})
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    assert len(refusal({"text": "a", "n_best": "x" * 5000}).message) < 150
