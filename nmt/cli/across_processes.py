@@ -20,7 +20,7 @@ from nmt.training.distributed import World, check_same, interleave
 BLOCK = 1 << 20
 _FACTS = tuple(field.name for field in dataclasses.fields(Translation) if field.name not in ("source", "hypotheses"))
 """What is known of a translation besides its texts; every process has the source."""
-_OF_TEXTS = ("text", "score", "tokens", "token_scores", "alignment")
+_OF_TEXTS = ("text", "score", "tokens", "token_scores", "alignment", "token_entropies")
 """What a text is besides its attention."""
 
 
@@ -61,8 +61,18 @@ def _packed(translation: Translation) -> list[Any]:
     texts = [[getattr(hypothesis, name) for name in _OF_TEXTS] for hypothesis in translation.hypotheses]
     for text, hypothesis in zip(texts, translation.hypotheses, strict=True):
         parts = hypothesis.attention_of_parts
-        text.append(None if parts is None else [[list(part.shape), part.flatten().tolist()] for part in parts])
+        text.append(None if parts is None else [*map(_packed_tensor, parts)])
+        heads = hypothesis.heads_of_parts
+        text.append(None if heads is None else [{name: _packed_tensor(own[name]) for name in own} for own in heads])
     return [texts, *(getattr(translation, name) for name in _FACTS)]
+
+
+def _packed_tensor(tensor: torch.Tensor) -> list[list[Any]]:
+    return [list(tensor.shape), tensor.flatten().tolist()]
+
+
+def _unpacked_tensor(shape: list[int], values: list[float]) -> torch.Tensor:
+    return torch.tensor(values).view(shape)
 
 
 def _unpacked(line: str, packed: list[Any]) -> Translation:
@@ -79,15 +89,21 @@ def _unpacked_text(
     tokens: list[str] | None,
     token_scores: list[float] | None,
     alignment: list[list[int]] | None,
+    token_entropies: list[float] | None,
     parts: list[Any] | None,
+    heads: list[dict[str, Any]] | None,
 ) -> ScoredText:
     return ScoredText(
         text,
         score,
         None if tokens is None else tuple(tokens),
         None if token_scores is None else tuple(token_scores),
-        None if parts is None else tuple(torch.tensor(values).view(shape) for shape, values in parts),
+        None if parts is None else tuple(_unpacked_tensor(*part) for part in parts),
         None if alignment is None else tuple((source, target) for source, target in alignment),
+        token_entropies=None if token_entropies is None else tuple(token_entropies),
+        heads_of_parts=None
+        if heads is None
+        else tuple({name: _unpacked_tensor(*packed) for name, packed in own.items()} for own in heads),
     )
 
 

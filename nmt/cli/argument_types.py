@@ -15,7 +15,7 @@ _DIGITS = 30
 
 LARGEST_RATIO = 1e6
 
-DETAILS = ("tokens", "scores", "attention", "alignment")
+DETAILS = ("tokens", "scores", "entropies", "attention", "heads", "alignment")
 """See `nmt.search.translation`, which does not come without torch."""
 
 NONE = "none"

@@ -24,4 +24,6 @@ def _hypothesis(found: ScoredText) -> Hypothesis:
         found.token_scores,
         found.attention_rows,
         None if pairs is None else tuple((source, target) for source, target in pairs),
+        found.token_entropies,
+        None if found.heads is None else {name: weights.tolist() for name, weights in found.heads.items()},
     )

@@ -13,6 +13,7 @@ from nmt.errors import ConfigError
 from nmt.interop.facts import LongestSource
 from nmt.library.light import EngineFiles, Line
 from nmt.library.light_options import refused_wish
+from nmt.light.translator import NOT_TOLD
 from nmt.search import Request, ScoredText, Translation
 from nmt.search.notes import AT_LIMIT, NOT_FINITE
 from nmt.search.request import as_request
@@ -122,6 +123,9 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--device cuda: {file} is one file for the engine, which computes on the CPU")
     if arguments.plugins:
         raise ConfigError(f"--plugin: {file} is one file for the engine, which needs and takes no plugins")
+    for detail in getattr(arguments, "details", ()):
+        if detail in NOT_TOLD:
+            raise ConfigError(refused_wish(f"--with {detail}", file))
     for name in ("prefix", "constraints"):
         if getattr(arguments, name, None) is not None:
             raise ConfigError(refused_wish(f"--{name}", file))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -69,8 +68,14 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="LIST",
         type=details,
         default=(),
-        help="what --format jsonl writes in addition: any of tokens, scores (of the tokens), attention, alignment, "
-        "separated by commas",
+        help="what --format jsonl writes in addition: any of tokens, scores (of the tokens), entropies (of their "
+        "distributions), attention, heads (attention of each layer and head), alignment, separated by commas",
+    )
+    parser.add_argument(
+        "--alignment",
+        metavar="FILE",
+        help="file to write: for each input line a line of word pairs of the best translation, source word first, "
+        "from 0, as '0-0 1-2' (Pharaoh's format)",
     )
     add_checkpoint(parser)
     add_errors(parser)
@@ -135,15 +140,14 @@ class _Alone:
 def _translate(arguments: argparse.Namespace, world: Processes, open_models: OpenModels) -> int:
     """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
     from nmt.cli.bar import bar_for
-    from nmt.cli.formats import as_result
     from nmt.cli.lines import input_windows
-    from nmt.cli.output import check_reader, output_stream
+    from nmt.cli.output import check_reader
     from nmt.cli.prompt import HINT, prompt_for
     from nmt.cli.requests import RequestReader
     from nmt.cli.totals import Totals
+    from nmt.cli.written import opened_writer
     from nmt.files.undecodable import Undecodable
     from nmt.library.translator import WINDOW
-    from nmt.light.formats import FORMATS
 
     if arguments.details and arguments.format != "jsonl":
         raise ConfigError(f"--with needs --format jsonl; --format {arguments.format} has no place for it")
@@ -154,23 +158,21 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
     beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
     _check_inputs((path, *beside), world)
     tell = _log if world.is_main and not arguments.quiet else _ignore
-    write = FORMATS[arguments.format]
     undecodable = Undecodable(arguments.errors)
-    target = arguments.output if world.is_main else os.devnull
-    with output_stream(target, inputs=(path or "/dev/stdin", *beside), models=arguments.models) as output:
+    with opened_writer(arguments, inputs=(path or "/dev/stdin", *beside), is_main=world.is_main) as writer:
         reader = RequestReader(
             path or "standard input",
             input_format=arguments.input_format,
             prefix=arguments.prefix,
             constraints=arguments.constraints,
         )
-        bar = bar_for(path, output, wanted=tell is _log, processes=world.size)
+        bar = bar_for(path, writer.output, wanted=tell is _log, processes=world.size)
         opened = open_models(
             arguments,
             place=_place(world),
             scores=arguments.format != "text",
             say=tell,
-            before_batch=lambda: check_reader(output),  # so that what follows `| head` need not be translated
+            before_batch=lambda: check_reader(writer.output),  # so that what follows `| head` need not be translated
             on_batch=bar.batch,
         )
         totals = Totals(opened.longest, undecodable)
@@ -183,11 +185,10 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
         with bar, lines as windows:
             for window in windows:
                 bar.window(len(window))
-                for translation in _translations(opened, reader.requests(window), arguments.details, world):
+                for translation in _translations(opened, reader.requests(window), writer.details, world):
                     number, notes = totals.lines, totals.add(translation)
-                    block = write(number, as_result(translation), n_best=opened.n_best, notes=notes)
-                    output.write(block.encode())
-                output.flush()
+                    writer.write(number, translation, n_best=opened.n_best, notes=notes)
+                writer.flush()
         reader.finish()
     is_silent = arguments.quiet or prompt is not None  # whose seconds are those of typing
     if world.is_main and (totals.problems() or not is_silent):

@@ -240,6 +240,8 @@ def _hypothesis(found: ScoredText) -> Hypothesis:
         found.token_scores,
         None if attention is None else _array(attention),
         None if found.alignment is None else tuple((source, target) for source, target in found.alignment),
+        found.token_entropies,
+        None if found.heads is None else {name: _array(weights) for name, weights in found.heads.items()},
     )
 
 

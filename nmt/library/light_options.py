@@ -7,6 +7,7 @@ from typing import Any, Final, get_type_hints
 
 from nmt.errors import ConfigError, near_miss, shown
 from nmt.library.options import NONE, OWN, Options, chosen_details
+from nmt.light.translator import NOT_TOLD
 
 _SEARCHES: Final = ("auto", "beam", "greedy")
 _OWN: Final = ("beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", *OWN)
@@ -52,6 +53,9 @@ def light_options(
     for name, value in given.items():
         if name == "details":
             taken[name] = chosen_details(given)
+            for detail in taken[name]:
+                if detail in NOT_TOLD:
+                    raise ConfigError(_refused(f"{named(name)}: {detail}", file))
         elif name in _OWN:
             taken[name] = value
         elif name == "search":

@@ -53,7 +53,7 @@ class Options(TypedDict, total=False):
     """Keep {name}, <tag>, web and e-mail addresses as they are, each as often as in the source."""
     glossary: str | os.PathLike[str]
     """File of lines `term TAB translation`: write these translations; "none": no glossary."""
-    details: Sequence[Literal["tokens", "scores", "attention", "alignment"]]
+    details: Sequence[Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]]
     """What each translation has besides its text and score; all but the tokens take another run of the decoder."""
     scores: bool
     """False leaves the scores out (NaN), which makes greedy search faster."""

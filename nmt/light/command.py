@@ -12,10 +12,10 @@ import time
 
 from .counts import Counts, counted
 from .errors import EngineError, UsageError
-from .formats import FORMATS
+from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, decodable, windows
-from .output import Output
-from .translator import DETAILS, Translator
+from .output import Output, is_one_file
+from .translator import DETAILS, Translator, unknown_detail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, NoReturn
 
     from .binding import Results
+    from .results import Result
 
 DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output
 has the order of the input, an empty line gives an empty line, and lines of a slow pipe are
@@ -86,6 +87,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="what --format jsonl writes in addition: any of tokens, scores (of the tokens), attention, alignment, "
         "separated by commas",
     )
+    add(
+        "--alignment",
+        metavar="FILE",
+        help="file to write: for each input line a line of word pairs of the best translation, source word first, "
+        "from 0, as '0-0 1-2' (Pharaoh's format)",
+    )
     add("-q", "--quiet", action="store_true", help="no status lines; errors and lines with problems are still reported")
     add(
         "--errors",
@@ -135,7 +142,7 @@ def _details(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in DETAILS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not known. Allowed: {', '.join(DETAILS)}.")
+            raise argparse.ArgumentTypeError(unknown_detail(name))
     return names
 
 
@@ -190,7 +197,13 @@ def _run(arguments: argparse.Namespace) -> int:
     target = None if arguments.output in (None, "-") else arguments.output
     translator, options = _opened(arguments)
     counts, start = Counts(arguments.errors), time.perf_counter()
-    with Output(target, read=[name for name in (source, *arguments.models) if name]) as output:
+    aligned = arguments.alignment
+    if target and aligned and is_one_file(target, aligned):
+        raise UsageError(f"--alignment {aligned}: is also the output; it needs a file of its own")
+    read = [name for name in (source, *arguments.models) if name]
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(Output(target, read=read))
+        alignment = stack.enter_context(Output(aligned, read=read)) if aligned else None
         if not arguments.quiet:
             _say(_described(arguments.models, translator, options, typed=source is None and os.isatty(0)))
         for window in windows(source):
@@ -198,7 +211,10 @@ def _run(arguments: argparse.Namespace) -> int:
             lines, odd, problem = decodable(window, arguments.errors, name=name, first=counts.lines + 1)
             found, first = translator.found(lines, **options), counts.lines
             notes = counts.add(found, odd, translator)
-            output.write(_written(arguments, translator, found, lines, notes, first=first))
+            results = _results(arguments, translator, found, lines)
+            if alignment is not None:
+                alignment.write("".join(map(as_pharaoh, results)).encode())
+            output.write(_written(arguments, found, results, notes, first=first))
             if problem is not None:
                 raise EngineError(problem)
     if counts.problems() or not arguments.quiet:
@@ -209,7 +225,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     """The model, and the options of its search, which are tried; UsageError for those that it does not take."""
     options = {name: getattr(arguments, name) for name in OPTIONS}
-    options |= {"scores": arguments.format != "text", "details": arguments.details}
+    options |= {"scores": arguments.format != "text", "details": _needed(arguments)}
     options |= {"shortlist": not arguments.no_shortlist}
     if arguments.threads is None:
         options["threads"] = _cpus()
@@ -224,11 +240,24 @@ def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     return translator, options
 
 
+def _needed(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The details that translations must have."""
+    return (*arguments.details, "alignment") if arguments.alignment else tuple(arguments.details)
+
+
+def _results(
+    arguments: argparse.Namespace, translator: Translator, found: Results, lines: Sequence[bytes]
+) -> Sequence[Result]:
+    """What became of some lines; none where texts alone are written."""
+    if arguments.format == "text" and (arguments.n_best or 1) == 1 and not arguments.alignment:
+        return ()
+    return translator.results(found, [line.decode() for line in lines], details=_needed(arguments))
+
+
 def _written(
     arguments: argparse.Namespace,
-    translator: Translator,
     found: Results,
-    lines: Sequence[bytes],
+    results: Sequence[Result],
     notes: Sequence[Sequence[str]],
     *,
     first: int,
@@ -238,7 +267,8 @@ def _written(
     if arguments.format == "text" and n_best == 1:
         return found.texts()
     write = FORMATS[arguments.format]
-    results = translator.results(found, [line.decode() for line in lines], details=arguments.details)
+    if "alignment" not in arguments.details:
+        results = [*map(without_alignment, results)]
     return "".join(
         write(number, result, n_best=n_best, notes=own)
         for number, (result, own) in enumerate(zip(results, notes, strict=True), start=first)

@@ -32,9 +32,10 @@ def as_moses(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
 def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) -> str:
     """One object: `line` (from 0), `source`, `translations` with `text` and `score`, best first.
 
-    Where they are asked for, the object has `source_tokens`, and a translation `tokens`, `token_scores`, `attention` (a
-    list for each token, of a number for each source token, in four decimals) and `alignment` (pairs of a word of the
-    source and one of the translation, both from 0).
+    Where they are asked for, the object has `source_tokens`, and a translation `tokens`, `token_scores`,
+    `token_entropies`, `attention` (a list for each token, of a number for each source token, in four decimals), `heads`
+    (by the name of an attending layer a list for each head, each like `attention`) and `alignment` (pairs of a word of
+    the source and one of the translation, both from 0).
 
     `notes`, in place of those of `result`, is there where something is to be noted: `not_utf8`, `split`,
     `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`.
@@ -53,6 +54,18 @@ def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def as_pharaoh(result: Result) -> str:
+    """The alignment of the best translation in Pharaoh's format, a line: `0-0 1-2`, source word first, both from 0."""
+    return " ".join(f"{source}-{target}" for source, target in result.alignment or ()) + "\n"
+
+
+def without_alignment(result: Result) -> Result:
+    """The same for an output that is to have none."""
+    from dataclasses import replace  # late, as text needs none
+
+    return replace(result, n_best=[replace(hypothesis, alignment=None) for hypothesis in result.n_best])
+
+
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """One of the `translations` of `as_jsonl`."""
     record: dict[str, Any] = {"text": hypothesis.text, "score": _finite(hypothesis.score)}
@@ -60,11 +73,19 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
         record["tokens"] = list(hypothesis.tokens)
     if hypothesis.token_scores is not None:
         record["token_scores"] = [_finite(score) for score in hypothesis.token_scores]
+    if hypothesis.token_entropies is not None:
+        record["token_entropies"] = list(hypothesis.token_entropies)
     if hypothesis.attention is not None:
-        record["attention"] = [[round(float(weight), 4) for weight in row] for row in hypothesis.attention]
+        record["attention"] = _rounded(hypothesis.attention)
+    if hypothesis.heads is not None:
+        record["heads"] = {name: [_rounded(head) for head in heads] for name, heads in hypothesis.heads.items()}
     if hypothesis.alignment is not None:
         record["alignment"] = [list(pair) for pair in hypothesis.alignment]
     return record
+
+
+def _rounded(rows: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [[round(float(weight), 4) for weight in row] for row in rows]
 
 
 def _finite(score: float) -> float | None:

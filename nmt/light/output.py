@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def is_one_file(one: str, other: str) -> bool:
+    """Whether two outputs would be one regular file; a pipe, or the null device, may be both."""
+    place = os.path.realpath(one)
+    return place == os.path.realpath(other) and (os.path.isfile(place) or not os.path.exists(place))
+
+
 class Output:
     """A place to write to, for a `with` block, after which a file has its name, or after an error is as it was.
 

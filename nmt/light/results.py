@@ -24,6 +24,12 @@ class Hypothesis:
     of NumPy, by `nmt_light` a list for each token."""
     alignment: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
     """With `details=["alignment"]`: pairs of a word of the source and one of `text`, from 0."""
+    token_entropies: tuple[float, ...] | None = field(default=None, repr=False)
+    """With `details=["entropies"]`: the entropy in nats of the distribution that each token is from, over the words
+    of a shortlist where there is one. By `nmt.load` of a run or a folder alone; the same for `heads`."""
+    heads: Any = field(default=None, repr=False, compare=False)
+    """With `details=["heads"]`: the attention of each attending layer by its name, arrays of NumPy [heads, T, S]; all
+    heads of all layers have the mean `attention`. Of an ensemble names begin with the number of the model: `0.`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Result:
 
     @property
     def tokens(self) -> tuple[str, ...] | None:
-        """Those of the best translation, see `Hypothesis.tokens`; the same for the three below."""
+        """Those of the best translation, see `Hypothesis.tokens`; the same for those below."""
         return self.best.tokens
 
     @property
@@ -78,6 +84,16 @@ class Result:
     def alignment(self) -> tuple[tuple[int, int], ...] | None:
         """See `Hypothesis.alignment`."""
         return self.best.alignment
+
+    @property
+    def token_entropies(self) -> tuple[float, ...] | None:
+        """See `Hypothesis.token_entropies`."""
+        return self.best.token_entropies
+
+    @property
+    def heads(self) -> Any:
+        """See `Hypothesis.heads`."""
+        return self.best.heads
 
     def __str__(self) -> str:
         return self.text

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Path: TypeAlias = str | os.PathLike[str]
 
 DETAILS: Final = ("tokens", "scores", "attention", "alignment")
+NOT_TOLD: Final = ("entropies", "heads")
+"""Details that `nmt-translate` has of a run, and the engine of no file."""
 
 _ranges: Final[dict[str, tuple[float, float]]] = {
     "beam_size": (1, 1000),
@@ -165,7 +167,7 @@ class Translator:
         details = (details,) if isinstance(details, str) else tuple(details)
         for name in details:
             if name not in DETAILS:
-                raise EngineError(f"details: {name!r} is not known. Allowed: {', '.join(DETAILS)}.")
+                raise EngineError(f"details: {unknown_detail(name)}")
         search, long = own.pop("search", "auto"), own.pop("split_long", None)
         if search not in ("auto", "beam", "greedy"):
             raise EngineError(f"search: {search!r} is not known. Allowed: auto, beam, greedy.")
@@ -207,6 +209,12 @@ class Translator:
             ]
         finally:
             found.close()
+
+
+def unknown_detail(name: str) -> str:
+    """What is said of a detail that is none of DETAILS."""
+    problem = "is not told by the engine; nmt-translate has it of the run" if name in NOT_TOLD else "is not known"
+    return f"{name!r} {problem}. Allowed: {', '.join(DETAILS)}."
 
 
 def _number(name: str, value: object, *, whole: bool) -> Any:

@@ -358,9 +358,20 @@ class Seq2Seq(nn.Module):
 
     def attending_features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, Tensor, DecodingState]:
         """As `attending_step`, but what the output layer reads [N, E] instead of the logits."""
+        pieces, weights, state = self._attending(tokens, state)
+        return self.readout(*pieces), mean_weights(weights).flatten(0, 1), state
+
+    def attending_heads(self, tokens: Tensor | None, state: DecodingState) -> tuple[Weights, DecodingState]:
+        """As `attending_step`, but the weights [B, G, K, S'] of each attention alone, N = B * K."""
+        return self._attending(tokens, state)[1:]
+
+    def _attending(
+        self, tokens: Tensor | None, state: DecodingState
+    ) -> tuple[tuple[Tensor, ...], Weights, DecodingState]:
+        """What the readout takes, the weights, and the state after it."""
         x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
         pieces, states, weights = self.decoder.attending_step(self.target_dropout(x), state.memories, state.states)
-        return self.readout(*pieces), mean_weights(weights).flatten(0, 1), state._replace(states=states)
+        return pieces, weights, state._replace(states=states)
 
     def logits(self, features: Tensor, words: OutputWords | None = None) -> Tensor:
         """Of `features` [N, E], [N, V], or [N, U] of words."""

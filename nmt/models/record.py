@@ -57,8 +57,14 @@ def record(model: Seq2Seq, source: Tensor, target: Tensor) -> Record:
     attention = dict(zip(layer_names(list(attention)), attention.values(), strict=True))
     if model.tells_attention and all(name.endswith(OF_ITSELF) for name in attention):
         layers = model.attention(source, target).layers
-        attention |= {f"decoder.{place}": weights[0] for place, weights in enumerate(layers)}
+        attention |= {name: layer[0] for name, layer in zip(attention_names(model, len(layers)), layers, strict=True)}
     return Record(logits, attention, dict(zip(layer_names(list(units)), units.values(), strict=True)))
+
+
+def attention_names(model: Seq2Seq, count: int) -> list[str]:
+    """Names of the `count` attentions to the source that the decoder of `model` tells, in its order."""
+    known = [path for path, module in model.named_modules() if isinstance(module, AttentionQuery | SourceAttention)]
+    return layer_names(known) if len(known) == count else [f"decoder.{place}" for place in range(count)]
 
 
 Watched = tuple[str, nn.Module, RecordedCell | RecordedAttention | RecordedDots]

@@ -13,6 +13,7 @@ from nmt.models.record import record
 from nmt.models.recorded import UnitRecord
 from nmt.ops.matrices.top import log_probabilities
 from nmt.search.ensemble_mean import EQUAL, EnsembleMean, RunningMean
+from nmt.search.reading import entropies_of
 
 
 class Inspected(NamedTuple):
@@ -48,8 +49,3 @@ def inspect_pair(
     log_probs = total.result()  # [T, V]
     own = log_probs.gather(1, ids[1].unsqueeze(1)).squeeze(1)
     return Inspected(own, entropies_of(log_probs), attention, units)
-
-
-def entropies_of(log_probs: Tensor) -> Tensor:
-    """The entropies [...] of distributions of which these are the logarithms [..., V], in nats."""
-    return torch.special.entr(log_probs.exp()).sum(-1)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from nmt.data import EOS, PAD, pad
+from nmt.models.base import Seq2Seq
+from nmt.models.record import attention_names
 from nmt.ops.matrices.top import log_probabilities
 from nmt.search.hypothesis import Hypothesis
 
@@ -23,6 +25,10 @@ class Reading(NamedTuple):
     """Of each token, those before it given [T]."""
     attention: Tensor
     """Over the source tokens, the end symbol counted, when each token was predicted [T, S]; on the CPU, in fp32."""
+    entropies: list[float] | None = None
+    """Of the distribution of each token in nats, where they are asked for."""
+    heads: dict[str, Tensor] | None = None
+    """The attention of each attending layer [G, T, S], where it is asked for."""
 
 
 @torch.inference_mode()
@@ -33,24 +39,57 @@ def read_hypotheses(
     *,
     words: Tensor | None = None,
     attends: bool = True,
+    entropies: bool = False,
 ) -> list[list[Reading]]:
     """Read the hypotheses of a batch of sentences [B, S], one at least of each, all at once.
 
     `model` is an `AttendingModel`; without `attends` it has `step` alone, and all attention is 0. `words` [U] are the
     ids that it chooses among, ascending, where these are not all.
     """
-    count = max(map(len, hypotheses))
-    rows = [own[min(k, len(own) - 1)] for own in hypotheses for k in range(count)]  # of fewer the last fills up
-    targets = [tokens_of(hypothesis) for hypothesis in rows]
+    targets, count = _targets(hypotheses)
     target = pad(targets).to(source.device)
     target = target if words is None else torch.searchsorted(words, target)
-    log_probs, attention = _forced(_steps(model, source, attends=attends), source, target, count=count)
+    steps = _steps(model, source, attends=attends)
+    log_probs, attention, entropy = _forced(steps, source, target, count=count, entropies=entropies)
     lengths = (source != PAD).sum(1).tolist()
     found = [
-        Reading(log_probs[row, : len(ids)].tolist(), attention[row, : len(ids), : lengths[row // count]])
+        Reading(
+            log_probs[row, : len(ids)].tolist(),
+            attention[row, : len(ids), : lengths[row // count]],
+            entropy[row, : len(ids)].tolist() if entropies else None,
+        )
         for row, ids in enumerate(targets)
     ]
     return [found[place * count :][: len(own)] for place, own in enumerate(hypotheses)]
+
+
+@torch.inference_mode()
+def read_heads(
+    models: Sequence[Seq2Seq], source: Tensor, hypotheses: Sequence[Sequence[Hypothesis]]
+) -> list[list[dict[str, Tensor]]]:
+    """The attention [G, T, S] of each attending layer by its name, for each of the hypotheses of sources [B, S].
+
+    Of several models each name begins with `0.`, `1.`, ..., by their order. On the CPU, in fp32.
+    """
+    targets, count = _targets(hypotheses)
+    target = pad(targets).to(source.device)
+    heads: dict[str, Tensor] = {}
+    for number, model in enumerate(models):
+        prefix = f"{number}." if len(models) > 1 else ""
+        heads |= {prefix + name: weights for name, weights in _forced_heads(model, source, target, count=count).items()}
+    lengths = (source != PAD).sum(1).tolist()
+    found = [
+        {name: weights[row, :, : len(ids), : lengths[row // count]] for name, weights in heads.items()}
+        for row, ids in enumerate(targets)
+    ]
+    return [found[place * count :][: len(own)] for place, own in enumerate(hypotheses)]
+
+
+def _targets(hypotheses: Sequence[Sequence[Hypothesis]]) -> tuple[list[list[int]], int]:
+    """The ids of equally many hypotheses of each sentence, sentence-major, and how many of each there are."""
+    count = max(map(len, hypotheses))
+    rows = [own[min(k, len(own) - 1)] for own in hypotheses for k in range(count)]  # of fewer the last fills up
+    return [tokens_of(hypothesis) for hypothesis in rows], count
 
 
 def tokens_of(hypothesis: Hypothesis) -> list[int]:
@@ -71,18 +110,46 @@ def _steps(model: Any, source: Tensor, *, attends: bool) -> tuple[Any, Step]:
     return model.start(source), model.attending_step if attends else step
 
 
-def _forced(steps: tuple[Any, Step], source: Tensor, target: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities [N, T] and attention [N, T, S] of target [N, T], N = B * count rows, on the CPU."""
+def _forced(
+    steps: tuple[Any, Step], source: Tensor, target: Tensor, *, count: int, entropies: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities [N, T], attention [N, T, S] and, if wanted, entropies [N, T] of target [N, T], on the CPU.
+
+    N = B * count rows.
+    """
     (state, step), tokens = steps, None
-    log_probs, attention = [], []
+    log_probs, attention, entropy = [], [], []
     for t in range(target.size(1)):
         logits, weights, state = step(tokens, state)
         if t == 0:  # all hypotheses of a sentence begin with the same step
             logits, weights = logits.repeat_interleave(count, 0), weights.repeat_interleave(count, 0)
             state = state.expand(count)
-        log_probs.append(log_probabilities(logits).gather(1, target[:, t : t + 1]))
+        all_words = log_probabilities(logits)
+        log_probs.append(all_words.gather(1, target[:, t : t + 1]))
         attention.append(weights.float())
+        entropy += [entropies_of(all_words)] if entropies else []
         tokens = target[:, t]
+    none = torch.empty(len(target), 0)
     if not attention:  # hypotheses of no token, cut at once
-        return torch.empty(len(target), 0), torch.empty(len(target), 0, source.size(1))
-    return torch.cat(log_probs, 1).cpu(), torch.stack(attention, 1).cpu()
+        return none, torch.empty(len(target), 0, source.size(1)), none
+    found = torch.cat(log_probs, 1).cpu(), torch.stack(attention, 1).cpu()
+    return *found, torch.stack(entropy, 1).cpu() if entropies else none
+
+
+def _forced_heads(model: Seq2Seq, source: Tensor, target: Tensor, *, count: int) -> dict[str, Tensor]:
+    """The attention [N, G, T, S] of each attending layer while `model` reads target [N, T], on the CPU."""
+    state, length = model.start(source), target.size(1)
+    steps: list[list[Tensor]] = []
+    for t in range(max(1, length)):  # one at least, which tells how many heads there are
+        weights, state = model.attending_heads(target[:, t - 1] if t else None, state)
+        rows = [own.transpose(1, 2).flatten(0, 1).float() for own in weights]  # [N, G, S]
+        if t == 0:
+            rows, state = [own.repeat_interleave(count, 0) for own in rows], state.expand(count)
+        steps.append(rows)
+    layers = [torch.stack(own, 2)[:, :, :length].cpu() for own in zip(*steps, strict=True)]
+    return dict(zip(attention_names(model, len(layers)), layers, strict=True))
+
+
+def entropies_of(log_probs: Tensor) -> Tensor:
+    """The entropies [...] of distributions of which these are the logarithms [..., V], in nats."""
+    return torch.special.entr(log_probs.exp()).sum(-1)

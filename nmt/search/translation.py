@@ -13,10 +13,10 @@ if TYPE_CHECKING:  # what translates without torch has translations, too
 
     from nmt.search.alignment import Alignment
 
-Detail = Literal["tokens", "scores", "attention", "alignment"]
+Detail = Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]
 """What a translation can have besides its text and score."""
 Details = Collection[Detail]
-DETAILS: Final[tuple[Detail, ...]] = ("tokens", "scores", "attention", "alignment")
+DETAILS: Final[tuple[Detail, ...]] = ("tokens", "scores", "entropies", "attention", "heads", "alignment")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,10 @@ class ScoredText:
     """Pairs of words, what white space separates: of the line, and of `text`."""
     attention_as_lists: list[list[float]] | None = None
     """In place of `attention_of_parts`, where no torch translates: over all source tokens."""
+    token_entropies: tuple[float, ...] | None = None
+    """The entropy of the distribution of each token in nats; of the words of a shortlist, where there is one."""
+    heads_of_parts: tuple[dict[str, Tensor], ...] | None = None
+    """What `attention` is the mean of: that of each attending layer [heads, T, S], of each part of the line."""
 
     @property
     def attention(self) -> Tensor | None:
@@ -45,6 +49,17 @@ class ScoredText:
         import torch
 
         return torch.block_diag(*parts) if parts else torch.zeros(0, 0)
+
+    @property
+    def heads(self) -> dict[str, Tensor] | None:
+        """Over all source tokens [heads, T, S] by the name of the layer; of a line in parts block by block."""
+        parts = self.heads_of_parts
+        if not parts:
+            return None if parts is None else {}
+        import torch
+
+        of_layers = {name: zip(*(part[name] for part in parts), strict=True) for name in parts[0]}
+        return {name: torch.stack([torch.block_diag(*head) for head in heads]) for name, heads in of_layers.items()}
 
     @property
     def attention_rows(self) -> list[list[float]] | None:
@@ -62,6 +77,8 @@ def with_details(text: str, details: Details, alignment: Alignment = ()) -> Scor
         () if "scores" in details else None,
         () if "attention" in details else None,
         alignment if "alignment" in details else None,
+        token_entropies=() if "entropies" in details else None,
+        heads_of_parts=() if "heads" in details else None,
     )
 
 
@@ -74,7 +91,7 @@ def check_details(details: Details) -> None:
 
 def wants_pieces(details: Details) -> bool:
     """Whether the tokens of the source are wanted, too."""
-    return not {"tokens", "attention"}.isdisjoint(details)
+    return not {"tokens", "attention", "heads"}.isdisjoint(details)
 
 
 @dataclass(frozen=True)

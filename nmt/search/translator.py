@@ -25,7 +25,7 @@ from nmt.search.hypothesis import Hypothesis
 from nmt.search.kept import Keeper
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.protocol import SearchModel
-from nmt.search.reading import Reading, read_hypotheses
+from nmt.search.reading import Reading, read_heads, read_hypotheses
 from nmt.search.request import Request, as_request, characters_of
 from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import RuledModel
@@ -142,7 +142,7 @@ class Translator:
         what was found. Raises ConfigError for the attention or the alignment of a model that does not tell it.
         """
         check_details(details)
-        if not {"attention", "alignment"}.isdisjoint(details):
+        if not {"attention", "heads", "alignment"}.isdisjoint(details):
             check_attention(self.prepared.models, key="the attention of a translation")
         requests = [as_request(line) for line in lines]
         wanted = [self._constraints.of(request) for request in requests]
@@ -291,11 +291,11 @@ class Translator:
         ]
         parts = [[*part.ids, EOS] for place in places for part in sources[place].parts]
         hypotheses = [own for place in places for own in found[place]]
-        read = iter(self._read(parts, hypotheses))
+        read = iter(self._read(parts, hypotheses, details))
         return {place: [next(read) for _ in sources[place].parts] for place in places}
 
     def _read(
-        self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[Hypothesis]]
+        self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[Hypothesis]], details: Details
     ) -> list[list[Reading]]:
         """How the model reads the hypotheses of each source, end symbol included, in order."""
         tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
@@ -306,13 +306,17 @@ class Translator:
         batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.n_best, batch_rows=rows)
         with self.precision.autocast():
             results = [
-                self._read_batch(pad([sources[i] for i in batch]).to(self._device), [hypotheses[i] for i in batch])
+                self._read_batch(
+                    pad([sources[i] for i in batch]).to(self._device), [hypotheses[i] for i in batch], details
+                )
                 for batch in batches
             ]
         return restore_order(batches, results)
 
     @torch.inference_mode()
-    def _read_batch(self, source: Tensor, hypotheses: Sequence[Sequence[Hypothesis]]) -> list[list[Reading]]:
+    def _read_batch(
+        self, source: Tensor, hypotheses: Sequence[Sequence[Hypothesis]], details: Details
+    ) -> list[list[Reading]]:
         if self._before_batch is not None:
             self._before_batch()
         # What was found is in the list of a shortlist, also where it was not for its source words.
@@ -320,7 +324,16 @@ class Translator:
         model = self._model_for(source, found)
         words = model.ids if isinstance(model, RestrictedModel) else None
         attends = all(member.tells_attention for member in self.prepared.models)
-        return read_hypotheses(model, source, hypotheses, words=words, attends=attends)
+        readings = read_hypotheses(
+            model, source, hypotheses, words=words, attends=attends, entropies="entropies" in details
+        )
+        if "heads" not in details:
+            return readings
+        heads = read_heads(self.prepared.models, source, hypotheses)
+        return [
+            [reading._replace(heads=found) for reading, found in zip(own, of_each, strict=True)]
+            for own, of_each in zip(readings, heads, strict=True)
+        ]
 
     def _untranslated(self, request: Request, details: Details) -> Translation:
         """A line that is not sent through the model: empty, or of nothing but placeholders, which stay."""

@@ -27,15 +27,59 @@ def test_each_adds_its_keys(run: Path, tmp_path: Path, capfd: pytest.CaptureFixt
     assert argument_types.DETAILS == DETAILS
     (tmp_path / "text").write_text("\n".join(LINES))
     options = [str(run), "-i", str(tmp_path / "text"), "--format", "jsonl", "--n-best", "2", "--split-long", "4"]
-    keys = {"tokens": "tokens", "scores": "token_scores", "attention": "attention", "alignment": "alignment"}
-    for given in ([], ["tokens"], ["alignment"], ["scores", "attention"]):
+    keys = {name: name for name in DETAILS} | {"scores": "token_scores", "entropies": "token_entropies"}
+    for given in ([], ["tokens"], ["alignment"], ["scores", "attention"], ["entropies", "heads"]):
         assert translate.main([*options, *(["--with", " ,".join(given)] if given else [])]) == 0
         records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         assert len(records) == 3
         for record in records:
-            assert ("source_tokens" in record) == bool({"tokens", "attention"} & set(given))
+            assert ("source_tokens" in record) == bool({"tokens", "attention", "heads"} & set(given))
             for translation in record["translations"]:
                 assert set(translation) == {"text", "score", *(keys[name] for name in given)}
+                if "heads" in given and record["source"]:
+                    ((name, heads),) = translation["heads"].items()
+                    assert name == "decoder.0"
+                    assert len(heads[0]) == len(translation["token_entropies"])
+                    assert {len(row) for row in heads[0]} <= {len(record["source_tokens"])}
+
+
+@pytest.mark.parametrize("form", ["text", "moses", "jsonl"])
+def test_alignments_have_a_file_of_their_own(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], form: str
+) -> None:
+    """A line for each line of the input, whatever is written besides and however many translations there are."""
+    (tmp_path / "text").write_text("\n".join(LINES))
+    options = [str(run), "-i", str(tmp_path / "text"), "--format", form, "--n-best", "2", "-q"]
+    assert translate.main(options) == 0
+    plain = capfd.readouterr().out
+    aligned = tmp_path / "aligned"
+    assert translate.main([*options, "--alignment", str(aligned)]) == 0
+    assert capfd.readouterr().out == plain
+    assert translate.main([*options[:3], "--format", "jsonl", "--n-best", "2", "-q", "--with", "alignment"]) == 0
+    records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    best = [record["translations"][0]["alignment"] for record in records]
+    assert aligned.read_text() == "".join(" ".join(f"{a}-{b}" for a, b in pairs) + "\n" for pairs in best)
+    assert aligned.read_text().split("\n")[1] == ""
+    assert best[0]
+
+
+def test_the_file_of_alignments_is_no_other(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text, output = tmp_path / "text", tmp_path / "output"
+    text.write_text("a b\n")
+    for aligned, code, said in (
+        (output, 2, "is also the output; it needs a file of its own"),
+        (text, 2, "is also the input"),
+        (run / "config.yaml", 1, "config.yaml"),
+        (tmp_path / "none" / "file", 1, "there is no directory"),
+    ):
+        before = aligned.read_bytes() if aligned.exists() else None
+        arguments = [str(run), "-i", str(text), "-o", str(output), "--alignment", str(aligned), "-q"]
+        assert translate.main(arguments) == code
+        (line,) = capfd.readouterr().err.splitlines()
+        assert str(aligned) in line and said in line
+        assert (aligned.read_bytes() if aligned.exists() else None) == before
+        assert not output.exists()
+    assert translate.main([str(run), "-i", str(text), "-o", "/dev/null", "--alignment", "/dev/null", "-q"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -64,10 +108,14 @@ def test_what_another_process_sends_is_the_same(run: Path, details: Details) -> 
         again = _unpacked(line, json.loads(json.dumps(_packed(found))))
         assert again.source_pieces == found.source_pieces
         for ours, sent in zip(found.hypotheses, again.hypotheses, strict=True):
-            for name in ("text", "score", "tokens", "token_scores", "alignment"):
+            for name in ("text", "score", "tokens", "token_scores", "token_entropies", "alignment"):
                 assert getattr(ours, name) == getattr(sent, name)
             if ours.attention is None:
-                assert sent.attention is None
+                assert (sent.attention, sent.heads) == (None, None)
             else:
                 assert sent.attention is not None
                 assert torch.equal(ours.attention, sent.attention)
+                assert ours.heads is not None
+                assert sent.heads is not None
+                assert list(ours.heads) == list(sent.heads)
+                assert all(torch.equal(ours.heads[name], sent.heads[name]) for name in ours.heads)

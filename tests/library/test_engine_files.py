@@ -168,6 +168,11 @@ def test_a_wider_beam_for_n_best_is_logged_once(exported: Exported, caplog: pyte
 
 
 def test_looking_inside_is_refused(by_file: nmt.Translator) -> None:
+    for detail in ("entropies", "heads"):
+        with pytest.raises(
+            nmt.ConfigError, match=f"details: {detail}: .*run.nmt is one file for the engine, which does"
+        ):
+            by_file.translate("a", details=["tokens", detail])  # type: ignore[list-item]
     with pytest.raises(nmt.ConfigError, match=r"inspect: .*run.nmt is one file for the engine.*; the run, or a folder"):
         by_file.inspect("a")
 

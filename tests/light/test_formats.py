@@ -84,6 +84,27 @@ def test_lines_in_every_format(exported: Exported, both: Run, tmp_path: Path, op
         assert ("attention" in records[0]["translations"][0]) == ("tokens,scores,attention,alignment" in options)
 
 
+@pytest.mark.parametrize("options", [(), ("--n-best", "2"), ("--format", "jsonl"), DETAILS, ("--split-long", "5")])
+def test_alignments_in_a_file(exported: Exported, both: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Both write the same, and nothing else changes by it."""
+    (tmp_path / "text").write_bytes("\n".join(LINES).encode())
+    arguments = (exported.file, "-i", str(tmp_path / "text"), "-q", *options)
+    assert both(*arguments, "--alignment", str(tmp_path / "both")) == both(*arguments)
+    found = []
+    for main in (command.main, translate.main):
+        assert main([*arguments, "-o", str(tmp_path / "out"), "--alignment", str(tmp_path / "aligned")]) == 0
+        found.append((tmp_path / "aligned").read_text(encoding="utf-8"))
+        (tmp_path / "aligned").unlink()
+    assert found[0] == found[1]
+    assert found[0].count("\n") == len(LINES)
+    one = ["-o", str(tmp_path / "out"), "--alignment", str(tmp_path / "." / "out")]
+    for main in (command.main, translate.main):
+        assert main([*arguments, *one]) == 2
+    _, out, _ = both(*arguments[:4], "--format", "jsonl", "--with", "alignment", *(options if "5" in options else ()))
+    pairs = [record["translations"][0]["alignment"] for record in records_of(out)]
+    assert found[0] == "".join(" ".join(f"{a}-{b}" for a, b in own) + "\n" for own in pairs)
+
+
 @pytest.mark.parametrize("policy", ["replace", "empty"])
 @pytest.mark.parametrize("form", ["text", "jsonl"])
 def test_odd_lines(exported: Exported, both: Run, tmp_path: Path, policy: str, form: str) -> None:

@@ -8,16 +8,21 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.data import EOS
+from nmt.data import EOS, pad
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models.decoder import Decoder
 from nmt.models.graphed import GraphedModel
+from nmt.models.record import record
 from nmt.search import Translator
 from nmt.search.alignment import alignment_of
 from nmt.search.ensemble import Ensemble
-from nmt.search.hypothesis import penalty_of
+from nmt.search.hypothesis import Hypothesis, penalty_of
+from nmt.search.reading import read_heads, read_hypotheses, tokens_of
+from nmt.search.restricted import RestrictedModel
+from nmt.search.shortlist import BatchWords
 from nmt.search.translation import DETAILS
+from tests.models.test_seq2seq import make
 from tests.tiny_run import make_run
 
 LINES = ["a b c", "", "d", "a b unknown c", "long@@ er a", "  "]
@@ -82,6 +87,93 @@ def test_attention_is_that_of_the_model(loaded: LoadedModel) -> None:
             assert translation.source_pieces[-1] == "<eos>"
 
 
+@pytest.mark.parametrize(
+    "changes", [{"n_best": 3}, {"precision": "bf16"}, {"precision": "int8", "n_best": 2}, {"split_long": 4}]
+)
+def test_heads_have_the_attention_as_their_mean(subwords: LoadedModel, changes: dict[str, Any]) -> None:
+    lines = ["a longer sentence", "", "b", "longer longer longer a . b ."]
+    for translation in translator(subwords, **changes).translate_window(lines, details=("heads", "attention")):
+        assert translation.source_pieces is not None
+        for hypothesis in translation.hypotheses:
+            assert hypothesis.heads is not None
+            assert hypothesis.attention is not None
+            if translation.source == "":
+                assert hypothesis.heads == {}
+                continue
+            assert list(hypothesis.heads) == ["decoder.0"]
+            (weights,) = hypothesis.heads.values()
+            assert weights.shape == (1, *hypothesis.attention.shape)
+            torch.testing.assert_close(weights.mean(0), hypothesis.attention, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"deep_attention": True, "attention_heads": 2, "cell": "lrn"},
+        {"architecture": "rnnsearch_deepatt", "attention_heads": 2, "cell": "sru"},
+        {"architecture": "transformer", "embedding_size": 8, "architecture_options": {"heads": 4}},
+        {
+            "architecture": "transformer",
+            "embedding_size": 8,
+            "cell": "lrn",
+            "architecture_options": {"heads": 2, "decoder_mixing": "attention"},
+        },
+    ],
+    ids=lambda options: options.get("architecture", "deepnmt"),
+)
+def test_heads_of_every_layer(options: dict[str, Any]) -> None:
+    """Of several hypotheses of two sentences, read at once, each is what the model tells of it alone."""
+    model = make(**options).float()
+    sources = [[4, 5, 6, 7, EOS], [8, EOS]]
+    found = [[Hypothesis([3, 4, 5], -1.0), Hypothesis([6], -2.0)], [Hypothesis([7, 8], -1.0, has_ended=False)]]
+    heads = read_heads([model], pad(sources), found)
+    assert [len(own) for own in heads] == [2, 1]
+    for source, hypotheses, of_each in zip(sources, found, heads, strict=True):
+        for hypothesis, own in zip(hypotheses, of_each, strict=True):
+            target = torch.tensor([tokens_of(hypothesis)])
+            wanted = record(model, torch.tensor(source), target[0]).attention
+            assert list(own) == [name for name in wanted if not name.endswith(".self")]
+            assert len(own) > 1
+            for name, weights in own.items():
+                torch.testing.assert_close(weights, wanted[name], atol=1e-5, rtol=0)
+
+
+def test_hypotheses_of_no_token_have_layers_too(loaded: LoadedModel) -> None:
+    ((heads,),) = read_heads([loaded.model], torch.tensor([[3, EOS]]), [[Hypothesis([], -1.0, has_ended=False)]])
+    assert {name: weights.shape for name, weights in heads.items()} == {"decoder.0": (1, 0, 2)}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_entropies_are_those_of_the_model(loaded: LoadedModel, beam: int) -> None:
+    found = translator(loaded, beam_size=beam, n_best=beam).translate_window(LINES, details=("entropies", "tokens"))
+    names = loaded.tokenizer.target_tokens(range(loaded.tokenizer.target_size))
+    for line, translation in zip(LINES, found, strict=True):
+        for hypothesis in translation.hypotheses:
+            assert hypothesis.tokens is not None
+            assert hypothesis.token_entropies is not None
+            assert len(hypothesis.token_entropies) == len(hypothesis.tokens)
+            if hypothesis.tokens:
+                source = torch.tensor([[*loaded.tokenizer.encode_source([line])[0], EOS]])
+                target = torch.tensor([[names.index(token) for token in hypothesis.tokens]])
+                with torch.no_grad():
+                    wanted = torch.distributions.Categorical(logits=loaded.model(source, target)).entropy()[0]
+                assert hypothesis.token_entropies == pytest.approx(wanted.tolist(), abs=1e-5)
+
+
+def test_entropies_with_a_shortlist_are_of_its_words(loaded: LoadedModel) -> None:
+    """What cannot be chosen has no share: two words and the end symbol have an entropy of at most ln 3."""
+    model, source = loaded.model, torch.tensor([[3, 4, EOS]])
+    words = BatchWords(torch.tensor([2, 5, 6]), torch.zeros(1, 3, dtype=torch.bool))
+    ((reading,),) = read_hypotheses(
+        RestrictedModel(model, words), source, [[Hypothesis([6, 5], -1.0)]], words=words.ids, entropies=True
+    )
+    with torch.no_grad():
+        logits = model(source, torch.tensor([[6, 5, EOS]]))[0][:, words.ids]
+    assert reading.entropies == pytest.approx(
+        torch.distributions.Categorical(logits=logits).entropy().tolist(), abs=1e-5
+    )
+
+
 def test_an_ensemble_has_the_mean(loaded: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = load_model(make_run(tmp_path_factory.mktemp("runs") / "run", steps=(30,), best=(30,))).model
     together = translator(loaded, others=[other]).translate_window(["a b c"], details=DETAILS)[0].hypotheses[0]
@@ -92,6 +184,14 @@ def test_an_ensemble_has_the_mean(loaded: LoadedModel, tmp_path_factory: pytest.
     source = torch.tensor([[*loaded.tokenizer.encode_source(["a b c"])[0], EOS]])
     means = [model.attention(source, torch.tensor([target])).mean[0] for model in (loaded.model, other)]
     torch.testing.assert_close(together.attention, torch.stack(means).mean(0), atol=1e-5, rtol=0)
+    assert together.heads is not None
+    assert list(together.heads) == ["0.decoder.0", "1.decoder.0"]
+    for weights, mean in zip(together.heads.values(), means, strict=True):
+        torch.testing.assert_close(weights.mean(0), mean, atol=1e-5, rtol=0)
+    with torch.no_grad():
+        each = [model(source, torch.tensor([target]))[0].softmax(-1) for model in (loaded.model, other)]
+    wanted = torch.distributions.Categorical(probs=torch.stack(each).mean(0)).entropy()
+    assert together.token_entropies == pytest.approx(wanted.tolist(), abs=1e-5)
     total = sum(together.token_scores) / penalty_of(len(target), 0.6)
     assert total == pytest.approx(together.score, abs=1e-5)
 
@@ -110,6 +210,10 @@ def test_a_line_in_parts(loaded: LoadedModel) -> None:
         assert hypothesis.attention is not None
         blocks = torch.block_diag(*(part.attention for part in own if part.attention is not None))
         torch.testing.assert_close(hypothesis.attention, blocks, atol=1e-5, rtol=0)
+        assert hypothesis.heads is not None
+        torch.testing.assert_close(hypothesis.heads["decoder.0"][0], blocks, atol=1e-5, rtol=0)
+        entropies = [entropy for part in own for entropy in part.token_entropies or ()]
+        assert hypothesis.token_entropies == pytest.approx(entropies, abs=1e-5)
         shifted, sources, targets = [], 0, 0
         for line, part in zip(parts, own, strict=True):
             shifted += [(source + sources, target + targets) for source, target in part.alignment or ()]
@@ -143,6 +247,7 @@ def test_nothing_is_computed_unless_asked_for(loaded: LoadedModel, monkeypatch: 
     settings = {"placeholders": True, "replace_unknown": True}
     found = translator(loaded, **settings).translate_window(["a b c"], details=("tokens",))[0].hypotheses[0]
     assert (found.token_scores, found.attention, found.alignment) == (None, None, None)
+    assert (found.token_entropies, found.heads) == (None, None)
     assert found.tokens is not None
     with pytest.raises(AssertionError, match="not asked for"):
         translator(loaded).translate_window(["a"], details=("scores",))
@@ -163,5 +268,5 @@ def test_a_model_that_does_not_tell_its_attention(loaded: LoadedModel, monkeypat
 
 
 def test_an_unknown_detail(loaded: LoadedModel) -> None:
-    with pytest.raises(ConfigError, match="details: 'words' is not known. Allowed: tokens, scores, attention, align"):
+    with pytest.raises(ConfigError, match="details: 'words' is not known. Allowed: tokens, scores, entropies, att"):
         translator(loaded).translate_window(["a"], details=("words",))  # type: ignore[arg-type]
