@@ -38,6 +38,16 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
 
 
+def heads(text: str) -> str | tuple[int, ...]:
+    """`mean`, `all`, or numbers from 1 with commas between."""
+    if text in ("mean", "all"):
+        return text
+    try:
+        return tuple(dict.fromkeys(positive(number) for number in text.split(",")))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not mean, all, or numbers of heads such as 1,3") from None
+
+
 def positive(text: str) -> int:
     """A whole number of 1 or more."""
     return _whole(text, 1, MOST)

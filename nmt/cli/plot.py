@@ -1,4 +1,4 @@
-"""nmt-plot: learning curves of runs as a picture."""
+"""nmt-plot: learning curves of runs, attention and memory of a sentence, as pictures."""
 
 from __future__ import annotations
 
@@ -9,24 +9,34 @@ from collections.abc import Sequence
 from nmt.cli.argument_types import names
 from nmt.cli.common import execute, make_parser, say
 from nmt.cli.output import output_stream
+from nmt.cli.plot_maps import add_output, attention_parser, memory_parser
+from nmt.plotting import AXES
 
 PROGRAM = "nmt-plot"
-DESCRIPTION = """Draw learning curves of one or several runs from their logs alone: one panel for each number, one line
-for each run. Thin lines with open markers are of training, thick ones of validation."""
+DESCRIPTION = f"""Draw learning curves of one or several runs from their logs alone: one panel for each number, one line
+for each run. Thin lines with open markers are of training, thick ones of validation. Maps of a sentence have options of
+their own: {PROGRAM} attention --help, {PROGRAM} memory --help."""
+USAGE = """RUN... -o FILE [options]
+       %(prog)s attention MODEL --text TEXT -o FILE [options]
+       %(prog)s memory MODEL --text TEXT -o FILE [options]"""
+MAPS = {"attention": attention_parser, "memory": memory_parser}
+"""As the first word; a run of such a name is ./attention."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's) and return its exit code."""
-    return execute(build_parser(), draw_curves, argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    kind = given[0] if given else ""
+    if kind in MAPS:
+        return execute(MAPS[kind](f"{PROGRAM} {kind}"), lambda arguments: arguments.run(arguments), given[1:])
+    return execute(build_parser(), draw_curves, given)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All options of nmt-plot."""
-    from nmt.plotting import AXES
-
-    parser = make_parser(PROGRAM, DESCRIPTION, usage="RUN... -o FILE [options]")
+    """All options of nmt-plot for learning curves."""
+    parser = make_parser(PROGRAM, DESCRIPTION, usage=USAGE)
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directory of nmt-train, or its log.jsonl")
-    _add_output(parser)
+    add_output(parser)
     parser.add_argument(
         "--axis",
         choices=tuple(AXES),
@@ -49,24 +59,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        required=True,
-        help="picture to write, FILE.png or FILE.svg; replaced if there",
-    )
-
-
 def draw_curves(arguments: argparse.Namespace) -> int:
-    """Read the logs, draw and write."""
+    """Read the logs, draw and write; what they have and the picture has not is reported."""
     from nmt.plotting import (
-        AXES,
         check_ending,
         curves,
         default_panels,
         find_panels,
+        font_remarks,
         picture,
         read_logs,
         remarks,
@@ -78,7 +78,8 @@ def draw_curves(arguments: argparse.Namespace) -> int:
     figure = curves(logs, panels=panels, axis=arguments.axis)
     with output_stream(arguments.output, inputs=[str(log.path) for log in logs], models=arguments.runs) as stream:
         stream.write(picture(figure, ending))
-    for remark in remarks(logs, panels, AXES[arguments.axis]):
+    of_fonts = font_remarks([log.label for log in logs], ending=ending)
+    for remark in [*remarks(logs, panels, AXES[arguments.axis]), *of_fonts]:
         say(PROGRAM, remark)
     return 0
 

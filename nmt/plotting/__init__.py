@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from nmt.plotting.curves import curves
 from nmt.plotting.files import ENDINGS, as_svg, check_ending, picture
+from nmt.plotting.fonts import font_remarks
 from nmt.plotting.logs import AXES, Log, default_panels, find_panels, read_logs, remarks
 from nmt.plotting.maps import attention_map, memory_map
+from nmt.plotting.style import check_installed
 
 __all__ = [
     "AXES",
@@ -19,9 +21,11 @@ __all__ = [
     "as_svg",
     "attention_map",
     "check_ending",
+    "check_installed",
     "curves",
     "default_panels",
     "find_panels",
+    "font_remarks",
     "memory_map",
     "picture",
     "read_logs",

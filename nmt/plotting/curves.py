@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import DataError
+from nmt.errors import DataError, printable
+from nmt.plotting.fonts import families
 from nmt.plotting.logs import AXES, TRAINING, VALIDATION, Axis, Log, Panel, Point, default_panels
 from nmt.plotting.style import GRID, INK, LineStyle, drawing, line_styles
 
@@ -68,7 +69,7 @@ def _figure(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis) -> Figure:
     width = _WIDTHS[columns]
     handles, labels = _legend(logs, panels)
     longest = max(_SHORTEST_LABEL, int((width - _HANDLE) / _LETTER))
-    labels = [shortened(label, longest) for label in labels]
+    labels = [shortened(printable(label), longest) for label in labels]
     beside = max(1, min(len(labels), int(width / (_HANDLE + _LETTER * max(map(_columns, labels))))))
     height = rows * (_HEIGHT if columns > 1 else 1.5 * _HEIGHT) + math.ceil(len(labels) / beside) * _LEGEND_ROW
     figure = Figure(
@@ -86,6 +87,7 @@ def _figure(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis) -> Figure:
         handles, [""] * len(labels), loc="outside lower left", ncols=beside, handlelength=4, columnspacing=1.6
     )
     for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_fontfamily(families(labels))
         text.set_text(label)  # not given above: one that begins with _ would be left out
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what has its place now keeps it, in whatever order files are made of it

@@ -49,12 +49,14 @@ def attention_map(
     *,
     title: str = "",
     names: Sequence[str] | None = None,
+    sides: tuple[str, str] = ("target", "source"),
 ) -> Figure:
     """A row for each target token, a column for each source token; the darker, the more attention.
 
     Args:
         weights: [T, S], or [heads, T, S] for a map of each head. Shades go from 0 to 1 in all.
         names: of the heads; by default their numbers, from 1.
+        sides: what rows and columns are called.
 
     Raises NmtError where matplotlib is not installed.
     """
@@ -62,7 +64,7 @@ def attention_map(
     if names is None:
         names = [""] if weights.ndim == 2 else [f"head {number}" for number in range(1, len(maps) + 1)]
     with drawing():
-        return _figure(maps, target_tokens, source_tokens, sides=("target", "source"), title=title, names=names, most=1)
+        return _figure(maps, target_tokens, source_tokens, sides=sides, title=title, names=names, most=1)
 
 
 def memory_map(
@@ -105,7 +107,7 @@ def _figure(
     cell = min(cell, _LONGEST / longest)
     size = min(_LETTERS, 72 * cell * _FILLED)
     wide, high = cell * len(columns), cell * len(rows)
-    beside = min(len(maps), max(1, round(math.sqrt(_SHAPE * len(maps) * high / wide))))
+    beside = _beside(len(maps), wanted=math.sqrt(_SHAPE * len(maps) * high / wide))
     below = math.ceil(len(maps) / beside)
     next_column, next_row = wide + _GAP, high + _GAP + (_LINE if any(names) else 0)
     heading = _LINE + _GAP if title else 0
@@ -155,6 +157,12 @@ class _Page:
             self.figure.text(x / self._width, 1 - y / self._height, text, va="top", **look)
 
 
+def _beside(count: int, *, wanted: float) -> int:
+    """How many maps lie in a row: near to `wanted`, so that few places of the last row stay empty."""
+    near = [n for n in range(1, count + 1) if 0.6 * wanted <= n <= 1.6 * wanted] or [1 if wanted < 1 else count]
+    return min(near, key=lambda n: (-count % n, abs(n - wanted)))
+
+
 def _grid(axes: Axes, *, rows: int, columns: int) -> None:
     """Lines between the cells and around them, of which many would hide what is between them."""
     for spine in axes.spines.values():
@@ -168,12 +176,21 @@ def _grid(axes: Axes, *, rows: int, columns: int) -> None:
 
 def _bar(axes: Axes, shades: Any, most: float) -> None:
     """What the shades mean."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     axes.imshow(
-        np.linspace(most, 0, _SHADES)[:, None], cmap=shades, vmin=0, vmax=most, aspect="auto", extent=(0, 1, 0, most)
+        np.linspace(most, 0, _SHADES)[:, None],
+        cmap=shades,
+        vmin=0,
+        vmax=most,
+        interpolation="none",
+        aspect="auto",
+        extent=(0, 1, 0, most),
     )
     axes.set_xticks([])
     axes.yaxis.tick_right()
-    axes.set_yticks([0, most / 2, most], [f"{value:.2g}" for value in (0, most / 2, most)])
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.tick_params(length=2)
     for spine in axes.spines.values():
         spine.set(visible=True, alpha=2 * GRID)

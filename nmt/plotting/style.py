@@ -65,13 +65,20 @@ def line_styles(count: int) -> list[LineStyle]:
     return [LineStyle(*kind) for kind in itertools.islice(kinds, count)]
 
 
+def check_installed() -> None:
+    """Raise NmtError where matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise NmtError("matplotlib is not installed; pip install 'nmt-recurrent[plot]'") from None
+
+
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
     """In the block matplotlib draws in this style. Raises NmtError where it is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise NmtError("matplotlib is not installed; pip install 'nmt-recurrent[plot]'") from None
+    check_installed()
+    import matplotlib
+
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph ")  # see `nmt.plotting.fonts.font_remarks`
         matplotlib.rcdefaults()

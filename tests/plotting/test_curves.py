@@ -92,7 +92,7 @@ def test_colours_stand_out_on_white_and_on_dark_pages(page):
 
 
 def test_the_legend_has_all_labels_and_fits(tmp_path):
-    labels = ["_underscore", "$x_1$", "a name that is very long " * 20, *(f"run {n}" for n in range(17))]
+    labels = ["_underscore", "$x_1$", "a name that is very long " * 20, "日本", *(f"run {n}" for n in range(16))]
     runs = [write_run(tmp_path / str(n), events()) for n in range(20)]
     figure = curves(read_logs(runs, labels=labels))
     (legend,) = figure.legends

@@ -92,7 +92,7 @@ def test_memory_has_its_own_scale():
     assert axes.get_images()[0].get_clim() == (0, 0.25)
     assert labels(axes.xaxis) == labels(axes.yaxis) == ["␣a", "b", "</s>"]
     (bar,) = [axes for axes in figure.axes if axes.yaxis.get_ticks_position() == "right"]
-    assert labels(bar.yaxis) == ["0", "0.12", "0.25"]
+    assert bar.get_ylim() == (0, 0.25) and {"0", "0.1", "0.2"} <= set(labels(bar.yaxis))
     assert maps(memory_map(np.zeros((3, 3)), ["a", "b", "c"]))[0].get_images()[0].get_clim() == (0, 1)
 
 
