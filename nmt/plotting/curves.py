@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTHS = {1: 6.5, 2: 8.4, 3: 10.8}
-"""Inches of a picture, by its columns."""
-_HEIGHT = 2.5
+_WIDTH, _HEIGHT = 3.6, 2.5
+"""Inches of a panel."""
+_WIDTHS = {1: 6.5, 2: 8.4, 4: 8.4}
+"""Inches of a picture of few panels, which are larger."""
+_WIDEST = 6.0
+"""Inches of a panel that is higher, too."""
 _THIN, _THICK = 0.9, 1.7
 """Lines of training and validation, in points."""
 _BEHIND = 0.7
@@ -39,12 +42,19 @@ _LEGEND_ROW = 0.19
 _SHORTEST_LABEL = 12
 
 
-def curves(logs: Sequence[Log], *, panels: Sequence[Panel] | None = None, axis: str = "updates") -> Figure:
+def curves(
+    logs: Sequence[Log],
+    *,
+    panels: Sequence[Panel] | None = None,
+    axis: str = "updates",
+    columns: int | None = None,
+) -> Figure:
     """Learning curves of `logs`; thin lines with open markers are of training, thick ones of validation.
 
     Args:
         panels: see `find_panels`; by default `default_panels`.
         axis: one of AXES.
+        columns: panels beside each other, of 3.6 inches each, so that one column fits a phone; by default up to 3.
 
     Raises:
         DataError: there is nothing to draw.
@@ -57,21 +67,22 @@ def curves(logs: Sequence[Log], *, panels: Sequence[Panel] | None = None, axis: 
     ):
         raise DataError(f"{', '.join(str(log.path) for log in logs)}: nothing to draw over {over.label}")
     with drawing():
-        return _figure(logs, chosen, over)
+        return _figure(logs, chosen, over, columns=columns)
 
 
-def _figure(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis) -> Figure:
+def _figure(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis, *, columns: int | None) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
+    width = _WIDTHS.get(len(panels), _WIDTH * 3) if columns is None else _WIDTH * columns
+    columns = columns or {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
-    width = _WIDTHS[columns]
     handles, labels = _legend(logs, panels)
     longest = max(_SHORTEST_LABEL, int((width - _HANDLE) / _LETTER))
     labels = [shortened(printable(label), longest) for label in labels]
     beside = max(1, min(len(labels), int(width / (_HANDLE + _LETTER * max(map(_columns, labels))))))
-    height = rows * (_HEIGHT if columns > 1 else 1.5 * _HEIGHT) + math.ceil(len(labels) / beside) * _LEGEND_ROW
+    row_height = 1.5 * _HEIGHT if width / columns > _WIDEST else _HEIGHT
+    height = rows * row_height + math.ceil(len(labels) / beside) * _LEGEND_ROW
     figure = Figure(
         figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, hspace=0.04, wspace=0.02)
     )
@@ -160,6 +171,8 @@ def _scale(place: Axes, panel: Panel, seen: Sequence[Point]) -> None:
         room = 0.05 * (later - low) or 0.5
         place.set_ylim(low - room, later + room)
     elif panel.name in ("lr", "speed"):
+        place.set_ylim(0, 1.05 * high or 1)
+    elif low >= 0 > place.get_ylim()[0]:
         place.set_ylim(bottom=0)
 
 

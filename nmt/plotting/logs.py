@@ -155,9 +155,7 @@ def remarks(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis) -> list[st
             found.append(f"{log.path}: has no {', '.join(missing)}")
         training = [event for event in log.events if event["event"] == TRAINING and "loss" in event]
         if training and all("objective" not in event for event in training):
-            found.append(
-                f"{log.path}: is of version 0.1, whose training loss was that minimised, smoothed labels included"
-            )
+            found.append(f"{log.path}: is of version 0.1, whose training loss includes label smoothing")
     return found
 
 

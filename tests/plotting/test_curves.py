@@ -8,8 +8,8 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.plotting import curves, find_panels, read_logs
-from nmt.plotting.style import COLOURS, line_styles
-from tests.plotting.logs import events, train, write_run
+from nmt.plotting.style import COLOURS, drawing, line_styles
+from tests.plotting.logs import events, train, validation, write_run
 
 pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
 
@@ -100,11 +100,26 @@ def test_the_legend_has_all_labels_and_fits(tmp_path):
     assert texts[:2] == labels[:2] and texts[3:] == [*labels[3:], "training", "validation"]
     assert texts[2].startswith("a name that") and "\N{HORIZONTAL ELLIPSIS}" in texts[2]
     assert not any(text.get_parse_math() for text in legend.get_texts())
-    renderer = figure._get_renderer()
-    box, page = legend.get_window_extent(renderer), figure.bbox
+    with drawing():
+        renderer = figure._get_renderer()
+        box, page = legend.get_window_extent(renderer), figure.bbox
+        lowest = min(axes.get_tightbbox(renderer).y0 for axes in figure.axes)
     assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0
-    lowest = min(axes.get_tightbbox(renderer).y0 for axes in figure.axes)
     assert box.y1 <= lowest, "the legend lies below the panels"
+
+
+def test_one_column_for_a_phone(tmp_path):
+    _, figure = drawn(tmp_path, 2, columns=1)
+    panels = list(panels_of(figure).values())
+    assert figure.get_figwidth() == 3.6 and len({axes.get_position().y0 for axes in panels}) == 6
+    assert [axes.get_xlabel() for axes in panels] == [*[""] * 5, "updates"]
+
+
+def test_scales_that_begin_at_zero_and_have_room_at_the_top(tmp_path):
+    flat = [train(50, lr=0.02), validation(50, bleu=0.0), train(100, lr=0.02), validation(100, bleu=0.0)]
+    panels = panels_of(curves(read_logs([write_run(tmp_path / "a", flat)])))
+    assert panels["Learning rate"].get_ylim() == (0, pytest.approx(0.021))
+    assert panels["BLEU"].get_ylim()[0] == 0 < panels["BLEU"].get_ylim()[1]
 
 
 def test_one_point_is_seen(tmp_path):

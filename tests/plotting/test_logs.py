@@ -110,4 +110,4 @@ def test_a_run_of_an_earlier_version(tmp_path):
     assert log.points("train", "loss", AXES["cpu"]) == []
     said = remarks([log], default_panels([log]), AXES["cpu"])
     assert said[0] == f"{OLD}/log.jsonl: left out {len(log.events)} events without CPU seconds"
-    assert "smoothed labels included" in said[1] and len(said) == 2
+    assert "includes label smoothing" in said[1] and len(said) == 2

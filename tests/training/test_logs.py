@@ -145,3 +145,18 @@ def test_resumed_curves_hide_what_is_done_again(tmp_path: Path) -> None:
     curves = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     curves.Reload()
     assert [(event.step, event.value) for event in curves.Scalars("train/loss")] == [(1, 1), (2, 1), (3, 2), (4, 2)]
+
+
+def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
+    half = '{"event": "validation", "step": 2, "signatures": {"bleu": "x"}'
+    lines = [
+        '{"event": "train", "step": 1}',
+        half,
+        "[1]",
+        '{"step": 2}',
+        "\x00\x00",
+        '{"event": "train", "step": 3}',
+        half,
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert [event["step"] for event in read_events(tmp_path)] == [1, 3]
