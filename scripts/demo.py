@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StepFailedError as failure:
         return failure.code
     except KeyboardInterrupt:
-        print("scripts/demo: interrupted; the same command goes on with the training", file=sys.stderr)
+        print("scripts/demo: interrupted; the same command resumes the training", file=sys.stderr)
         return 130
     return 0
 

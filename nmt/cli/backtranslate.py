@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Give text of the language that you translate to a source, by a model of the other direction
 (back-translation: Sennrich et al., 2016). PREFIX.xx gets the text and PREFIX.yy what the model makes of it; list PREFIX
-in data.monolingual, which puts a tag before these sources. When interrupted, the same command goes on."""
+in data.monolingual, which puts a tag before these sources. After an interruption the same command resumes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

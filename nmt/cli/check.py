@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.training.check_run import RunCheck
 
 DESCRIPTION = """Verify run directories, exported folders and files for the engine: checksums of checkpoints,
-tokenizer and encoded text, shapes, vocabulary, configuration, ranking, log. Says what can be resumed and translated
+tokenizer and encoded text, shapes, vocabulary, configuration, ranking, log. Reports what can be resumed and translated
 with. Exit code 0 when all is well, 1 with a line for each problem. Changes nothing."""
 
 
@@ -104,19 +104,19 @@ def as_lines(found: RunCheck) -> list[str]:
     newest = max((checked.step for checked in found.checkpoints), default=None)
     if found.resume is not None:
         later = "" if found.resume == newest else f"; step {newest} cannot be used"
-        lines.append(f"resume: the same nmt-train command goes on after step {found.resume}{later}")
+        lines.append(f"resume: the same nmt-train command resumes after step {found.resume}{later}")
     elif found.unreadable:
         lines.append(f"resume: not as long as step {found.unreadable[-1]} cannot be read; nothing is lost by that")
     elif found.needs_plugin and found.checkpoints:
-        lines.append("resume: cannot be told without the plugin")
+        lines.append("resume: unknown without the plugin")
     else:
-        lines.append("resume: nothing to go on from")
+        lines.append("resume: nothing to resume from")
     if found.translate:
         listed = ", ".join(f"{step} (best)" if step == found.best else str(step) for step in found.translate)
         better = "" if found.best in found.translate else f"; the best, step {found.best}, cannot be used: --checkpoint"
         lines.append(f"translate: step {listed}{better if found.best is not None else ''}")
     elif found.needs_plugin and found.checkpoints:
-        lines.append("translate: cannot be told without the plugin")
+        lines.append("translate: unknown without the plugin")
     else:
         lines.append("translate: no checkpoint")
     return [*lines, _verdict(found.run, found.problems)]

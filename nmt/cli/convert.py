@@ -12,7 +12,7 @@ from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import printable
 
 DESCRIPTION = """Convert models of Zero (github.com/bzhangGo/zero) to model directories, which nmt-translate, nmt-eval,
-nmt-score and training.init_from take, and back. docs/from_zero.md tells the rest."""
+nmt-score and training.init_from take, and back. The rest is in docs/from_zero.md."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,7 +48,7 @@ def _add_zero(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="hyper-parameters over those of the param.json beside the checkpoint; FILE is a dictionary of literals",
+        help="hyper-parameters over those of the param.json next to the checkpoint; FILE is a dictionary of literals",
     )
     parser.add_argument(
         "--moving-averages", action="store_true", help="take the moving averages of the weights (ema_decay)"
@@ -70,7 +70,7 @@ def _add_to_zero(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.npz",
         type=Path,
         required=True,
-        help="new file; FILE.src.vocab and FILE.tgt.vocab are written beside it",
+        help="new file; FILE.src.vocab and FILE.tgt.vocab are written next to it",
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Translate the source side of training text with one or several teachers, for a student to learn from
 (sequence-level knowledge distillation: Kim and Rush, 2016). PREFIX.xx gets the source lines and PREFIX.yy their
-translations; list PREFIX in data.train. When interrupted, the same command goes on."""
+translations; list PREFIX in data.train. After an interruption the same command resumes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

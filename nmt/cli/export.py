@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=str)
 
 DESCRIPTION = """Write a model as a folder of its own: weights in the number format they are used in, vocabulary,
-configuration, checksums, and a card that says what it is. All commands take it in place of the run. Or as one file for
+configuration, checksums, and a card that describes it. All commands take it in place of the run. Or as one file for
 the engine, which translates without PyTorch, or as ONNX graphs for programs with ONNX Runtime."""
 FORMATS = ("engine", "folder", "onnx")
 SUFFIX = ".nmt"

@@ -35,7 +35,7 @@ def add_synthetic(parser: argparse.ArgumentParser, *, n_best: str) -> None:
     """Add what both commands have; `n_best`: help of `--n-best`."""
     parser.add_argument("--overwrite", action="store_true", help="begin anew, and replace files that are there")
     parser.add_argument(
-        "-q", "--quiet", action="store_true", help="no bar and no status lines; mistakes are still said"
+        "-q", "--quiet", action="store_true", help="no bar and no status lines; errors are still reported"
     )
     add_checkpoint(parser)
     add_errors(parser)
@@ -115,7 +115,7 @@ class Command:
         if progress.is_whole:
             self.tell(f"{prefix}: is whole already; --overwrite begins anew")
         elif done:
-            self.tell(f"goes on after {done:,} of {counted(work.texts.lines, 'line')}")
+            self.tell(f"resumes after {done:,} of {counted(work.texts.lines, 'line')}")
         with self._shown(bar, work, progress) as on_window:
             if self._world.is_main:
                 joined = models[0].tokenizer.joined_target
@@ -193,7 +193,7 @@ class Command:
             with bar, elsewhere as advance:
                 yield on_window
         except (KeyboardInterrupt, Terminated):
-            self.tell(f"{progress.counts.lines:,} of {total:,} lines are done; the same command goes on with them")
+            self.tell(f"{progress.counts.lines:,} of {total:,} lines are done; the same command resumes after them")
             raise
 
     def _report(self, output: Output, progress: Progress, *, lines: int, seconds: float) -> None:

@@ -23,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-train."""
     parser = make_parser(
         "nmt-train",
-        "Train a translation model. The same command again goes on where the last one stopped.",
+        "Train a translation model. The same command again resumes where the last one stopped.",
         usage="CONFIG [options]",
     )
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="YAML file, or the name of a bundled one")

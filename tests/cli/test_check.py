@@ -79,7 +79,7 @@ def test_a_good_run(run: Path, report: Report, capsys: pytest.CaptureFixture[str
     assert found["best"] in (6, 12)
     check.main([str(run)])
     said = capsys.readouterr().out
-    assert "goes on after step 12" in said and "(best)" in said and "all is well" in said
+    assert "resumes after step 12" in said and "(best)" in said and "all is well" in said
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
@@ -108,7 +108,7 @@ def test_a_flipped_bit(run: Path, report: Report, capsys: pytest.CaptureFixture[
     assert (found["resume"], found["translate"]) == (6, [6])
     check.main([str(run)])
     lines = capsys.readouterr().out.splitlines()
-    assert "resume: the same nmt-train command goes on after step 6; step 12 cannot be used" in lines
+    assert "resume: the same nmt-train command resumes after step 6; step 12 cannot be used" in lines
     best = "" if found["best"] == 6 else "; the best, step 12, cannot be used: --checkpoint"
     assert f"translate: step 6{' (best)' * (not best)}{best}" in lines
     assert lines[-1] == f"{run}: 1 problem"

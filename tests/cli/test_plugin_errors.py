@@ -199,8 +199,8 @@ def test_commands_without_the_plugin_say_what_is_missing(capsys: pytest.CaptureF
         assert call("nmt-check", "run") == 1
         assert capsys.readouterr().out.splitlines() == [
             f"problem: {wanted('run/config.yaml')}",
-            "resume: cannot be told without the plugin",
-            "translate: cannot be told without the plugin",
+            "resume: unknown without the plugin",
+            "translate: unknown without the plugin",
             "run: 1 problem",
         ]
         assert call("nmt-check", "run", "--json") == 1

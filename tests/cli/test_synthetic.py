@@ -144,7 +144,7 @@ def test_a_kill_and_the_same_command_again(
     monkeypatch.setattr(corpus, "WINDOW", 4)
     assert distill.main(["run", *arguments, "made"]) == 0
     said = capsys.readouterr().err
-    assert "nmt-distill: goes on after 4 of 12 lines\n" in said and "nmt-distill: 8 lines in " in said
+    assert "nmt-distill: resumes after 4 of 12 lines\n" in said and "nmt-distill: 8 lines in " in said
     assert distill.main(["run", *arguments, "whole"]) == 0
     assert written("made") == written("whole")
     capsys.readouterr()
@@ -168,7 +168,7 @@ def test_ctrl_c_says_how_far_it_has_come(
     monkeypatch.setattr(corpus, "pairs_of", interrupted)
     assert distill.main(["run", "--train", "text/train", "-o", "made"]) == 130
     *_, told, last = capsys.readouterr().err.splitlines()
-    assert told == "nmt-distill: 4 of 9 lines are done; the same command goes on with them"
+    assert told == "nmt-distill: 4 of 9 lines are done; the same command resumes after them"
     assert last == "nmt-distill: interrupted"
 
 

@@ -97,7 +97,7 @@ def test_distillation_shows_the_bar_from_where_it_goes_on(
     parts = re.split("[\r\n]", shown)
     assert all(len(part) <= COLUMNS for part in parts if part.startswith(("translating", "nmt-distill")))
     said = [part for part in parts if part.startswith("nmt-distill:")]
-    assert said[1] == "nmt-distill: goes on after 40 of 60 lines" and said[2].startswith("nmt-distill: 20 lines in ")
+    assert said[1] == "nmt-distill: resumes after 40 of 60 lines" and said[2].startswith("nmt-distill: 20 lines in ")
 
 
 def test_an_error_is_a_line_of_its_own_below_the_bar(run: str, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_distilled_text_is_shared_and_goes_on_when_a_process_is_killed(folder: P
     assert ranks.wait() == [0, 0], ranks.said(0)
     for language in ("en", "de"):
         assert (folder / f"together.{language}").read_bytes() == (folder / f"alone.{language}").read_bytes()
-    assert "nmt-distill: goes on after 6 of 13 lines" in ranks.said(0)
+    assert "nmt-distill: resumes after 6 of 13 lines" in ranks.said(0)
     assert not ranks.said(1)
 
 
