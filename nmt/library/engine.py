@@ -13,27 +13,23 @@ import torch
 
 from nmt.config.changed import changed_decoding
 from nmt.config.schema import DecodingConfig
-from nmt.data import EOS
-from nmt.data.text import on_one_line
-from nmt.errors import ConfigError, DataError, NmtError
+from nmt.errors import ConfigError, NmtError
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library.computing import Facts
-from nmt.library.inspection import START, Inspection, UnitTrace
+from nmt.library.inspecting import WHOLE, array, inspected
+from nmt.library.inspection import Inspection
 from nmt.library.options import NONE, OWN, WITHOUT, chosen_details
 from nmt.library.request import WISHES, Request
 from nmt.library.results import Hypothesis, PairScore, Result
 from nmt.library.turns import Turns
-from nmt.models.recorded import UnitRecord
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.search import Translation, Translator, score_pairs
 from nmt.search.ensemble_mean import ensemble_mean
-from nmt.search.inspection import inspect_pair
 from nmt.search.notes import notes_of
 from nmt.search.prepared import PreparedModels, prepare_models
-from nmt.search.reading import tokens_of
 from nmt.search.request import Request as Asked
 from nmt.search.translation import ScoredText
 
@@ -41,9 +37,6 @@ Cancelled = Callable[[], object]
 """Called before each batch; what it raises ends the work."""
 SCORING_TOKENS = 4096
 """What decoding.batch_tokens: auto means for scoring, where the logits of all target tokens are held at once."""
-
-WHOLE = {"split_long": NONE, "placeholders": False, "glossary": NONE, "n_best": 1}
-"""Options with which a sentence is translated as it is, all at once."""
 
 _log = logging.getLogger(__name__)
 _turns: dict[torch.device, Turns] = {}
@@ -122,32 +115,14 @@ class Engine:
     def inspect(self, source: str, target: str | None) -> Inspection:
         """What goes on inside the models that read a source, one line, and a target, by default the translation."""
         self._check_usable()
-        tokenizer = self._loaded[0].tokenizer
-        ids = [*tokenizer.encode_source([source])[0], EOS]
-        if len(ids) == 1:
-            raise DataError("source: is empty; there is nothing to look into")
         with self._turn("search"):
-            if target is None:
-                (best,) = self._translator({**WHOLE, "n_best": 1}).search([ids])[0]
-                if not best.is_finite:
-                    raise DataError("source: no translation of it has a finite probability; give a target")
-                target, own = on_one_line(tokenizer.decode_target(best.ids)), tokens_of(best)
-            else:
-                own = [*tokenizer.encode_target([target])[0], EOS]
-            mean = ensemble_mean(self._decoding, models=len(self._models))
-            found = inspect_pair(self._models, ids, own, mean=mean)
-            sides = tokenizer.source_tokens(ids), tokenizer.target_tokens(own)
-            read = {"encoder": tuple(sides[0]), "decoder": (START, *sides[1][:-1])}
-            units = [(name, unit, read.get(_side(name), ())) for name, unit in found.units.items()]
-            return Inspection(
-                source,
-                target,
-                tuple(sides[0]),
-                tuple(sides[1]),
-                _array(found.log_probs),
-                _array(found.entropies),
-                {name: _array(weights) for name, weights in found.attention.items()},
-                {name: _unit(unit, tokens) for name, unit, tokens in units},
+            return inspected(
+                self._models,
+                self._loaded[0].tokenizer,
+                self._translator(WHOLE),
+                source=source,
+                target=target,
+                mean=ensemble_mean(self._decoding, models=len(self._models)),
             )
 
     def joined(self, lines: Sequence[str]) -> list[str]:
@@ -238,33 +213,11 @@ def _hypothesis(found: ScoredText) -> Hypothesis:
         found.score,
         found.tokens,
         found.token_scores,
-        None if attention is None else _array(attention),
+        None if attention is None else array(attention),
         None if found.alignment is None else tuple((source, target) for source, target in found.alignment),
         found.token_entropies,
-        None if found.heads is None else {name: _array(weights) for name, weights in found.heads.items()},
+        None if found.heads is None else {name: array(weights) for name, weights in found.heads.items()},
     )
-
-
-def _side(name: str) -> str:
-    """Encoder or decoder, from the name of a part, which in an ensemble begins with a number."""
-    return next(word for word in name.split(".") if not word.isdecimal())
-
-
-def _unit(found: UnitRecord, tokens: tuple[str, ...]) -> UnitTrace:
-    states = [_array(part) for part in found.states]
-    return UnitTrace(
-        found.unit,
-        found.reverse,
-        tokens if len(tokens) == len(states[0]) else (),
-        states[0],
-        {name: _array(gate) for name, gate in found.gates.items()},
-        None if found.memory is None else _array(found.memory),
-        states[1] if len(states) > 1 else None,
-    )
-
-
-def _array(tensor: torch.Tensor) -> Any:
-    return tensor.float().cpu().numpy()
 
 
 def _asked(sentence: str | Request) -> str | Asked:

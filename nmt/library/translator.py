@@ -173,11 +173,12 @@ class Translator:
         """What goes on inside the model that reads a sentence and its translation: attention, states, gates, memory.
 
         `target`: by default the best translation, which the search finds as its configuration says, but for the whole
-        sentence at once and without placeholders and a glossary. A given one may be any text, also an empty one. The
-        time is about that of a translation without kernels; docs/looking_inside.md has examples.
+        sentence at once and without placeholders and a glossary. A given one may be any text, also an empty one.
+        docs/looking_inside.md has examples.
 
-        Raises TypeError for what is no string, DataError for a source without tokens and where no translation has a
-        finite probability, ConfigError for a file for the engine, which shows nothing of its inside.
+        Raises TypeError for what is no string, DataError for a source without tokens, for sentences of more than 1,000
+        tokens and where no translation has a finite probability, ConfigError for a file for the engine, which shows
+        nothing of its inside.
         """
         return self._computing.inspect(_line(source, "source"), None if target is None else _line(target, "target"))
 

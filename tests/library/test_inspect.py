@@ -86,6 +86,23 @@ def test_targets_of_all_kinds(local: nmt.Translator) -> None:
         local.inspect("a", "\ud800")
 
 
+def test_sentences_that_are_too_long_are_refused(local: nmt.Translator) -> None:
+    """What is computed grows with the square of the length."""
+    for source, target, name in (("a " * 1001, "x", "source"), ("a", "x " * 1001, "target")):
+        with pytest.raises(nmt.DataError, match=f"{name}: has 1,001 tokens; a sentence of at most 1,000 can be looked"):
+            local.inspect(source, target)
+
+
+def test_a_model_without_a_finite_translation_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=(10,), best=(10,))
+    with nmt.load(run, device="cpu", worker=False) as translator:
+        (model,) = translator._computing._models  # type: ignore[attr-defined]
+        model.embeddings.bias.data.fill_(float("nan"))
+        with pytest.raises(nmt.DataError, match="source: no translation of it has a finite probability; give a target"):
+            translator.inspect("a")
+        assert np.isnan(translator.inspect("a", "x").token_scores).all()
+
+
 def test_an_ensemble_tells_of_each_model(tiny_run: Path, local: nmt.Translator) -> None:
     steps = [tiny_run / "checkpoints" / f"step-{step}" for step in (20, 10)]
     with nmt.load(steps, device="cpu", worker=False) as both:

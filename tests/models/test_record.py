@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt.cells import trace
 from nmt.config import import_plugins
 from nmt.models import build_model
+from nmt.models.encoder import Bidirectional, ContextAware, Forward
 from nmt.models.layer_names import layer_names
 from nmt.models.record import record
 from nmt.models.recorded import RecordedAttention, RecordedCell
@@ -55,6 +56,14 @@ UNITS = {
     ],
     "plain transformer": [],
 }
+
+
+ENCODERS = {
+    Forward: ["cell"],
+    Bidirectional: ["forward_rnn", "backward_rnn"],
+    ContextAware: ["backward_rnn.higher"],
+}
+"""Cells whose states are the outputs of a layer, side by side."""
 
 
 def close(ours: Tensor, wanted: Tensor, atol: float = 2e-6) -> None:
@@ -117,9 +126,17 @@ def test_states_are_what_the_layers_put_out(encoder: str, decoder: str, architec
                 assert unit is not None
                 for ours, wanted in zip(unit.states, after, strict=True):
                     close(ours[t : t + 1], wanted, atol=5e-6)
-        outputs = model.encoder(model.embeddings.embed_source(S[None]), torch.ones(1, len(S))).outputs[0]
-    if architecture == "rnnsearch":  # no residual connection above it
-        close(found.units["encoder.0.backward.higher"].states.h, outputs[:, : outputs.size(1)])
+    seen: dict[str, Any] = {}
+    for path, module in model.encoder.named_modules(prefix="encoder"):
+        for kind, cells in ENCODERS.items():
+            if type(module) is kind:
+                names = layer_names([f"{path}.{cell}" for cell in cells])
+                module.register_forward_hook(lambda _, __, output, names=names: seen.update({str(names): output}))
+                wanted = torch.cat([found.units[name].states.h for name in names], -1)
+                with torch.no_grad():
+                    model.encode(S[None])
+                close(wanted, seen[str(names)].outputs[0], atol=5e-6)
+    assert seen
 
 
 def test_one_cell_alone_is_traced_alike() -> None:
