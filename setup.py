@@ -23,6 +23,7 @@ GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'
 MOSES = ["sacremoses>=0.1"]
 ONNX = ["onnx>=1.16"]
 PLOT = ["matplotlib>=3.7"]
+REPORT = ["jinja2>=3.1", *PLOT]
 SERVE = ["fastapi>=0.115", "prometheus_client>=0.20", "uvicorn>=0.30"]
 TENSORBOARD = ["tensorboard>=2.14"]
 TENSORFLOW = ["tensorflow>=2.13"]  # only nmt-convert, only for TensorFlow's own files
@@ -44,6 +45,7 @@ setup(
         "nmt.demo": ["*.tsv"],
         "nmt": ["py.typed"],
         "nmt.light": ["src/*.c", "src/*.h"],
+        "nmt.report": ["pages/*"],
         "nmt.serving": ["pages/*"],
         "": ["*.c", "*.h"],  # kernels, compiled on the machine that runs them
     },
@@ -62,6 +64,7 @@ setup(
         "moses": MOSES,
         "onnx": ONNX,
         "plot": PLOT,
+        "report": REPORT,
         "serve": SERVE,
         "tensorboard": TENSORBOARD,
         "tensorflow": TENSORFLOW,
@@ -69,7 +72,7 @@ setup(
             *GPU,  # the tests run its kernels in Triton's interpreter
             *MOSES,
             *ONNX,
-            *PLOT,
+            *REPORT,  # and *PLOT
             *SERVE,
             *TENSORBOARD,
             "httpx>=0.27",  # clients in tests of the server
@@ -97,6 +100,7 @@ setup(
             "nmt-convert=nmt.cli.convert:main",
             "nmt-export=nmt.cli.export:main",
             "nmt-plot=nmt.cli.plot:main",
+            "nmt-report=nmt.cli.report:main",
             "nmt-data=nmt.cli.data:main",
             "nmt-distill=nmt.cli.distill:main",
             "nmt-backtranslate=nmt.cli.backtranslate:main",

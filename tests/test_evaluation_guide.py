@@ -23,8 +23,9 @@ TEXT = ["The house is small.", "The car is red and old.", "The sky is blue."]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "runs").mkdir()
-    make_run(tmp_path / "runs/wmt14_lrn", sentencepiece=True)
-    for name in ("greedy.de", "beam.de", "newstest2014.de", "test_2016_flickr.de"):
+    for name in ("wmt14_lrn", "wmt14_atr"):
+        make_run(tmp_path / "runs" / name, sentencepiece=True)
+    for name in ("greedy.de", "beam.de", "newstest2014.de", "test_2016_flickr.de", "test_2016_flickr.en"):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in TEXT))
     for name in ("wmt14", "wmt15"):
         (tmp_path / name).mkdir()
@@ -37,7 +38,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_its_commands_run(folder: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(*shlex.split(command.replace(".de.gz", ".de")), "--samples", "20") == 0
+    words = shlex.split(command.replace(".de.gz", ".de"))
+    if words[0] == "nmt-report":
+        assert call(*words) == 0
+        assert (folder / "report.html").read_text(encoding="utf-8").endswith("</html>\n")
+        return
+    assert call(*words, "--samples", "20") == 0
     assert "signatures:" in capsys.readouterr().out
 
 

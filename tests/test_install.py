@@ -61,12 +61,14 @@ def test_package_data_and_commands_are_installed(installed: Path) -> None:
     assert {path.name for path in (installed / "nmt" / "data" / "demo").glob("*.tsv")} == {
         path.name for path in (REPOSITORY / "nmt" / "data" / "demo").glob("*.tsv")
     }
-    pages = {path.name for path in (installed / "nmt/serving/pages").iterdir()}
-    assert pages == {path.name for path in (REPOSITORY / "nmt/serving/pages").iterdir()}
+    for folder in ("nmt/report/pages", "nmt/serving/pages"):
+        pages = {path.name for path in (installed / folder).iterdir()}
+        assert pages == {path.name for path in (REPOSITORY / folder).iterdir()}
     for pattern in ("*.c", "*.h"):
         kernels = {path.relative_to(REPOSITORY) for path in (REPOSITORY / "nmt").rglob(pattern)}
         assert kernels and {path.relative_to(installed) for path in (installed / "nmt").rglob(pattern)} == kernels
     assert (installed / f"nmt_recurrent-{__version__}.dist-info").is_dir()
     commands = {path.name for path in (installed / "bin").glob("nmt-*")}
     names = "train translate eval score average check plot shortlist convert data export distill backtranslate serve"
+    names += " report"
     assert commands == {f"nmt-{name}" for name in names.split()}

@@ -5,23 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import resamples, seed
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble
 from nmt.cli.descriptors import require
+from nmt.cli.equal_texts import STDIN, read_texts
 from nmt.cli.models import FIRST, MODELS_OR_FILES, add_checkpoint, add_models, named_models
 from nmt.config import import_plugins
-from nmt.errors import ConfigError, DataError, counted
+from nmt.errors import ConfigError
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
 from nmt.evaluation.testsets import test_set, tokenizer_of
-from nmt.files.undecodable import Policy, Undecodable
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured
 
@@ -39,7 +38,6 @@ METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "languag
 MODEL_OPTIONS = ("source", *(name for name in DECODING if name != "n_best"), "output")
 _OPTIONS = {"search_options": "--search-option"}
 """Those of them that are not called like their keys."""
-STDIN = "-"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -139,7 +137,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     require(1)
     import_plugins(arguments.plugins)
     metrics = make_metrics(arguments, target=language)
-    texts = _read_all(_inputs(arguments), policy=arguments.errors)
+    texts = read_texts("nmt-eval", _inputs(arguments), policy=arguments.errors)
     place = len(arguments.hyp) or 1
     references = texts[place : place + len(arguments.ref)]
     baselines = dict(zip(arguments.baseline, texts[place + len(arguments.ref) :], strict=True))
@@ -232,38 +230,6 @@ def make_metrics(arguments: argparse.Namespace, *, language: str | None = None, 
     if usual and "tokenize" not in given and "bleu" in arguments.metrics:
         given["tokenize"] = usual
     return chosen_metrics(arguments.metrics, given, called=METRIC_OPTIONS, language=language or target or None)
-
-
-def _read_all(files: Sequence[Sequence[str]], *, policy: Policy) -> list[list[str]]:
-    """The lines of each text, whose files come one after the other; all must have as many as the first.
-
-    What is not UTF-8 is reported. Only "\\n" ends a line, as in the sacrebleu command's files (its standard input also
-    ends lines at "\\r").
-    """
-    texts = [[line for name in text for line in _read(name, Undecodable(policy))] for text in files]
-    first = " ".join(files[0])
-    for names, lines in zip(files, texts, strict=True):
-        if len(lines) != len(texts[0]):
-            raise DataError(
-                f"{first} has {counted(len(texts[0]), 'line')} but {' '.join(names)} has {len(lines)}; "
-                "they must be equal"
-            )
-    if not texts[0]:
-        raise DataError(f"{first}: no line to score")
-    return texts
-
-
-def _read(name: str, undecodable: Undecodable) -> list[str]:
-    from nmt.data import read_lines
-
-    source: Any = name
-    if name == STDIN:
-        require(0)
-        source, name = sys.stdin, "standard input"
-    lines = list(read_lines(source, name=name, undecodable=undecodable))
-    if undecodable.noted:
-        say("nmt-eval", f"{name}: {undecodable.summary()}")
-    return lines
 
 
 def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], Opened, int]:

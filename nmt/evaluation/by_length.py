@@ -11,7 +11,7 @@ BOUNDS = (10, 20, 30, 40, 50)
 
 
 class LengthBucket(NamedTuple):
-    """The sentences whose first reference has `first` to `last` words, and their score as a corpus."""
+    """The sentences with a length of `first` to `last` words, and their score as a corpus."""
 
     first: int
     last: int | None
@@ -31,14 +31,15 @@ def by_length(
     *,
     references: Sequence[Sequence[str]],
     bounds: Sequence[int] = BOUNDS,
+    lengths: Sequence[int] | None = None,
 ) -> list[LengthBucket]:
-    """Score the sentences in buckets of the first reference's length in words; empty buckets are left out.
+    """Score the sentences in buckets of `lengths`, by default the first reference's words; empty ones are left out.
 
     `bounds` are the largest lengths of all buckets but the last, ascending. The scores of the buckets do not
     average to the score of the corpus. Raises DataError for streams of different lengths.
     """
     check_streams(hypotheses, references)
-    lengths = [len(line.split()) for line in references[0]]
+    lengths = [len(line.split()) for line in references[0]] if lengths is None else lengths
     buckets = []
     for lower, upper in zip((-1, *bounds), (*bounds, None), strict=True):
         rows = [i for i, length in enumerate(lengths) if length > lower and (upper is None or length <= upper)]

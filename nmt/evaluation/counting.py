@@ -16,7 +16,7 @@ def counting(metric: Metric) -> Metric:
     Scores of a text, of parts of it and of its resamples then cost one count together. One that is not sacreBLEU's is
     returned as it is.
     """
-    return _Counting(metric) if isinstance(metric, SacrebleuMetric) else metric
+    return _Counting(metric) if isinstance(metric, SacrebleuMetric) and not isinstance(metric, _Counting) else metric
 
 
 class _Counting(SacrebleuMetric):

@@ -1,0 +1,46 @@
+"""Texts of which each line belongs to the same sentence: translations, references, source."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from nmt.cli.common import say
+from nmt.cli.descriptors import require
+from nmt.errors import DataError, counted
+from nmt.files.undecodable import Policy, Undecodable
+
+STDIN: Final = "-"
+
+
+def read_texts(program: str, texts: Sequence[Sequence[str]], *, policy: Policy) -> list[list[str]]:
+    r"""The lines of each text, given as files that come one after the other; all must have as many as the first.
+
+    What is not UTF-8 is reported. Only "\n" ends a line, as in the sacrebleu command's files (its standard input also
+    ends lines at "\r"). Raises DataError for a text without lines, too.
+    """
+    read = [[line for name in text for line in _read(program, name, Undecodable(policy))] for text in texts]
+    first = " ".join(texts[0])
+    for names, lines in zip(texts, read, strict=True):
+        if len(lines) != len(read[0]):
+            raise DataError(
+                f"{first} has {counted(len(read[0]), 'line')} but {' '.join(names)} has {len(lines)}; "
+                "they must be equal"
+            )
+    if not read[0]:
+        raise DataError(f"{first}: no line to score")
+    return read
+
+
+def _read(program: str, name: str, undecodable: Undecodable) -> list[str]:
+    from nmt.data import read_lines
+
+    source: Any = name
+    if name == STDIN:
+        require(0)
+        source, name = sys.stdin, "standard input"
+    lines = list(read_lines(source, name=name, undecodable=undecodable))
+    if undecodable.noted:
+        say(program, f"{name}: {undecodable.summary()}")
+    return lines

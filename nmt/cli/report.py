@@ -1,0 +1,322 @@
+"""nmt-report: one page that compares systems on a test set, to be read in a browser without a network."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.cli.argument_types import natural
+from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
+from nmt.cli.equal_texts import read_texts
+from nmt.cli.models import MODEL, add_checkpoint
+from nmt.config import import_plugins
+from nmt.errors import ConfigError, DataError, counted, printable
+from nmt.evaluation import check_subwords
+from nmt.evaluation.counting import counting
+from nmt.files.noted import NotedLines
+from nmt.files.undecodable import Undecodable
+from nmt.library.scoring import chosen_metrics
+from nmt.report import (
+    MapSentence,
+    Sentences,
+    Subject,
+    chosen_sentences,
+    contents,
+    packed,
+    page,
+    require_jinja,
+    sentences,
+)
+from nmt.report.words import Words
+
+if TYPE_CHECKING:
+    from nmt.library.translator import Translator
+
+PROGRAM = "nmt-report"
+DESCRIPTION = """One page for a browser that compares systems on a test set: scores with
+intervals and significance, by length and frequency of the words, over- and
+under-translation, learning curves, and all sentences, to filter, sort and look
+into. Each --hyp and each --model is a system; the first is the baseline of the
+others. The page needs no network."""
+USAGE = "-o FILE [--hyp FILE...] [--model RUN... --source FILE]\n                  --ref FILE... [options]"
+METRICS = ("bleu", "chrf", "chrf++", "ter")
+MAPS = 100
+HYP, RUN = "hyp", "model"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), report, argv)
+
+
+class _InOrder(argparse.Action):
+    """Adds systems to one list, as they come on the command line."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        namespace.systems = [*namespace.systems, *((self.const, value) for value in values)]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-report."""
+    parser = make_parser(PROGRAM, DESCRIPTION, usage=USAGE)
+    parser.set_defaults(systems=[])
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the page, such as report.html")
+    systems: dict[str, Any] = {"nargs": "+", "action": _InOrder, "dest": "systems", "default": argparse.SUPPRESS}
+    parser.add_argument("--hyp", metavar="FILE", const=HYP, help="translations of a system, one a line", **systems)
+    parser.add_argument("--model", metavar="RUN", const=RUN, help=f"translates --source: {MODEL}", **systems)
+    parser.add_argument(
+        "--ref", metavar="FILE", nargs="+", required=True, help="references, one file for each set of them"
+    )
+    parser.add_argument("--source", metavar="FILE", help="what was, or is to be, translated")
+    parser.add_argument(
+        "--labels", metavar="NAME", nargs="+", help="of the systems, in their order (default: their files and runs)"
+    )
+    parser.add_argument(
+        "--train",
+        metavar="PREFIX",
+        help="training text for frequencies of words: a file, or as data.train (default: that of the first model, "
+        "where its files are there)",
+    )
+    parser.add_argument(
+        "--maps",
+        metavar="N",
+        type=natural,
+        default=MAPS,
+        help="sentences with attention and memory maps of each model (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="NAME",
+        nargs="+",
+        default=list(METRICS),
+        help=f"as of nmt-eval (default: {' '.join(METRICS)})",
+    )
+    parser.add_argument(
+        "--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu and for words: 13a (default)"
+    )
+    parser.add_argument("--lowercase", action="store_true", default=None, help="ignore case in bleu and in words")
+    add_errors(parser)
+    add_checkpoint(parser)
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
+
+@dataclass
+class _Translated:
+    """What the models of a command line have made."""
+
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    """Translations by system."""
+    translators: dict[str, Translator] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    exit_code: int = 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Read, translate, measure, and write the page."""
+    from nmt.cli.output import output_stream
+
+    names = _names(arguments)
+    options = {key: getattr(arguments, key) for key in ("tokenize", "lowercase") if getattr(arguments, key) is not None}
+    require_jinja()
+    import_plugins(arguments.plugins)
+    called = {"tokenize": "--tokenize", "lowercase": "--lowercase"}
+    metrics = [
+        counting(metric)
+        for metric in chosen_metrics(arguments.metrics, options if "bleu" in arguments.metrics else {}, called=called)
+    ]
+    words = Words(options)
+    files = [name for kind, name in arguments.systems if kind == HYP]
+    models = [name for kind, name in arguments.systems if kind == RUN]
+    source = [] if arguments.source is None else [arguments.source]
+    inputs = [*files, *arguments.ref, *source]
+    with output_stream(arguments.output, inputs=inputs, models=models) as output:
+        texts = iter(read_texts(PROGRAM, [[name] for name in inputs], policy=arguments.errors))
+        read = {name: next(texts) for name in files}
+        references = [next(texts) for _ in arguments.ref]
+        lines = next(texts, None)
+        made = _translate(models, lines or [], arguments)
+        try:
+            if made.translators:
+                first = next(iter(made.translators.values()))
+                references = [first.joined(stream) for stream in references]
+            systems = {
+                label: (read if kind == HYP else made.texts)[name]
+                for label, (kind, name) in zip(names, arguments.systems, strict=True)
+            }
+            note = check_subwords({**systems, **dict(zip(arguments.ref, references, strict=True))})
+            if note is not None:
+                say(PROGRAM, note)
+            training = _training(arguments.train, made)
+            subject = Subject(
+                systems=systems,
+                references=references,
+                source=lines,
+                frequencies=_frequencies(training, words),
+                training=" ".join(printable(str(path)) for path in training),
+                kinds={
+                    label: made.kinds.get(name, "") for label, (_, name) in zip(names, arguments.systems, strict=True)
+                },
+                languages=_languages(made),
+            )
+            say(PROGRAM, f"measuring {counted(len(systems), 'system')} on {counted(len(references[0]), 'sentence')}")
+            figures = contents(subject, metrics, words)
+            chrf = next((metric for metric in metrics if metric.name == "chrf"), None)
+            table = sentences(
+                subject, words, options, chrf=chrf or counting(chosen_metrics(["chrf"], {}, called={})[0])
+            )
+            places = {place: name for place, (kind, name) in enumerate(arguments.systems) if kind == RUN}
+            chosen, maps = _maps(table, {p: made.translators[name] for p, name in places.items()}, arguments.maps)
+        finally:
+            for translator in made.translators.values():
+                translator.close()
+        text = page(figures, table.as_data(maps), curves=_curves(models, names, arguments), map_reason=chosen.reason)
+        output.write(text.encode())
+    say(PROGRAM, f"{arguments.output}: {counted(len(systems), 'system')}, {len(text.encode()) / 1e6:.1f} MB")
+    return made.exit_code
+
+
+def _names(arguments: argparse.Namespace) -> list[str]:
+    """What the systems are called; ConfigError for arguments that do not go together."""
+    given = [name for _, name in arguments.systems]
+    if not given:
+        raise ConfigError("neither --hyp, translations of a system, nor --model, a run to translate with")
+    twice = [name for name in given if given.count(name) > 1]
+    if twice:
+        raise ConfigError(f"{twice[0]}: is named twice; each is a system of its own")
+    if arguments.source is None and any(kind == RUN for kind, _ in arguments.systems):
+        raise ConfigError("--model needs --source, the text to translate")
+    if "-" in (*given, *arguments.ref, arguments.source):
+        raise ConfigError("-: standard input cannot be read here; give files")
+    if arguments.labels is None:
+        return [printable(name) for name in given]
+    if len(arguments.labels) != len(given):
+        raise ConfigError(
+            f"--labels: {counted(len(arguments.labels), 'label')} for {counted(len(given), 'system')}; "
+            "give one for each"
+        )
+    if len(set(arguments.labels)) < len(given):
+        raise ConfigError("--labels: two are equal; the report could not tell their systems apart")
+    return [printable(label) for label in arguments.labels]
+
+
+def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.Namespace) -> _Translated:
+    """Translate with each of the models, one after the other."""
+    made = _Translated()
+    if not models:
+        return made
+    from nmt.library.loading import load  # late, so that mistakes in the options do not wait for torch
+    from nmt.search.notes import NOT_FINITE
+
+    for name in models:
+        translator = load(
+            name,
+            device=arguments.device,
+            checkpoint=arguments.checkpoint,
+            plugins=arguments.plugins,
+            worker=None if name.endswith(".nmt") else False,
+        )
+        made.translators[name] = translator
+        start = time.perf_counter()
+        results = translator.translate(list(lines))
+        seconds = time.perf_counter() - start
+        made.texts[name] = [result.text for result in results]
+        made.kinds[name] = f"translated here, {translator.precision}"
+        missing, noted = NotedLines(), Counter(note for result in results for note in result.notes)
+        for number, result in enumerate(results, 1):
+            if NOT_FINITE in result.notes:
+                missing.add(number)
+        said = [f"{count:,} {note.replace('_', ' ')}" for note, count in noted.items() if note != NOT_FINITE]
+        if missing:
+            made.exit_code = EXIT_FAILURE
+            said.append(missing.said("has no translation with a finite score"))
+        say(PROGRAM, "; ".join([f"{name}: {counted(len(results), 'line')} in {seconds:.1f} s", *said]))
+    return made
+
+
+def _languages(made: _Translated) -> tuple[str, str]:
+    for translator in made.translators.values():
+        return tuple(code.strip("?") for code in (translator.source_language, translator.target_language))  # type: ignore[return-value]
+    return "", ""
+
+
+def _training(prefix: str | None, made: _Translated) -> list[Path]:
+    """The files of the training text on the target side; none where nothing says where it is."""
+    from nmt.data.text import as_list, find_file
+
+    if prefix is not None and Path(prefix).is_file():
+        return [Path(prefix)]
+    language = _languages(made)[1]
+    if prefix is not None:
+        if not language:
+            raise DataError(f"--train {prefix}: no such file, and without --model the language of PREFIX is not known")
+        return [find_file(prefix, language)]
+    for translator in made.translators.values():
+        try:
+            return [find_file(part, language) for part in as_list(translator.config.data.train)]
+        except (ConfigError, DataError):  # a file for the engine has no configuration; text can be elsewhere
+            return []
+    return []
+
+
+def _frequencies(files: Sequence[Path], words: Words) -> Counter[str] | None:
+    from nmt.data import read_lines
+
+    counts: Counter[str] = Counter()
+    for path in files:
+        # A word that is not UTF-8 is none of the test set.
+        for line in words.each(read_lines(path, undecodable=Undecodable("replace"))):
+            counts.update(line)
+    return counts if files else None
+
+
+def _maps(
+    table: Sentences, translators: dict[int, Translator], count: int
+) -> tuple[MapSentence, dict[int, dict[str, Any]]]:
+    """Look into the models that can be looked into, at sentences worth it."""
+    from nmt.interop.engine.opened import are_engine_files
+
+    able = {place: t for place, t in translators.items() if not are_engine_files([str(t.models[0])])}
+    if not able or not count:
+        return MapSentence([], ""), {}
+    chosen = chosen_sentences(table, count, models=list(able))
+    say(PROGRAM, f"looking into {counted(len(able), 'model')} at {counted(len(chosen.places), 'sentence')}")
+    assert table.subject.source is not None
+    outputs = list(table.subject.systems.values())
+    found = {}
+    for place in chosen.places:
+        source = table.subject.source[place]
+        try:
+            maps = packed({k: t.inspect(source, outputs[k][place]) for k, t in able.items()})
+        except DataError:  # a source of which a tokenizer leaves nothing
+            continue
+        if maps:
+            found[place] = maps
+    return chosen, found
+
+
+def _curves(models: Sequence[str], names: Sequence[str], arguments: argparse.Namespace) -> str:
+    """Learning curves of the runs that have a log, as SVG."""
+    from nmt.plotting import as_svg, curves, read_logs
+
+    labels = {name: label for label, (_, name) in zip(names, arguments.systems, strict=True)}
+    runs = [name for name in models if (Path(name) / "log.jsonl").is_file()]
+    if not runs:
+        return ""
+    try:
+        figure = curves(read_logs(runs, labels=[labels[name] for name in runs]))
+    except DataError as error:  # a log without a point
+        say(PROGRAM, f"no learning curves: {error}")
+        return ""
+    return as_svg(figure, name="curves", title="Learning curves of the models")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
