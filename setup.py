@@ -94,6 +94,7 @@ setup(
             "nmt-translate=nmt.cli.translate:main",
             "nmt-eval=nmt.cli.evaluate:main",
             "nmt-score=nmt.cli.score:main",
+            "nmt-sample=nmt.cli.sample:main",
             "nmt-average=nmt.cli.average:main",
             "nmt-check=nmt.cli.check:main",
             "nmt-shortlist=nmt.cli.shortlist:main",

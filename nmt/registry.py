@@ -73,6 +73,7 @@ SEARCHES: Registry[Any] = Registry(
     "search", *(f"nmt.search.{name}" for name in ("beam", "greedy", "sample", "noisy", "diverse", "mbr"))
 )
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation")
+TASKS: Registry[Any] = Registry("task", "nmt.tasks")
 
 
 def registrations() -> Iterator[tuple[Registry[Any], str, Any]]:

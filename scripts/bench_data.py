@@ -42,8 +42,8 @@ from nmt.data.line_sample import sample_lines
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.text import FilePair, read_lines
 from nmt.errors import DataError
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import BatchStream, Position
-from nmt.training.setup import build_batches
 
 LANGUAGES = ("en", "de")
 

@@ -112,14 +112,16 @@ def measure(arguments: argparse.Namespace) -> None:
 
     from nmt.config import load_config
     from nmt.data.prepare import prepare
+    from nmt.tasks.translation import build_batches
     from nmt.training.batches import Position
     from nmt.training.distributed import connected
-    from nmt.training.setup import build_batches, build_updater
+    from nmt.training.setup import build_updater
+    from nmt.training.task import task_of
 
     config = load_config(arguments.config, [*NO_VALIDATION, *arguments.overrides])
     with connected("cpu") as world:
         data = prepare(config, arguments.work, progress=False)
-        updater = build_updater(config, data.tokenizer, device=world.device, world=world)
+        updater = build_updater(task_of(config), data.tokenizer, device=world.device, world=world)
         weights = list(updater.model.parameters())
         rates, seconds = [], []
         with build_batches(config, data.train, world=world, sides=data.sides).prefetched(Position(1, 0)) as groups:

@@ -27,7 +27,7 @@ from nmt.data import BatchSampler, PreparedData, collate
 from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.ops import native
-from nmt.training.setup import build_sampler
+from nmt.tasks.translation import build_sampler
 
 
 def build_parser() -> argparse.ArgumentParser:

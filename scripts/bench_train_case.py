@@ -71,12 +71,14 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
     from nmt.config import load_config
     from nmt.data.prepare import prepare
     from nmt.models.base import Seq2Seq
+    from nmt.tasks.translation import build_batches
     from nmt.training.batches import Group, Position
-    from nmt.training.setup import build_batches, build_updater
+    from nmt.training.setup import build_updater
+    from nmt.training.task import task_of
 
     config = load_config(config_file, [])
     data = prepare(config, run, progress=False)
-    updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
     parts = Parts()
     model: Seq2Seq = updater.model
     parts.wrap(model, "encode", "encoder")

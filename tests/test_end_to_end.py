@@ -58,6 +58,10 @@ def test_all_commands_are_installed() -> None:
         "nmt-export",
         "nmt-distill",
         "nmt-backtranslate",
+        "nmt-plot",
+        "nmt-report",
+        "nmt-sample",
+        "nmt-serve",
     }
 
 

@@ -38,6 +38,11 @@ class Cell(nn.Module, Generic[S]):
     """NamedTuple of tensors [N, H] that is carried; `h` first."""
     recurrent_dropout: float = 0.0
     """Share of the state that products and gates do not see in training; see `DroppedCell`. Set by who makes it."""
+    recurrent_weights: ClassVar[bool] = False
+    """Whether it has recurrent matrices, which can have `weight_dropout`."""
+    weight_dropout: float = 0.0
+    """Share of the values of its recurrent matrices that are 0 in a batch of a training (Merity et al., ICLR 2018); set
+    by who makes it."""
     without_dropout: ClassVar[str] = "it does not define dropped_step"
     """Why a unit whose `dropped_step` is that of this class has no recurrent dropout, as a message says it."""
     layer_number: int = 0

@@ -52,7 +52,8 @@ class GRU(RecurrentCell[HiddenState]):
     @property
     def candidate(self) -> Recurrent:
         """The parameters of the candidate's recurrent product as a `Unit` takes them."""
-        return Recurrent(self.candidate_weight, self.candidate_bias, self.candidate_scale, self.candidate_offset)
+        weight = self.dropped_weight(self.candidate_weight, number=2)
+        return Recurrent(weight, self.candidate_bias, self.candidate_scale, self.candidate_offset)
 
     def _make_recurrent(self) -> None:
         super()._make_recurrent()

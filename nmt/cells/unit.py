@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nmt.cells.base import Cell
 from nmt.cells.initializers import INIT_RANGE
 from nmt.cells.state import CellState
+from nmt.ops.dropout import layer_dropout, of_parameters
 from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.matrices.training import linear
 from nmt.ops.recurrence import Recurrent, at_least_fp32
@@ -17,6 +18,9 @@ from nmt.ops.sequence import sequence, step
 from nmt.ops.unit import GateValues, Projection, Unit
 
 S = TypeVar("S", bound=CellState)
+
+_OF_WEIGHTS = 2**20
+"""Added to the number of a layer for the masks of its weights, which are others than those of its states."""
 
 RecurrentInit = Literal["uniform", "orthogonal"]
 """`uniform` means as all other weights, which once were always uniform."""
@@ -115,6 +119,7 @@ class RecurrentCell(UnitCell[S]):
     With layer norm also `recurrent_scale` and `recurrent_offset` [jH].
     """
 
+    recurrent_weights: ClassVar[bool] = True
     recurrent_parts: ClassVar[tuple[int, ...]]
     """Widths, in H, of the matrices that Zero has in place of the recurrent one; j is their sum."""
 
@@ -141,7 +146,15 @@ class RecurrentCell(UnitCell[S]):
     @property
     def recurrent(self) -> Recurrent:
         """The recurrent parameters as a `Unit` takes them."""
-        return Recurrent(self.recurrent_weight, self.recurrent_bias, self.recurrent_scale, self.recurrent_offset)
+        weight = self.dropped_weight(self.recurrent_weight)
+        return Recurrent(weight, self.recurrent_bias, self.recurrent_scale, self.recurrent_offset)
+
+    def dropped_weight(self, weight: Tensor, *, number: int = 1) -> Tensor:
+        """Recurrent matrix `number` of the cell with `weight_dropout`, the same in all steps of a batch."""
+        if not self.training or self.weight_dropout == 0:
+            return weight
+        with of_parameters():
+            return layer_dropout(weight, self.weight_dropout, layer=self.layer_number + number * _OF_WEIGHTS)
 
 
 def orthogonal_blocks_(weight: Tensor) -> None:

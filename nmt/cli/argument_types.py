@@ -136,6 +136,25 @@ def ratio(text: str) -> float:
     return _number(text, float, lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
 
 
+def dynamic(text: str) -> tuple[float, float]:
+    """A rate, and after a comma a decay, of dynamic evaluation."""
+    rate, _, decay = text.partition(",")
+    return (
+        _number(rate, float, lambda value: 0 < value <= LARGEST, "a number above 0"),
+        _number(decay or "0", float, lambda value: 0 <= value <= 1, "a number from 0 to 1"),
+    )
+
+
+def temperature(text: str) -> float:
+    """What log-probabilities are divided by."""
+    return _number(text, float, lambda value: 0 < value <= LARGEST, "a number above 0")
+
+
+def top_p(text: str) -> float:
+    """A probability that is not 0."""
+    return _number(text, float, lambda value: 0 < value <= 1, "a number above 0 and at most 1")
+
+
 def _whole(text: str, least: int, most: int, *, also: str = "") -> int:
     wanted = f"a whole number of {least} or more" if most == MOST else f"a whole number from {least} to {most:,}"
     return _number(text, _integer, lambda number: least <= number <= most, wanted + also)

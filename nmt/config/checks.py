@@ -20,6 +20,7 @@ from nmt.registry import (
     OPTIMIZERS,
     SCHEDULES,
     SEARCHES,
+    TASKS,
     TOKENIZERS,
     Registry,
 )
@@ -42,7 +43,7 @@ _COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
 
 def complete(config: Config) -> tuple[Config, list[Problem]]:
     """Look components up, check their options and write the defaults of these into the configuration."""
-    problems: list[Problem] = []
+    config, problems = _complete_task(config)
     for section, key, registry in _COMPONENTS:
         name = getattr(getattr(config, section), key)
         config, wrong = _complete_component(config, section, key, registry, name=name)
@@ -66,7 +67,18 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
     training = dataclasses.replace(config.training, callbacks=callbacks)
     if training.batch_tokens is None and training.batch_sentences is None:
         training = dataclasses.replace(training, batch_tokens=DEFAULT_BATCH_TOKENS)
-    return dataclasses.replace(config, model=model, training=training, evaluation=evaluation), problems
+    config = dataclasses.replace(config, model=model, training=training, evaluation=evaluation)
+    return (TASKS.get(config.task).completed(config) if config.task in TASKS.names() else config), problems
+
+
+def _complete_task(config: Config) -> tuple[Config, list[Problem]]:
+    """The same for the task, which is in no section."""
+    if config.task not in TASKS.names():
+        return config, [Problem("task", TASKS.unknown(config.task), component=TASKS.described(config.task))]
+    options, problems = check_options(TASKS.get(config.task), config.task_options, key="task_options")
+    if options is not None:
+        config = dataclasses.replace(config, task_options=dataclasses.asdict(options))
+    return config, problems
 
 
 def _complete_component(
@@ -111,8 +123,29 @@ def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, l
 
 def cross_checks(config: Config) -> list[Problem]:
     """Problems of names and of keys that must agree with each other."""
-    groups = (_model_problems, _data_problems, _training_problems, _search_problems, _evaluation_problems)
+    groups = (
+        _task_problems,
+        _model_problems,
+        _data_problems,
+        _training_problems,
+        _search_problems,
+        _evaluation_problems,
+    )
     return [problem for group in groups for problem in group(config)]
+
+
+def _task_problems(config: Config) -> list[Problem]:
+    if config.task not in TASKS.names():
+        return []
+    task = TASKS.get(config.task)
+    problems = [] if check_options(task, config.task_options, key="")[1] else task.check(config)
+    found = [Problem(key, message) for key, message in problems]
+    architecture = config.model.architecture
+    if architecture in MODELS.names() and (trained := MODELS.get(architecture).task) != config.task:
+        allowed = ", ".join(name for name in MODELS.names() if MODELS.get(name).task == config.task)
+        message = f"'{architecture}' is for the task '{trained}', not '{config.task}'. Allowed: {allowed}."
+        found.append(Problem("model.architecture", message))
+    return found
 
 
 def _model_problems(config: Config) -> list[Problem]:
@@ -190,8 +223,12 @@ def _training_problems(config: Config) -> list[Problem]:
     if training.average_last > training.keep_last:
         message = f"averages {training.average_last} checkpoints, but training.keep_last keeps {training.keep_last}"
         problems.append(Problem("training.average_last", message))
+    if training.average_after is not None and training.ema_decay:
+        message = "not with training.ema_decay; only one average is validated and saved"
+        problems.append(Problem("training.average_after", message))
     problems += _loss_problems(training)
-    known = ["loss", *(str(choice.name) for choice in choices(config.evaluation.metrics))]
+    scores = TASKS.get(config.task).scores if config.task in TASKS.names() else {}
+    known = ["loss", *(scores or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
     if training.early_stopping_metric not in known:
         message = f"'{training.early_stopping_metric}' is not in evaluation.metrics. Allowed: {', '.join(known)}."
         problems.append(Problem("training.early_stopping_metric", message))
@@ -234,6 +271,7 @@ def _need_validation(config: Config) -> list[str]:
     training = config.training
     needs = {
         "patience": training.patience is not None,
+        "average_after": training.average_after is not None,
         "early_stopping_metric": training.early_stopping_metric != "loss",
         "schedule": training.schedule in SCHEDULES.names() and SCHEDULES.get(training.schedule).needs_validation,
     }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
-from nmt.registry import MODELS, SCHEDULES
+from nmt.registry import MODELS, SCHEDULES, TASKS
 from nmt.units import SIDES
 
 Given = Mapping[str, Any]
@@ -18,7 +18,7 @@ Given = Mapping[str, Any]
 
 def contradictions(config: Config, given: Given) -> list[Problem]:
     """What cannot be done as it is written. A saved run is not asked: it was trained with what it says."""
-    return [*_rate(config, given), *_without_validation(config), *_start(config)]
+    return [*_rate(config, given), *_without_validation(config), *_start(config), *_without_use(config, given)]
 
 
 def odd_settings(config: Config) -> list[Problem]:
@@ -109,6 +109,17 @@ def _start(config: Config) -> Iterator[Problem]:
         yield Problem(
             "training.init_from", "is run_dir itself; a run goes on by itself, a new one needs another run_dir"
         )
+
+
+def _without_use(config: Config, given: Given) -> Iterator[Problem]:
+    """Keys that say nothing to the task."""
+    if config.task not in TASKS.names():
+        return
+    for key, instead in TASKS.get(config.task).unused.items():
+        section, _, name = key.partition(".")
+        inside = given.get(section)
+        if (isinstance(inside, Mapping) and name in inside) if name else bool(inside):
+            yield Problem(key, f"says nothing to the task '{config.task}'{instead and f': {instead}'}")
 
 
 def _never_reached(config: Config) -> Iterator[Problem]:

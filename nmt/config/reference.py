@@ -23,6 +23,7 @@ from nmt.registry import (
     OPTIMIZERS,
     SCHEDULES,
     SEARCHES,
+    TASKS,
     TOKENIZERS,
     Registry,
 )
@@ -37,6 +38,7 @@ what this page says.
 """
 
 _COMPONENTS: list[tuple[str, Registry[Any], str]] = [
+    ("Tasks", TASKS, "task_options"),
     ("Architectures", MODELS, "model.architecture_options"),
     ("Units", CELLS, "model.cell_options"),
     ("Initializers", INITIALIZERS, "model.initializer_options"),

@@ -58,7 +58,8 @@ class ModelConfig:
     architecture: Text = fixed("deepnmt")
     """Encoder-decoder: `transformer` (residual blocks of a unit or self-attention, attention, feed-forward layers),
     `deepnmt` (stacked layers with residuals), `rnnsearch` (one layer each), `rnnsearch_deepatt` (an encoder of
-    alternating directions, a decoder of several attentions a step), or one that a plugin registers."""
+    alternating directions, a decoder of several attentions a step); for the task `language_model` the one of that
+    name (recurrent layers above each other); or one that a plugin registers."""
     architecture_options: Options = fixed(default_factory=dict)
     """Options of the architecture itself; see the table of architectures."""
     cell: Text = fixed("lrn")
@@ -218,6 +219,9 @@ class TrainingConfig:
     """`bf16` and `fp16` (GPU only) keep fp32 weights; `auto` takes bf16 where it is faster."""
     ema_decay: Fraction = 0.0
     """Decay of an exponential moving average of the weights, which is then validated and saved; 0 is off."""
+    average_after: Positive | None = None
+    """Once a validation is not better than the best one before the last so many, the mean of the weights of all updates
+    from then on is validated and saved (NT-ASGD: Merity et al., ICLR 2018); default never. Not with `ema_decay`."""
     log_every: Positive = 50
     """Updates between two log lines."""
     sample_every: Positive | None = None
@@ -335,6 +339,10 @@ class Config:
 
     run_dir: FilePath
     """Directory of the run: checkpoints, logs, tokenizer, resolved configuration."""
+    task: Text = fixed("translation")
+    """What is learned: `translation`, `language_model` (the next word of a text), or a task that a plugin registers."""
+    task_options: Options = fixed(default_factory=dict)
+    """Options of the task; see the table of tasks."""
     seed: Seed = fixed(1)
     """Seed of initialisation, dropout and the order of the data."""
     plugins: list[FilePath] = field(default_factory=list)

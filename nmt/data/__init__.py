@@ -9,7 +9,7 @@ from nmt.lazily import members
 if TYPE_CHECKING:
     from nmt.data.batching import Batch, batch_lines, collate, pad, restore_order
     from nmt.data.corpus import Corpus
-    from nmt.data.prepare import PreparedData, check_files, missing_files, planned_sizes
+    from nmt.data.prepare import PreparedData, missing_files, planned_sizes
     from nmt.data.report import CorpusReport
     from nmt.data.sampler import BatchSampler
     from nmt.data.saved_tokenizer import load_tokenizer, save_tokenizer
@@ -24,7 +24,7 @@ else:
         {
             "batching": ("Batch", "batch_lines", "collate", "pad", "restore_order"),
             "corpus": ("Corpus",),
-            "prepare": ("PreparedData", "check_files", "missing_files", "planned_sizes"),
+            "prepare": ("PreparedData", "missing_files", "planned_sizes"),
             "report": ("CorpusReport",),
             "sampler": ("BatchSampler",),
             "saved_tokenizer": ("load_tokenizer", "save_tokenizer"),
@@ -51,7 +51,6 @@ __all__ = [
     "Vocabulary",
     "WhitespaceTokenizer",
     "batch_lines",
-    "check_files",
     "check_vocabulary_sizes",
     "collate",
     "find_file",

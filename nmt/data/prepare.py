@@ -63,7 +63,17 @@ class PreparedData:
         return self.train.report
 
     @property
-    def pair_counts(self) -> dict[str, int]:
+    def key(self) -> str:
+        """Digest of the encoded training text."""
+        return self.train.key
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where the encoded corpora are."""
+        return [corpus.folder for corpus in (self.train, self.dev) if corpus is not None]
+
+    @property
+    def counts(self) -> dict[str, int]:
         """For the log: how many sentence pairs each text has; of the training text those that are trained on."""
         texts = {"dev_pairs": self.dev_text, "test_pairs": self.test_text}
         known = {name: len(text.source) for name, text in texts.items() if text is not None}
@@ -96,11 +106,12 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
 
     dev_files = find_pairs(data.dev, *languages, key="data.dev")
     folder = Path(data.cache_dir) if data.cache_dir else run_dir / "cache"
-    known = _known_files(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
+    known = known_files(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
     pairs = known.count_pairs(train_files)  # unequal, undecodable or empty files should show before the long work
     known.save()  # before the next long work, so that a process killed in it need not read the text again
     parallel = train_files[: len(as_list(data.train))]
-    tokenizer = _tokenizer(config, parallel, run_dir, known=known, shown=progress)
+    source, target = [pair.source for pair in parallel], [pair.target for pair in parallel]
+    tokenizer = make_tokenizer(config, source, target, run_dir=run_dir, known=known, shown=progress)
     train_tags = training_tags(data, tokenizer)
     sides = tokenizer.sampling()  # which a vocabulary may not allow
 
@@ -183,8 +194,8 @@ def planned_sizes(config: Config) -> tuple[int, int] | None:
     return sizes
 
 
-def _known_files(folder: Path, paths: Sequence[Path], *, shown: bool) -> KnownFiles:
-    """The facts of all files; those that are not remembered are read now."""
+def known_files(folder: Path, paths: Sequence[Path], *, shown: bool) -> KnownFiles:
+    """The facts of all files, remembered in `folder`; those that are not are read now."""
     known = KnownFiles(folder / "files.json")
     with progress_shown("reading text", total=known.unread_bytes(paths), unit="B", shown=shown) as advance:
         for path in paths:
@@ -192,13 +203,12 @@ def _known_files(folder: Path, paths: Sequence[Path], *, shown: bool) -> KnownFi
     return known
 
 
-def _tokenizer(
-    config: Config, files: Sequence[FilePair], run_dir: Path, *, known: KnownFiles, shown: bool
+def make_tokenizer(
+    config: Config, source: Sequence[Path], target: Sequence[Path], *, run_dir: Path, known: KnownFiles, shown: bool
 ) -> Tokenizer:
-    """The tokenizer of the run: the saved one where it fits, else a new one."""
+    """The tokenizer of a run, of these training files: the saved one where it fits, else a new one."""
     kind = TOKENIZERS.get(config.data.tokenizer)
     options = component_options(kind, config.data.tokenizer_options, key="data.tokenizer_options")
-    source, target = [pair.source for pair in files], [pair.target for pair in files]
     record = {
         "tokenizer": config.data.tokenizer,
         "options": {name: value for name, value in asdict(options).items() if name not in kind.sampling_options},

@@ -1,6 +1,6 @@
 """Scores of translations: metrics with signatures, significance, scores by length, reports."""
 
-from nmt.evaluation.build import build_metric
+from nmt.evaluation.build import build_metric, build_metrics
 from nmt.evaluation.by_length import LengthBucket, by_length
 from nmt.evaluation.metrics import Metric, SacrebleuMetric, Score
 from nmt.evaluation.moses import BleuMosesLowercase
@@ -15,6 +15,7 @@ __all__ = [
     "SacrebleuMetric",
     "Score",
     "build_metric",
+    "build_metrics",
     "by_length",
     "check_subwords",
     "paired_test",

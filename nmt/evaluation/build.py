@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmt.config import component_options
+from nmt.config.chosen import choices
+from nmt.config.schema import EvaluationConfig
 from nmt.errors import ConfigError
 from nmt.evaluation.metrics import Metric
 from nmt.registry import METRICS
@@ -29,3 +31,12 @@ def build_metric(name: str, options: Mapping[str, Any] | None = None, *, languag
     except ConfigError as error:
         raise ConfigError(f"metric {name}: {error}") from error
     return metric
+
+
+def build_metrics(evaluation: EvaluationConfig, *, language: str | None) -> list[Metric]:
+    """The metrics that a configuration chooses, each able to score; ConfigError for what is not installed."""
+    metrics = []
+    for name, options in choices(evaluation.metrics):
+        metrics.append(build_metric(name, options, language=language))
+        metrics[-1].scorer()  # which fails for want of a package or file that a tokenizer needs
+    return metrics

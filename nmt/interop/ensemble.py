@@ -10,7 +10,7 @@ import torch
 from nmt.data import Tokenizer
 from nmt.errors import CheckpointError
 from nmt.interop.device import choose_device
-from nmt.interop.model_dir import LoadedModel, choose_kernels_of, find_model, read_model
+from nmt.interop.model_dir import TRANSLATION, LoadedModel, choose_kernels_of, find_model, read_model
 from nmt.kernel_check import Purpose
 
 
@@ -21,6 +21,7 @@ def load_models(
     device: str | torch.device = "cpu",
     checkpoint: str | int = "best",
     purpose: Purpose = "search",
+    task: str = TRANSLATION,
 ) -> list[LoadedModel]:
     """Load the model in each of `paths`, one at least; the same one may come more than once.
 
@@ -35,7 +36,7 @@ def load_models(
         find_model(path, checkpoint=checkpoint)
     place, models = choose_device(device), list[LoadedModel]()
     for path in paths:
-        models.append(read_model(path, plugins=plugins, device=place, checkpoint=checkpoint))
+        models.append(read_model(path, plugins=plugins, device=place, checkpoint=checkpoint, task=task))
         if difference := tokenizer_difference(models[0].tokenizer, models[-1].tokenizer):
             raise CheckpointError(f"{models[0].path} and {models[-1].path} cannot be one ensemble: {difference}")
     choose_kernels_of(models, device=place, purpose=purpose)

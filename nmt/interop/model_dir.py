@@ -25,6 +25,8 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import MODELS
 
+TRANSLATION = "translation"
+"""The task of most models."""
 _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""
 _LONGEST_NAME = 80
@@ -51,6 +53,7 @@ def load_model(
     device: str | torch.device = "cpu",
     checkpoint: str | int = "best",
     purpose: Purpose = "search",
+    task: str = TRANSLATION,
 ) -> LoadedModel:
     """Load the model in `path`, and choose the kernels for it.
 
@@ -61,25 +64,33 @@ def load_model(
         device: `cpu`, `cuda` or `auto`, or a torch device.
         checkpoint: of a run directory `best` (by validation, else the newest), `last`, or a step.
         purpose: what it is loaded for, which says what of it has to be right on a GPU.
+        task: what it must have been trained for.
 
     Raises:
         CheckpointError: what is missing, damaged or does not fit, in one line that names the file.
         ConfigError: the saved configuration cannot be used, say for want of a plugin.
     """
     place = choose_device(device)
-    loaded = read_model(path, plugins=plugins, device=place, checkpoint=checkpoint)
+    loaded = read_model(path, plugins=plugins, device=place, checkpoint=checkpoint, task=task)
     choose_kernels_of([loaded], device=place, purpose=purpose)
     return loaded
 
 
 def read_model(
-    path: str | Path, *, plugins: Sequence[str], device: torch.device, checkpoint: str | int = "best"
+    path: str | Path,
+    *,
+    plugins: Sequence[str],
+    device: torch.device,
+    checkpoint: str | int = "best",
+    task: str = TRANSLATION,
 ) -> LoadedModel:
     """`load_model` without a choice of kernels."""
     directory = find_model(path, checkpoint=checkpoint)
     form = exported.form_of(directory)
     sums = {} if form is None else exported.check_files(directory)
     config = load_saved(config_file(directory), plugins)
+    if config.task != task:
+        raise CheckpointError(f"{path}: is a model of the task {config.task}, but one of {task} is needed here")
     if form is not None:
         config = exported.with_own_files(config, directory)
     tokenizer = load_tokenizer(directory, config)

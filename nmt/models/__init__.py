@@ -9,6 +9,7 @@ from nmt.models.deepnmt import DeepNMT
 from nmt.models.dropout import Dropout
 from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput
+from nmt.models.language_model import LanguageModel
 from nmt.models.linear import LayerNorm, Linear
 from nmt.models.readout import InitialStates, Readout
 from nmt.models.rnnsearch import RNNSearch
@@ -28,6 +29,7 @@ __all__ = [
     "Encoder",
     "EncoderOutput",
     "InitialStates",
+    "LanguageModel",
     "LayerNorm",
     "Linear",
     "RNNSearch",

@@ -33,7 +33,7 @@ class DropoutWarmup:
         self.steps = steps
         self._full = [
             (module, name, float(getattr(module, name)))
-            for kind, name in ((nn.Dropout, "p"), (Cell, "recurrent_dropout"))
+            for kind, name in ((nn.Dropout, "p"), (Cell, "recurrent_dropout"), (Cell, "weight_dropout"))
             for module in model.modules()
             if isinstance(module, kind)
         ]

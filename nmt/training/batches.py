@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from nmt.data import Batch, BatchSampler, Corpus, collate
+from nmt.data import BatchSampler, Corpus, collate
 from nmt.data.batching import Pairs
 from nmt.data.resegmentation import DrawnPairs
 from nmt.data.sampling import Rows
@@ -39,7 +40,8 @@ class Group:
     With several processes `batches` is the part of this one; everything else is about all of them.
     """
 
-    batches: tuple[Batch, ...]
+    batches: tuple[Any, ...]
+    """Each with a source and a target, padded with 0, and with `to(device)`."""
     sentences: tuple[int, ...]
     """Sentences of the whole batch that each of `batches` is, or is a part of."""
     masks: tuple[Masks, ...]
@@ -73,102 +75,20 @@ class _Taken(NamedTuple):
     skip: int
 
 
-class BatchStream:
-    """Batches of a corpus in the order of its sampler, `accumulate` to an update.
+class Prefetching(ABC):
+    """A stream of updates that a thread makes ahead."""
 
-    A pure function of the position, also where text is split anew in each epoch: neither threads nor interruptions
-    change the order. The last update of an epoch takes what is left of it. Several processes share each update, so the
-    position does not depend on their number.
-    """
+    ahead: int = 8
+    """Updates that are made in advance."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        sampler: BatchSampler,
-        *,
-        accumulate: int = 1,
-        ahead: int = 8,
-        share: Share | None = None,
-        seed: int = 1,
-        pinned: bool = False,
-    ) -> None:
-        """`ahead`: updates whose batches are made in advance. `share`: what is ours of each, by default all.
-
-        `seed`: what the masks of dropout depend on, and other random numbers where processes share. `pinned`: whether
-        batches are to lie where a GPU can copy them from while others compute.
-        """
-        self._corpus = corpus
-        self._sampler = sampler
-        self._accumulate = accumulate
-        self._ahead = ahead
-        self._share = Share() if share is None else share
-        self._seed = seed
-        self._pinned = pinned
-
-    def updates_per_epoch(self) -> int:
-        """Updates in the first epoch, estimated where it has many pools; later epochs differ a little."""
-        return -(-self._sampler.estimate.batches // self._accumulate)
-
-    def padding_share(self) -> float:
-        """Share of the first epoch's batches that is padding, in 0..1; estimated where it has many pools."""
-        return self._sampler.estimate.padding_share
-
-    def describe_anew(self) -> list[str]:
-        """What splitting the text anew does to it, for people; nothing where it is not."""
-        estimate = self._sampler.estimate
-        if estimate.growth is None:
-            return []
-        longer = f"{estimate.growth:.3g} times the tokens"
-        kept = f", {counted(estimate.too_long, 'sentence')} too long for it" if estimate.too_long else ""
-        return [f"train: split into subwords anew in each epoch: {longer}{kept}"]
-
+    @abstractmethod
     def groups(self, position: Position) -> Iterator[Group]:
         """All updates from `position` on, made when they are asked for; without end."""
-        epoch, batch, pool, skip = position
-        while True:
-            order = self._order(epoch - 1, pool=pool, skip=skip)
-            while taken := list(islice(order, self._accumulate)):
-                before = Position(epoch, batch, pool, skip)
-                batch += len(taken)
-                pool, skip = taken[-1].pool, taken[-1].skip
-                after = Position(epoch, batch, pool, skip) if pool < self._sampler.pools else Position(epoch + 1, 0)
-                yield self._group(taken, before, after)
-            epoch, batch, pool, skip = epoch + 1, 0, 0, 0
-
-    def _order(self, epoch: int, *, pool: int, skip: int) -> Iterator[_Taken]:
-        """The batches of an epoch from a position on."""
-        for number in range(pool, self._sampler.pools):
-            batches, drawn = self._sampler.pool(epoch, number)
-            for used, rows in enumerate(batches[skip:], start=skip + 1):
-                yield _Taken(rows, drawn, *((number, used) if used < len(batches) else (number + 1, 0)))
-            skip = 0
-
-    def _group(self, taken: Sequence[_Taken], before: Position, after: Position) -> Group:
-        pairs: list[Pairs] = [self._corpus if one.drawn is None else one.drawn for one in taken]
-        lengths = [own.lengths(one.rows) for own, one in zip(pairs, taken, strict=True)]
-        parts = self._share.parts([source + target for source, target in lengths])
-        target_tokens = sum(int(target.sum()) for _, target in lengths)
-        keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(taken))]
-        made = (collate(pairs[part.batch], taken[part.batch].rows[part.first : part.end]) for part in parts)
-        return Group(
-            batches=tuple(batch.pinned() if self._pinned else batch for batch in made),
-            sentences=tuple(len(taken[part.batch].rows) for part in parts),
-            masks=tuple(Masks(keys[part.batch], part.first) for part in parts),
-            whole_batches=len(taken),
-            after=after,
-            epoch_batches=self._sampler.estimate.batches,
-            target_tokens=target_tokens,
-            tokens=target_tokens + sum(int(source.sum()) for source, _ in lengths),
-            cells=sum(len(source) * int(source.max() + target.max()) for source, target in lengths),
-            last_rows=taken[-1].rows,
-            seed=self._share.random_seed(self._seed, *after),
-            too_long=sum(one.drawn.too_long(one.rows) for one in taken if one.drawn is not None),
-        )
 
     @contextmanager
     def prefetched(self, position: Position) -> Iterator[Iterator[Group]]:
         """`groups(position)`, made ahead by a thread that ends with the block."""
-        waiting: queue.Queue[Group | BaseException] = queue.Queue(maxsize=self._ahead)
+        waiting: queue.Queue[Group | BaseException] = queue.Queue(maxsize=self.ahead)
         stop = threading.Event()
 
         def put(item: Group | BaseException) -> None:
@@ -195,6 +115,98 @@ class BatchStream:
         finally:
             stop.set()
             thread.join()
+
+
+class BatchStream(Prefetching):
+    """Batches of a corpus in the order of its sampler, `accumulate` to an update.
+
+    A pure function of the position, also where text is split anew in each epoch: neither threads nor interruptions
+    change the order. The last update of an epoch takes what is left of it. Several processes share each update, so the
+    position does not depend on their number.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        sampler: BatchSampler,
+        *,
+        accumulate: int = 1,
+        ahead: int = 8,
+        share: Share | None = None,
+        seed: int = 1,
+        pinned: bool = False,
+    ) -> None:
+        """`ahead`: updates whose batches are made in advance. `share`: what is ours of each, by default all.
+
+        `seed`: what the masks of dropout depend on, and other random numbers where processes share. `pinned`: whether
+        batches are to lie where a GPU can copy them from while others compute.
+        """
+        self._corpus = corpus
+        self.sampler = sampler
+        self._accumulate = accumulate
+        self.ahead = ahead
+        self._share = Share() if share is None else share
+        self._seed = seed
+        self._pinned = pinned
+
+    def updates_per_epoch(self) -> int:
+        """Updates in the first epoch, estimated where it has many pools; later epochs differ a little."""
+        return -(-self.sampler.estimate.batches // self._accumulate)
+
+    def padding_share(self) -> float:
+        """Share of the first epoch's batches that is padding, in 0..1; estimated where it has many pools."""
+        return self.sampler.estimate.padding_share
+
+    def describe_anew(self) -> list[str]:
+        """What splitting the text anew does to it, for people; nothing where it is not."""
+        estimate = self.sampler.estimate
+        if estimate.growth is None:
+            return []
+        longer = f"{estimate.growth:.3g} times the tokens"
+        kept = f", {counted(estimate.too_long, 'sentence')} too long for it" if estimate.too_long else ""
+        return [f"train: split into subwords anew in each epoch: {longer}{kept}"]
+
+    def groups(self, position: Position) -> Iterator[Group]:
+        epoch, batch, pool, skip = position
+        while True:
+            order = self._order(epoch - 1, pool=pool, skip=skip)
+            while taken := list(islice(order, self._accumulate)):
+                before = Position(epoch, batch, pool, skip)
+                batch += len(taken)
+                pool, skip = taken[-1].pool, taken[-1].skip
+                after = Position(epoch, batch, pool, skip) if pool < self.sampler.pools else Position(epoch + 1, 0)
+                yield self._group(taken, before, after)
+            epoch, batch, pool, skip = epoch + 1, 0, 0, 0
+
+    def _order(self, epoch: int, *, pool: int, skip: int) -> Iterator[_Taken]:
+        """The batches of an epoch from a position on."""
+        for number in range(pool, self.sampler.pools):
+            batches, drawn = self.sampler.pool(epoch, number)
+            for used, rows in enumerate(batches[skip:], start=skip + 1):
+                yield _Taken(rows, drawn, *((number, used) if used < len(batches) else (number + 1, 0)))
+            skip = 0
+
+    def _group(self, taken: Sequence[_Taken], before: Position, after: Position) -> Group:
+        pairs: list[Pairs] = [self._corpus if one.drawn is None else one.drawn for one in taken]
+        lengths = [own.lengths(one.rows) for own, one in zip(pairs, taken, strict=True)]
+        parts = self._share.parts([source + target for source, target in lengths])
+        target_tokens = sum(int(target.sum()) for _, target in lengths)
+        keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(taken))]
+        made = (collate(pairs[part.batch], taken[part.batch].rows[part.first : part.end]) for part in parts)
+        return Group(
+            batches=tuple(batch.pinned() if self._pinned else batch for batch in made),
+            sentences=tuple(len(taken[part.batch].rows) for part in parts),
+            masks=tuple(Masks(keys[part.batch], part.first) for part in parts),
+            whole_batches=len(taken),
+            after=after,
+            epoch_batches=self.sampler.estimate.batches,
+            target_tokens=target_tokens,
+            tokens=target_tokens + sum(int(source.sum()) for source, _ in lengths),
+            cells=sum(len(source) * int(source.max() + target.max()) for source, target in lengths),
+            last_rows=taken[-1].rows,
+            seed=self._share.random_seed(self._seed, *after),
+            too_long=sum(one.drawn.too_long(one.rows) for one in taken if one.drawn is not None),
+        )
 
 
 def _taken(waiting: queue.Queue[Group | BaseException]) -> Iterator[Group]:

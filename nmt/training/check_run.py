@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.config.problems import MissingPluginError
-from nmt.data import Corpus, check_files, load_tokenizer
+from nmt.data import Corpus, load_tokenizer
 from nmt.data.cache import corpora_of
 from nmt.data.checksums import has_checksums
 from nmt.data.corpus_check import any_damaged_file, damage
@@ -27,6 +27,7 @@ from nmt.interop.weights_file import DamagedError
 from nmt.training.check_checkpoint import CheckedCheckpoint, check_checkpoint, one_line_each
 from nmt.training.checkpoint_files import OtherVersionError, read_checkpoint
 from nmt.training.logs import EVENTS
+from nmt.training.task import check_files, task_of
 
 _MOST_LAYERS = 1000
 _LONGEST_LINE = 1 << 24
@@ -89,7 +90,7 @@ def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
     if config is not None:
         _corpora(found, config)
         try:
-            check_files(config.data)
+            check_files(task_of(config))
         except NmtError as error:
             found.notes += [f"resuming needs the training text: {line}" for line in str(error).splitlines()]
     return found

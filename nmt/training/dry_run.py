@@ -7,33 +7,20 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.config.schema import Config
-from nmt.data import BatchSampler, collate, planned_sizes
-from nmt.data.batching import Pairs
-from nmt.data.prepare import prepare
-from nmt.data.sampling import Rows
-from nmt.errors import DataError, counted
+from nmt.errors import DataError
 from nmt.kernel_check import choose_kernels, use_verified_kernels
-from nmt.models import build_model, parameters_by_part
-from nmt.models.base import Seq2Seq
-from nmt.search.shortlist import load_shortlist
-from nmt.training.doubts import about_the_data
-from nmt.training.losses import Loss, TrainingBatch
-from nmt.training.memory import optimizer_moments
+from nmt.models import parameters_by_part
+from nmt.models.base import loss_weights
+from nmt.training.distributed import World
+from nmt.training.memory import keeps_average, optimizer_moments
 from nmt.training.precision import choose_precision
-from nmt.training.setup import build_batches, build_network, build_sampler, build_training_loss, describe_sampling
-
-SAMPLE_SENTENCES = 2
-"""Sentences of the largest batch on which the memory of a whole one is measured."""
-LOOKED_AT = 2000
-"""Batches among which the largest is looked for."""
+from nmt.training.task import MemorySample, Task, task_of
 
 
 def dry_run(config: Config, *, device: torch.device) -> None:
@@ -47,56 +34,46 @@ def dry_run(config: Config, *, device: torch.device) -> None:
     """
     choose_kernels(config.kernels, device=device)
     # A cache elsewhere would stay behind, so it is not used either.
-    config = dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None))
+    task = task_of(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None)))
     with tempfile.TemporaryDirectory(prefix="nmt-dry-run-") as folder:
         try:
-            data = prepare(config, Path(folder))
+            data = task.prepare(Path(folder))
         except DataError:
-            sizes = planned_sizes(config)
-            if sizes is not None:
-                with torch.device("meta"):
-                    print_parameters(build_model(config.model, *sizes))
+            planned = task.planned_model()
+            if planned is not None:
+                print_parameters(task, planned)
             raise
-        if config.decoding.shortlist is not None:
-            load_shortlist(config.decoding.shortlist, data.tokenizer)  # the validations of a training read it
+        task.build_validator(data, device=device, world=World(device))  # which a file of the search may keep it from
         # No optimizer: making one has torch leave a directory of its own in the temporary folder.
-        model = build_network(config, data.tokenizer, device=device)
+        model = task.build_model(data.tokenizer, device=device)
         use_verified_kernels([model], device=device, purpose="training", check=False)
         precision = choose_precision(config.training.precision, device=device)
         print(f"device: {device}; {precision}")
-        print_parameters(model)
-        stream = build_batches(config, data.train, sides=data.sides)
-        sampler = build_sampler(config, data.train, sides=data.sides)
-        for line in [*data.report_lines(), *describe_sampling(config, data.train), *stream.describe_anew()]:
+        print_parameters(task, model)
+        batches = task.build_batches(data)
+        for line in task.data_lines(data, batches):
             print(line)
-        print(
-            f"batches an epoch: {sampler.estimate} for {counted(stream.updates_per_epoch(), 'update')}, "
-            f"{stream.padding_share():.1%} padding"
-        )
-        sizes = data.tokenizer.source_size, data.tokenizer.target_size
-        per_epoch = stream.updates_per_epoch()
-        for doubt in about_the_data(config, data.train, sizes=sizes, updates_per_epoch=per_epoch):
+        print(task.describe_epoch(batches))
+        for doubt in task.doubts(data, batches):
             print(f"warning: {doubt}")
-        pairs, largest = largest_batch(data.train, sampler)
         with precision.autocast():
-            loss = build_training_loss(config.training)
-            activations = activation_bytes(model, loss, pairs, largest, device=device)
+            activations = activation_bytes(task, model, task.memory_sample(data, batches), device=device)
         moments = optimizer_moments(config.training)
-        print_memory(model, activations=activations, moments=moments, ema=config.training.ema_decay > 0)
+        print_memory(model, activations=activations, moments=moments, ema=keeps_average(config.training))
         del data  # its files are mapped, and the folder goes now
 
 
-def print_parameters(model: Seq2Seq) -> None:
+def print_parameters(task: Task, model: nn.Module) -> None:
     """Trainable values by part and in all."""
     parts = parameters_by_part(model)
-    print(f"vocabularies: source {model.source_vocab_size:,}, target {model.target_vocab_size:,}")
+    print(task.describe_vocabularies(model))
     print("parameters:")
     for part, count in parts.items():
         print(f"  {part:<24} {count:>14,}")
     print(f"  {'total':<24} {sum(weight.numel() for weight in model.parameters()):>14,}")
 
 
-def print_memory(model: Seq2Seq, *, activations: int, moments: int, ema: bool) -> None:
+def print_memory(model: nn.Module, *, activations: int, moments: int, ema: bool) -> None:
     """An estimate of what training needs."""
     weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     copies = 2 + moments + ema
@@ -114,42 +91,24 @@ def mib(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"
 
 
-def largest_batch(corpus: Pairs, sampler: BatchSampler) -> tuple[Pairs, Rows]:
-    """The batch whose attention, sentences x source x target length, is the largest of the first LOOKED_AT.
-
-    With it the pairs that it is of, which are those of the corpus unless they are split anew.
-    """
-
-    def cost(batch: tuple[Pairs, Rows]) -> int:
-        pairs, rows = batch
-        source, target = pairs.lengths(rows)
-        return len(rows) * int(source.max()) * int(target.max())
-
-    pools = (sampler.pool(0, number) for number in range(sampler.pools))
-    batches = ((pool.drawn or corpus, rows) for pool in pools for rows in pool.batches)
-    return max(islice(batches, LOOKED_AT), key=cost)
-
-
-def activation_bytes(model: Seq2Seq, loss: Loss, pairs: Pairs, rows: Rows, *, device: torch.device) -> int:
+def activation_bytes(task: Task, model: nn.Module, sample: MemorySample, *, device: torch.device) -> int:
     """Bytes that autograd keeps between the forward and the backward pass of a batch.
 
-    Measured on its longest sentences and scaled to all of them: what is kept is in proportion to
-    the number of sentences, but not to their length, because attention keeps source x target.
+    Measured on a sample and scaled to all rows of the batch, with whose number what is kept grows.
     """
-    cost = np.maximum(*pairs.lengths(rows))
-    chosen = rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]]
-    batch = collate(pairs, chosen)
+    batch = sample.batch.to(device)
+    weights = loss_weights(batch.target, normalization="token")
     with SavedBytes(model).counting() as saved:
-        total = loss(TrainingBatch.of(model, batch.source.to(device), batch.target.to(device))).total
+        total = task.build_loss()(task.training_batch(model, batch, weights)).total
     del total
-    return saved.total * len(rows) // len(chosen)
+    return saved.total * sample.rows // len(batch.target)
 
 
 @dataclass
 class SavedBytes:
     """Counts what autograd saves, each storage once, weights not counted."""
 
-    model: Seq2Seq
+    model: nn.Module
     total: int = 0
     _seen: set[int] = field(default_factory=set)
 

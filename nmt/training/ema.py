@@ -1,4 +1,4 @@
-"""Exponential moving average of the weights."""
+"""Averages of the weights: an exponential moving one, and one that begins when validation gets no better."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ class EMA:
         self.updates = 0
         self._averages = {name: p.detach().clone() for name, p in model.named_parameters()}
         self._active = False
+
+    def end_validation(self, score: float, *, higher_is_better: bool) -> None:
+        """Take in the score of a validation, which does not matter here."""
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
@@ -73,3 +76,51 @@ class EMA:
                 raise CheckpointError(f"the averaged weight {name} has shape {shapes}")
             average.copy_(saved[name])
         self.updates = state["updates"]
+
+
+class PlateauAverage(EMA):
+    """The mean of the weights after each update since validation stopped getting better (NT-ASGD).
+
+    It begins with the validation whose score is not better than the best of all but the last `patience` before it
+    (Merity et al., ICLR 2018, "non-monotonically triggered"). Until then the weights are what they are.
+    """
+
+    def __init__(self, model: nn.Module, *, patience: int) -> None:
+        super().__init__(model, decay=0.5)
+        self.patience = patience
+        self.has_begun = False
+        self._scores: list[float] = []
+
+    def end_validation(self, score: float, *, higher_is_better: bool) -> None:
+        """Take in the score of a validation."""
+        before = self._scores[: max(0, len(self._scores) - self.patience)]
+        best = max(before, default=None) if higher_is_better else min(before, default=None)
+        if best is not None and not (score > best if higher_is_better else score < best):
+            self.has_begun = True
+        self._scores.append(score)
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Take in the weights of `model` after an update, if the average has begun."""
+        if not self.has_begun:
+            return
+        assert not self._active, "the model holds the averages now"
+        self.updates += 1
+        weights = [p.detach() for _, p in model.named_parameters()]
+        torch._foreach_lerp_(list(self._averages.values()), weights, 1 / self.updates)
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """As of `EMA`; before there is an average, the model has its own weights."""
+        if not self.updates:
+            yield
+            return
+        with super().applied(model):
+            yield
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "has_begun": self.has_begun, "scores": list(self._scores)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.has_begun, self._scores = state["has_begun"], list(state["scores"])

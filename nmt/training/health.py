@@ -176,8 +176,10 @@ def _part(name: str, attentions: Collection[str]) -> str:
     """The part of a model to which a module or parameter belongs, in words."""
     if name in _TABLES:
         return _TABLES[name]
-    layer = re.match(r"(encoder|decoder)\.(?:layers|residuals)\.(\d+)", name)
-    part = f"{layer[1]} layer {int(layer[2]) + 1}" if layer else name.partition(".")[0].replace("_", " ")
+    layer = re.match(r"(encoder\.|decoder\.|)(?:layers|residuals)\.(\d+)", name)
+    part = (
+        f"{layer[1].replace('.', ' ')}layer {int(layer[2]) + 1}" if layer else name.partition(".")[0].replace("_", " ")
+    )
     inside = any(name == path or name.startswith(f"{path}.") for path in attentions)
     return f"attention of {part}" if inside else part
 

@@ -16,6 +16,7 @@ from nmt.ops.dropout import current, masked_by
 from nmt.ops.linear_cross_entropy.reference import Loss as Smoothed
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import LOSSES
+from nmt.training.distributed import World
 
 
 class BatchLoss(NamedTuple):
@@ -148,6 +149,13 @@ class Loss:
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
         """The loss of a batch; called in training mode, under autocast, and not for all processes of a run alike."""
         raise NotImplementedError
+
+    def state_dict(self, world: World) -> dict[str, Any]:
+        """What it carries from update to update, of all processes; loadable with `weights_only=True`."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a `state_dict`."""
 
 
 @LOSSES.register("cross_entropy")

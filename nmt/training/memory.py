@@ -21,6 +21,11 @@ BYTES = 4
 """Of a weight: it is trained in fp32 whatever it is computed in."""
 
 
+def keeps_average(training: TrainingConfig) -> bool:
+    """Whether there is an average of the weights beside them."""
+    return training.ema_decay > 0 or training.average_after is not None
+
+
 def optimizer_moments(training: TrainingConfig) -> int:
     """Numbers that the optimizer keeps for each weight; of a plugin's that does not say so, 2, as of Adam."""
     member = OPTIMIZERS.get(training.optimizer)
@@ -44,7 +49,7 @@ def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, t
     with torch.device("meta"):
         parameters = build_model(dataclasses.replace(model, **layers), *sizes).parameters()
     weights = sum(weight.numel() for weight in parameters)
-    copies = 2 + optimizer_moments(config.training) + (config.training.ema_decay > 0) if training else 1
+    copies = 2 + optimizer_moments(config.training) + keeps_average(config.training) if training else 1
     there, needed = memory_of(device), BYTES * copies * weights
     if needed <= there:
         return None

@@ -11,18 +11,20 @@ from nmt.config import component_options
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config
-from nmt.data import missing_files, planned_sizes
+from nmt.data import planned_sizes
 from nmt.demo import check_languages
 from nmt.errors import ConfigError, NmtError
+from nmt.evaluation import build_metrics
 from nmt.interop import run_layout
 from nmt.kernel_check import choose_kernels
-from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TOKENIZERS
+from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS
 from nmt.training.initial_weights import find_initial_weights
 from nmt.training.logs import tensorboard_problem
 from nmt.training.memory import too_large
 from nmt.training.precision import choose_precision
-from nmt.training.setup import build_limits, build_metrics
+from nmt.training.setup import build_limits
 from nmt.training.stopping import Budget
+from nmt.training.task import task_of
 from nmt.units import SIDES, unit_of
 
 SMALLEST = (4, 4)
@@ -51,7 +53,8 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
 
 def without_files(config: Config) -> list[Problem]:
     """A problem for each file that the configuration names, that training reads and that is not there."""
-    found = [*missing_files(config.data), *_tokenizer_files(config)]
+    missing = task_of(config).missing_files() if config.task in TASKS.names() else []
+    found = [*missing, *_tokenizer_files(config)]
     return [*(Problem(key, message, in_files=True) for key, message in found), *without_shortlist(config)]
 
 
@@ -72,7 +75,7 @@ def _questions(config: Config, *, device: torch.device, budget: Budget) -> Itera
     if config.kernels == "triton" and device.type == "cpu":
         yield "kernels", lambda: choose_kernels(config.kernels, device=device)
     if all(name in METRICS.names() for name in _metric_names(config)):
-        yield "evaluation.metrics", lambda: build_metrics(config)
+        yield "evaluation.metrics", lambda: build_metrics(config.evaluation, language=config.data.target_language)
     if config.data.generator == "demo":
         languages = config.data.source_language, config.data.target_language
         yield "data.source_language", lambda: check_languages(*languages)

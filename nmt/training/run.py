@@ -12,28 +12,24 @@ from nmt.config.chosen import choices
 from nmt.config.schema import Config
 from nmt.cpu_time import CpuClock
 from nmt.cpus import available_cores
-from nmt.data import PreparedData, check_files
 from nmt.data.checksums import has_checksums, write_checksums
-from nmt.data.prepare import prepare, read_validation_facts
-from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, DataError, NmtError, counted
 from nmt.files.whole import is_file
 from nmt.interop import run_layout
-from nmt.interop.facts import read_longest_source, write_longest_source
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.ops.in_use import kernels_in_use
 from nmt.training.callbacks import End, Start, stop_of
 from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same
-from nmt.training.doubts import about_the_data, never_learned
 from nmt.training.initial_weights import find_initial_weights
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
 from nmt.training.run_dir import LOCK, Change, check_resumable, locked, move_aside
-from nmt.training.setup import build_checkpoints, build_ranking, build_trainer, describe_sampling
+from nmt.training.setup import build_checkpoints, build_ranking, build_trainer
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
+from nmt.training.task import Prepared, Task, check_files, task_of
 from nmt.training.testing import check_average, finish, is_done
 from nmt.training.trainer import Trainer
 
@@ -55,14 +51,14 @@ def run_training(
         CheckpointError: a directory that cannot be used or written, or another process trains in it.
         RankError: the processes differ in configuration or data, or see different files.
     """
-    run = Path(config.run_dir)
+    run, task = Path(config.run_dir), task_of(config)
     cpu = CpuClock() if cpu is None else cpu
     choose_kernels(config.kernels, device=world.device)
     check_same(world, "configuration", lambda: dump(config))
     log = (RunLog if world.is_main else SilentLog)(run, tensorboard=config.training.tensorboard and world.is_main)
     overwrite = overwrite and world.is_main
     if overwrite:
-        check_files(config.data)  # a wrong path should not move anything
+        check_files(task)  # a wrong path should not move anything
     moved = move_aside(run) if overwrite else None
     try:
         with locked(run) if world.is_main else nullcontext():
@@ -70,7 +66,7 @@ def run_training(
                 log.say(f"the run that was here is now {moved}")
             changes = _accepted_changes(config, run) if world.is_main else []
             loaded = _newest_checkpoint(config, world, log=log)
-            finished = _finished(config, loaded, limits, world=world)
+            finished = _finished(task, loaded, limits, world=world)
             if finished is not None:
                 log.say(f"{run}: nothing to do, this run is finished: {finished}")
                 return Ending(finished, finished=True)
@@ -81,17 +77,17 @@ def run_training(
                 if config.training.init_from and loaded is None
                 else None
             )
-            data = _prepare(config, world)
-            trainer = build_trainer(config, data, run=run, world=world, log=log, limits=limits, cpu=cpu, start=start)
+            data = _prepare(task, world)
+            trainer = build_trainer(task, data, run=run, world=world, log=log, limits=limits, cpu=cpu, start=start)
             if start is not None:
                 log.say(f"starting from the weights in {start}")
             with warnings_in(log):
                 use_verified_kernels([trainer.updater.model], device=world.device, purpose="training")
-                _begin(config, trainer, data, loaded=loaded, changes=changes, start=start)
+                _begin(task, trainer, data, loaded=loaded, changes=changes, start=start)
                 progress, rank = trainer.progress, world.rank
                 trainer.callbacks.on_start(Start(run, config, trainer.updater.model, progress.step, rank))
                 ending = trainer.train()
-                _end(config, trainer, data, ending)
+                _end(task, trainer, data, ending)
                 return ending
     except torch.OutOfMemoryError as error:
         advice = "lower training.batch_tokens or batch_sentences, and raise training.accumulate for it"
@@ -123,38 +119,35 @@ def _newest_checkpoint(config: Config, world: World, *, log: RunLog) -> Loaded |
     return loaded if world.is_main or name is None else read_checkpoint(run_layout.checkpoints_dir(run) / name)
 
 
-def _prepare(config: Config, world: World) -> PreparedData:
+def _prepare(task: Task, world: World) -> Prepared:
     """The data, prepared by rank 0; the others open what it has made."""
-    run = Path(config.run_dir)
+    run = Path(task.config.run_dir)
     with world.main_first():
-        mine = prepare(config, run) if world.is_main else None
-    corpora = [] if mine is None else [corpus for corpus in (mine.train, mine.dev) if corpus is not None]
-    for folder in world.from_main([str(corpus.folder) for corpus in corpora]):
+        mine: Prepared | None = task.prepare(run) if world.is_main else None
+    for folder in world.from_main([] if mine is None else [str(folder) for folder in mine.folders]):
         if not Path(folder).is_dir():
             raise DataError(f"{folder}: rank 0 has made it, but this process does not see it; {SHARED}")
-    data = prepare(config, run, progress=False) if mine is None else mine
-    check_same(world, "training text", lambda: data.train.key)
+    data: Prepared = task.prepare(run, progress=False) if mine is None else mine
+    check_same(world, "training text", lambda: data.key)
     return data
 
 
-def _finished(config: Config, loaded: Loaded | None, limits: Limits, *, world: World) -> str | None:
+def _finished(task: Task, loaded: Loaded | None, limits: Limits, *, world: World) -> str | None:
     """The goal that a saved run has already reached, as rank 0 sees it; found without reading the data."""
-    return world.from_main(_reached(config, loaded, limits) if world.is_main else None)
+    return world.from_main(_reached(task, loaded, limits) if world.is_main else None)
 
 
-def _reached(config: Config, loaded: Loaded | None, limits: Limits) -> str | None:
+def _reached(task: Task, loaded: Loaded | None, limits: Limits) -> str | None:
     if loaded is None:
         return None
-    facts = None if limits.patience is None else _validation_facts(config)  # of patience alone the ranking decides
-    progress, ranking = Progress(), build_ranking(config, facts)
+    facts = None if limits.patience is None else task.validation_facts()  # of patience alone the ranking decides
+    progress, ranking = Progress(), build_ranking(task, facts)
     progress.load_state_dict(loaded.state["progress"])
     ranking.load_state_dict(loaded.state["ranking"])
-    ending = _asked_for(config, loaded) or limits.reached(progress, ranking)
-    validates = config.data.dev is not None or config.data.generator != "none"
-    if ending is None or not ending.finished or (validates and progress.validated_step != progress.step):
+    ending = _asked_for(task.config, loaded) or limits.reached(progress, ranking)
+    if ending is None or not ending.finished or (task.validates and progress.validated_step != progress.step):
         return None
-    has_test = config.data.test is not None or config.data.generator != "none"
-    if not is_done(config, step=progress.step, has_test=has_test):
+    if not is_done(task, step=progress.step):
         return None  # interrupted while the test text was being translated, or asked for only now
     return ending.reason
 
@@ -166,25 +159,17 @@ def _asked_for(config: Config, loaded: Loaded) -> Ending | None:
     return None if reason is None else Ending(reason, finished=True)
 
 
-def _validation_facts(config: Config) -> ValidationFacts | None:
-    """What the validation text is now; None where it is no longer there, which a finished run does not need."""
-    try:
-        return read_validation_facts(config, Path(config.run_dir))
-    except NmtError:
-        return None
-
-
 def _begin(
-    config: Config,
+    task: Task,
     trainer: Trainer,
-    data: PreparedData,
+    data: Prepared,
     *,
     loaded: Loaded | None,
     changes: list[Change],
     start: Path | None = None,
 ) -> None:
     """Take over the checkpoint, save configuration and facts and say what will be done."""
-    log, updater = trainer.log, trainer.updater
+    config, log, updater = task.config, trainer.log, trainer.updater
     notes = trainer.load(loaded) if loaded is not None else []
     trainer.checkpoints.write_ranking(trainer.ranking)
     step, validated = trainer.progress.step, trainer.progress.validated_step == trainer.progress.step
@@ -195,27 +180,20 @@ def _begin(
         write_config(trainer.checkpoints.run / run_layout.CONFIG, config)
         if not has_checksums(trainer.checkpoints.run / run_layout.TOKENIZER):  # made by an older version
             write_checksums(trainer.checkpoints.run / run_layout.TOKENIZER)
-        before = start if loaded is None else trainer.checkpoints.run
-        earlier = None if before is None else read_longest_source(before)
-        write_longest_source(trainer.checkpoints.run, max(data.train.longest_source, earlier or 0))
+        task.keep_facts(data, trainer.checkpoints.run, before=start if loaded is None else trainer.checkpoints.run)
     parameters = sum(weight.numel() for weight in updater.model.parameters())
-    model = config.model
-    outline = updater.model.outline(model)
-    layers = f"{outline.encoder_layers} + {outline.decoder_layers} layers"
     log.say(f"run {trainer.checkpoints.run} on {_device_name(updater.precision.device)}; {updater.precision}")
     if trainer.world.size > 1:
         log.say(str(trainer.world))
-    log.say(f"model {model.architecture} {outline.mixing}, {layers}, {parameters:,} parameters")
-    log.say(f"  vocabularies: source {updater.model.source_vocab_size:,}, target {updater.model.target_vocab_size:,}")
-    parts = parameters_by_part(updater.model)
-    log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parts.items()))
-    for line in [*data.report_lines(), *describe_sampling(config, data.train), *trainer.batches.describe_anew()]:
+    log.say(f"model {task.describe_model(updater.model)}, {parameters:,} parameters")
+    log.say(f"  {task.describe_vocabularies(updater.model)}")
+    log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parameters_by_part(updater.model).items()))
+    for line in task.data_lines(data, trainer.batches):
         log.say(line)
     per_epoch = trainer.batches.updates_per_epoch()
     limits = trainer.limits.described(used_cpu_seconds=trainer.progress.cpu_seconds)
-    log.say(f"{limits}; {counted(per_epoch, 'update')} an epoch, {trainer.batches.padding_share():.1%} padding")
-    sizes = updater.model.source_vocab_size, updater.model.target_vocab_size
-    for doubt in about_the_data(config, data.train, sizes=sizes, updates_per_epoch=per_epoch):
+    log.say(f"{limits}; {task.describe_epoch(trainer.batches)}")
+    for doubt in task.doubts(data, trainer.batches):
         trainer.warn(doubt)
     for change in changes:
         log.say(f"changed since the last start: {change}")
@@ -234,7 +212,7 @@ def _begin(
             "resumed": loaded is not None,
             "parameters": parameters,
             "updates_per_epoch": per_epoch,
-            **data.pair_counts,
+            **data.counts,
             "device": str(updater.precision.device),
             "precision": updater.precision.name,
             "torch": torch.__version__,
@@ -252,7 +230,7 @@ def _logged(loaded: Loaded, *, run: Path) -> bool:
     )
 
 
-def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -> None:
+def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
     """Say how training ended and, unless a signal asked to stop, average and score the test text."""
     run, log, progress = trainer.checkpoints.run, trainer.log, trainer.progress
     best = trainer.ranking.ranked()
@@ -260,7 +238,7 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
     log.say(f"{ending.reason} at update {progress.step}, epoch {progress.epochs_done():.2f}. {where}".rstrip())
     if trainer.world.is_main and ending.exit_code == 0 and is_file(run / EVENTS):
         validations = [event for event in read_events(run) if event["event"] == "validation"]
-        if doubt := never_learned(validations):
+        for doubt in task.doubts_at_end(validations):
             trainer.warn(doubt)
     if not ending.finished:
         log.say("the same command resumes this run")
@@ -268,8 +246,8 @@ def _end(config: Config, trainer: Trainer, data: PreparedData, ending: Ending) -
         trainer.world.from_main(run_layout.last_step(run)) is not None
     )  # a short time limit can be over before the first update
     if ending.exit_code == 0 and saved:
-        finish(config, trainer, data)
-        log.say(f"translate with: nmt-translate {run}")
+        finish(task, trainer, data)
+        log.say(task.hint(run))
     trainer.callbacks.on_end(End(progress.step, ending.reason, ending.finished))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError, counted
-from nmt.training.batches import BatchStream, Group, Position
+from nmt.training.batches import Group, Position
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.checkpoint import CheckpointStore
 from nmt.training.checkpoint_files import Loaded
@@ -26,10 +26,11 @@ from nmt.training.random_state import random_state, set_random_state
 from nmt.training.samples import TrainingSamples
 from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
 from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest, stopped_by
+from nmt.training.task import Batches, Validates
 from nmt.training.terminal import ProgressBar
 from nmt.training.time_left import Outlook, TimeLeft, duration
 from nmt.training.update import Update, Updater
-from nmt.training.validation import Validation, Validator, counts, problems
+from nmt.training.validation import Validation, counts, problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +51,8 @@ class Trainer:
     """
 
     updater: Updater
-    batches: BatchStream
-    validator: Validator | None
+    batches: Batches
+    validator: Validates | None
     checkpoints: CheckpointStore
     log: RunLog
     limits: Limits
@@ -162,7 +163,7 @@ class Trainer:
         score = result.scores[self.ranking.metric]
         new_best = self.ranking.add(self.progress.step, score, regular=regular)
         if regular:
-            self.updater.schedule.end_validation(score, higher_is_better=self.ranking.higher_is_better)
+            self.updater.end_validation(score, higher_is_better=self.ranking.higher_is_better)
         self.progress.validated_step = self.progress.step
         self._report(result, new_best=new_best)
         self.callbacks.on_validation(ValidationResult(self.progress.step, result.scores, new_best))
@@ -201,7 +202,7 @@ class Trainer:
             "ranking": self.ranking.state_dict(),
             "random": random_state(),
             "data_key": self.data_key,
-            "dev_key": None if self.validator is None else self.validator.corpus.key,
+            "dev_key": None if self.validator is None else self.validator.key,
             "callbacks": self.callbacks.state_dict(),
             "environment": environment(self.world),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from nmt.training.batches import Group
 from nmt.training.distributed import World
 from nmt.training.ema import EMA
 from nmt.training.gradients import Accumulation, BadUpdateGuard, clip_
-from nmt.training.losses import Loss, TrainingBatch
+from nmt.training.losses import Loss
 from nmt.training.precision import Precision
 from nmt.training.random_state import seed_everything
 from nmt.training.schedules import Schedule
@@ -28,6 +28,8 @@ class Objective:
     """What is minimised, and how far one update may go."""
 
     loss: Loss
+    batch: Callable[[Any, Any, Tensor], Any]
+    """What the loss is given: of the model, a batch on its device, and the weights [B, T] of its target."""
     normalization: Normalization
     clip_norm: float
 
@@ -121,11 +123,11 @@ class Updater:
         sums = torch.zeros(2, device=device, dtype=torch.float64)
         self.scaler.scale(sums[0])  # the first call makes the scale, and this process may have no batch
         for batch, sentences, masks in zip(group.batches, group.sentences, group.masks, strict=True):
-            source, target, words, _ = batch.to(device)
-            weights = self.scaler.scale(share.weights(target, sentences=sentences))
+            moved = batch.to(device)
+            weights = self.scaler.scale(share.weights(moved.target, sentences=sentences))
             with masked_by(masks):
                 with self.precision.autocast():
-                    loss = self.objective.loss(TrainingBatch(self.model, source, target, words, weights))
+                    loss = self.objective.loss(self.objective.batch(self.model, moved, weights))
                 sums[0] += loss.total.detach()
                 sums[1] += loss.nll.sum()
                 loss.total.backward()
@@ -143,6 +145,12 @@ class Updater:
                     yield self.model
         finally:
             self.model.train()
+
+    def end_validation(self, score: float, *, higher_is_better: bool) -> None:
+        """Let the schedule and the average see the score of a regular validation."""
+        self.schedule.end_validation(score, higher_is_better=higher_is_better)
+        if self.ema is not None:
+            self.ema.end_validation(score, higher_is_better=higher_is_better)
 
     def fingerprint(self) -> str:
         """A line that is the same as long as the weights are, bit for bit."""
@@ -162,9 +170,11 @@ class Updater:
             },
             "scaler": self.scaler.state_dict(),
             "guard": self.guard.state_dict(),
+            "loss": self.objective.loss.state_dict(self.world),
         }
         if self.ema is not None:
-            state |= {"ema_updates": self.ema.updates, "trained_weights": dict(self.model.state_dict())}
+            own = {name: value for name, value in self.ema.state_dict().items() if name != "averages"}
+            state |= {"average": own, "trained_weights": dict(self.model.state_dict())}
         return state
 
     def load(self, weights: dict[str, Tensor], state: dict[str, Any]) -> list[str]:
@@ -175,11 +185,14 @@ class Updater:
         """
         if self.ema is not None:
             averages = {name: weights[name] for name, _ in self.model.named_parameters()}
-            self.ema.load_state_dict({"updates": state.get("ema_updates", 0), "averages": averages})
+            # Earlier versions saved the number of updates alone; of another kind of average it begins anew.
+            saved = state.get("average", {"updates": state.get("ema_updates", 0)})
+            self.ema.load_state_dict({**self.ema.state_dict(), **saved, "averages": averages})
         self.model.load_state_dict(state.get("trained_weights", weights))
         if state["scaler"] and self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])
         self.guard.load_state_dict(state["guard"])
+        self.objective.loss.load_state_dict(state.get("loss", {}))
         self._load_optimizer(state["optimizer"])
         return self._load_schedule(state["schedule"])
 

@@ -105,6 +105,11 @@ class Validator:
     """The processes that share the work."""
 
     @property
+    def key(self) -> str:
+        """Digest of the encoded corpus."""
+        return self.corpus.key
+
+    @property
     def lines(self) -> int:
         """How many lines this process translates."""
         return len(self._mine()) if self.metrics else 0

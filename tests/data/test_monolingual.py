@@ -16,7 +16,7 @@ from nmt.data.prepare import generated, prepare
 from nmt.data.resegmentation import Resegmentation
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import ConfigError, DataError
-from nmt.training.setup import describe_sampling
+from nmt.tasks.translation import describe_sampling
 from tests.data.test_prepare import sentences, write
 
 

@@ -22,10 +22,12 @@ from nmt.cpu_time import CpuClock
 from nmt.data.prepare import prepare
 from nmt.library import translator
 from nmt.synthetic import corpus, output
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World, check_same, connected
-from nmt.training.setup import build_batches, build_updater
+from nmt.training.setup import build_updater
 from nmt.training.stopping import Limits
+from nmt.training.task import task_of
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Validator
 from tests.conftest import REPOSITORY
@@ -38,7 +40,7 @@ def updates(config_file: Path, world: World, *, steps: int, double: bool, bad: i
     """The first updates of a run: with SGD, or with Adam in float64. `bad`: rank 1 meets a NaN in that one."""
     config = load_config(config_file)
     data = prepare(config, config.run_dir, progress=False)
-    updater = build_updater(config, data.tokenizer, device=world.device, world=world)
+    updater = build_updater(task_of(config), data.tokenizer, device=world.device, world=world)
     if double:
         updater.model.double()
     else:

@@ -12,8 +12,10 @@ import yaml
 
 from nmt.config import dump, import_plugins, load_config, load_saved
 from nmt.errors import ConfigError, say_once
-from nmt.training.setup import build_metrics, build_ranking
+from nmt.evaluation import build_metrics
+from nmt.training.setup import build_ranking
 from nmt.training.state import Ranking
+from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 PLUGIN = '''
@@ -93,7 +95,7 @@ def test_what_is_saved_comes_back_the_same(tmp_path: Path, metrics: Any) -> None
     saved = tmp_path / "saved.yaml"
     saved.write_text(dump(config))
     assert load_saved(saved) == load_config(saved) == config
-    made = build_metrics(config)
+    made = build_metrics(config.evaluation, language=config.data.target_language)
     assert [metric.name for metric in made] == [*(["bleu"]), *(["ter"] if "ter" in metrics else [])]
     assert made[0].options.tokenize == ("zh" if metrics[0] == {"bleu": {"tokenize": "zh"}} else "13a")
 
@@ -174,7 +176,7 @@ def test_a_tokenizer_that_cannot_be_used_here_shows_before_training(
 
 
 def ranking(folder: Path, metrics: Any) -> Ranking:
-    return build_ranking(load(folder, metrics, early_stopping_metric="bleu"))
+    return build_ranking(task_of(load(folder, metrics, early_stopping_metric="bleu")))
 
 
 def test_scores_with_other_options_are_not_compared(tmp_path: Path) -> None:

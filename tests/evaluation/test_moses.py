@@ -13,8 +13,7 @@ import pytest
 from nmt.cli.evaluate import main
 from nmt.config import load_config
 from nmt.errors import ConfigError
-from nmt.evaluation import build_metric, paired_test
-from nmt.training.setup import build_metrics
+from nmt.evaluation import build_metric, build_metrics, paired_test
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 NAME = "bleu_moses_lc"
@@ -121,5 +120,6 @@ def test_without_sacremoses_one_line_says_so(
     assert nmt_train(config) == 2
     assert f": evaluation.metrics: {message}\n" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+    loaded = load_config(config)  # a configuration itself loads, as a model made elsewhere must
     with pytest.raises(ConfigError, match="pip install"):
-        build_metrics(load_config(config))  # a configuration itself loads, as a model made elsewhere must
+        build_metrics(loaded.evaluation, language=None)

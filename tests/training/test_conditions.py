@@ -17,6 +17,7 @@ from nmt.training.conditions import conditions, differences
 from nmt.training.schedules import build_schedule
 from nmt.training.setup import build_ranking
 from nmt.training.state import Ranking
+from nmt.training.task import task_of
 from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
 
 FACTS = ValidationFacts(10, "s", "t", "r")
@@ -80,24 +81,24 @@ def test_facts_tell_texts_apart() -> None:
 
 
 def scored(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
-    ranking = build_ranking(config, facts)
+    ranking = build_ranking(task_of(config), facts)
     ranking.add(1, 5.0, regular=True)
     ranking.add(2, 4.0, regular=True)
     return ranking.state_dict()
 
 
 def test_a_ranking_goes_on_or_begins_anew() -> None:
-    same = build_ranking(BLEU, FACTS)
+    same = build_ranking(task_of(BLEU), FACTS)
     assert same.load_state_dict(scored(BLEU, FACTS)) is None
     assert (same.ranked(), same.without_best) == ([1, 2], 1)
     old = scored(BLEU, FACTS)
     del old["conditions"]  # as versions wrote it that did not look at them
-    kept = build_ranking(BLEU, FACTS)
+    kept = build_ranking(task_of(BLEU), FACTS)
     assert kept.load_state_dict(old) is None and kept.ranked() == [1, 2]
     assert kept.state_dict()["conditions"] == conditions(BLEU, FACTS)
     for now, said in (
-        (build_ranking(BLEU, FACTS._replace(source="x")), "data.dev has other contents"),
-        (build_ranking(LOSS, FACTS), "training.early_stopping_metric: 'bleu' -> 'loss'"),
+        (build_ranking(task_of(BLEU), FACTS._replace(source="x")), "data.dev has other contents"),
+        (build_ranking(task_of(LOSS), FACTS), "training.early_stopping_metric: 'bleu' -> 'loss'"),
         (Ranking(metric="bleu", higher_is_better=True, options={"a": 1}), "options of bleu: {} -> {'a': 1}"),
     ):
         assert now.load_state_dict(scored(BLEU, FACTS)) == said

@@ -18,11 +18,13 @@ from torch import Tensor
 from nmt.config import load_config
 from nmt.data import PreparedData
 from nmt.data.prepare import prepare
+from nmt.tasks.translation import build_batches
 from nmt.training import update as updates
 from nmt.training.batches import Position
 from nmt.training.gradients import DivergedError
 from nmt.training.precision import Precision
-from nmt.training.setup import build_batches, build_ranking, build_updater
+from nmt.training.setup import build_ranking, build_updater
+from nmt.training.task import task_of
 from nmt.training.update import Updater
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
 
@@ -111,7 +113,7 @@ def prepared(folder: Path, **training: Any) -> tuple[Any, PreparedData]:
 def continued(updater: Updater, config: Any, data: PreparedData, folder: Path) -> Updater:
     """A new updater that goes on from the saved state of another."""
     torch.save(updater.state_dict(), folder / "state.pt")
-    after = build_updater(config, data.tokenizer, device=CPU)
+    after = build_updater(task_of(config), data.tokenizer, device=CPU)
     after.load(dict(updater.model.state_dict()), torch.load(folder / "state.pt", weights_only=True))
     return after
 
@@ -119,7 +121,7 @@ def continued(updater: Updater, config: Any, data: PreparedData, folder: Path) -
 def test_bad_updates_in_a_row_may_not_begin_again_with_each_resume(folder: Path) -> None:
     config, data = prepared(folder, skip_norm=1e-9, max_bad_updates=3)
     groups = build_batches(config, data.train).groups(Position(1, 0))
-    updater = build_updater(config, data.tokenizer, device=CPU)
+    updater = build_updater(task_of(config), data.tokenizer, device=CPU)
     for _ in range(3):
         assert not updater.update(next(groups), step=0).applied
         updater = continued(updater, config, data, folder)
@@ -130,7 +132,7 @@ def test_bad_updates_in_a_row_may_not_begin_again_with_each_resume(folder: Path)
 def test_an_update_that_is_skipped_is_none_of_the_moving_average(folder: Path) -> None:
     config, data = prepared(folder, ema_decay=0.5)
     groups = build_batches(config, data.train).groups(Position(1, 0))
-    updater = build_updater(config, data.tokenizer, device=CPU)
+    updater = build_updater(task_of(config), data.tokenizer, device=CPU)
     assert updater.ema is not None and updater.update(next(groups), step=0).applied
     before = {name: average.clone() for name, average in updater.ema.state_dict()["averages"].items()}
     updater.guard.skip_norm = 1e-9
@@ -143,7 +145,7 @@ def test_an_update_that_is_skipped_is_none_of_the_moving_average(folder: Path) -
 def test_checkpoints_rank_in_the_direction_of_their_metric(folder: Path, metric: str, higher: bool) -> None:
     training = {"early_stopping_metric": metric}
     config = load_config(write_config(folder, training=training, evaluation={"metrics": ["bleu", "chrf", "ter"]}))
-    ranking = build_ranking(config)
+    ranking = build_ranking(task_of(config))
     ranking.add(1, 5.0, regular=True)
     assert ranking.add(2, 6.0, regular=True) is higher
 
@@ -155,7 +157,7 @@ def test_the_loss_scale_goes_on_from_where_it_was(folder: Path, monkeypatch: pyt
     )
     config, data = prepared(folder)
     groups = build_batches(config, data.train).groups(Position(1, 0))
-    updater = build_updater(config, data.tokenizer, device=CPU)
+    updater = build_updater(task_of(config), data.tokenizer, device=CPU)
     scales = []
     for step in range(6):
         assert updater.update(next(groups), step=step).applied

@@ -12,6 +12,7 @@ from nmt.config import load_config
 from nmt.config.bundled import bundled_names
 from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS
+from nmt.tasks.translation import build_batches
 from nmt.training import doubts
 from nmt.training.doubts import (
     StartingGradient,
@@ -21,7 +22,6 @@ from nmt.training.doubts import (
     large_vocabularies,
     never_learned,
 )
-from nmt.training.setup import build_batches
 from tests.conftest import REPOSITORY
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 

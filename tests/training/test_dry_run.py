@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from nmt.config import load_config
+from nmt.data import collate
 from nmt.data.prepare import prepare
+from nmt.tasks.translation import build_network
 from nmt.training.dry_run import activation_bytes, print_memory
-from nmt.training.losses import CrossEntropy
-from nmt.training.setup import build_network
+from nmt.training.task import MemorySample, task_of
 from tests.tiny_training import write_config, write_corpus
 
 CPU = torch.device("cpu")
@@ -35,6 +35,7 @@ def test_activations_are_those_of_all_sentences_of_the_batch(tmp_path: Path) -> 
     config = load_config(write_config(tmp_path))
     data = prepare(config, tmp_path / "run", progress=False)
     model = build_network(config, data.tokenizer, device=CPU).train()
-    rows = [np.full(count, 5) for count in (2, 8)]
-    two, eight = (activation_bytes(model, CrossEntropy(), data.train, chosen, device=CPU) for chosen in rows)
+    task = task_of(config)
+    batch = collate(data.train, [5, 5])
+    two, eight = (activation_bytes(task, model, MemorySample(batch, count), device=CPU) for count in (2, 8))
     assert eight == 4 * two > 0

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from nmt.errors import CheckpointError
-from nmt.training.ema import EMA
+from nmt.training.ema import EMA, PlateauAverage
 
 
 class Tied(nn.Module):
@@ -100,3 +100,34 @@ def test_state_of_another_model_is_refused():
 def test_decay_is_checked():
     with pytest.raises(ValueError, match="ema_decay"):
         EMA(Tied(), decay=1.0)
+
+
+def test_an_average_that_waits_for_a_plateau_is_the_mean_of_the_weights_since() -> None:
+    model = torch.nn.Linear(2, 1, bias=False)
+    average = PlateauAverage(model, patience=2)
+
+    def step(value: float) -> None:
+        torch.nn.init.constant_(model.weight, value)
+        average.update(model)
+
+    def validated() -> float:
+        with average.applied(model):
+            return float(model.weight[0, 0])
+
+    for number, score in enumerate((5.0, 4.0, 3.0)):
+        step(float(number))
+        average.end_validation(score, higher_is_better=False)
+    assert not average.has_begun and validated() == 2.0
+    average.end_validation(3.5, higher_is_better=False)  # better than 5 and 4, all but the last two
+    assert average.has_begun is False
+    average.end_validation(4.5, higher_is_better=False)
+    assert average.has_begun and validated() == 2.0
+    for value in (10.0, 20.0, 60.0):
+        step(value)
+    assert validated() == 30.0 and float(model.weight[0, 0]) == 60.0
+    other = PlateauAverage(model, patience=2)
+    other.load_state_dict(average.state_dict())
+    step(70.0)
+    other.update(model)
+    with other.applied(model):
+        assert float(model.weight[0, 0]) == 40.0 and validated

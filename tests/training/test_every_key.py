@@ -12,8 +12,10 @@ import torch
 
 from nmt.config import load_config
 from nmt.data.prepare import prepare
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
-from nmt.training.setup import build_batches, build_updater
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 
@@ -26,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def weights_after_two_updates(config_file: Path, *overrides: str) -> list[tuple[str, list[float]]]:
     config = load_config(config_file, overrides)
     data = prepare(config, config_file.parent / "run", progress=False)
-    updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
     for step, group in enumerate(islice(build_batches(config, data.train).groups(Position(1, 0)), 2)):
         updater.update(group, step=step)
     with updater.inference_weights() as model:

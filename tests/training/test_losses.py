@@ -17,10 +17,12 @@ from nmt.errors import ConfigError
 from nmt.models import build_model
 from nmt.ops.dropout import Masks, masked_by
 from nmt.registry import LOSSES
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.distributed import Share
 from nmt.training.losses import BatchLoss, CrossEntropy, Loss, TrainingBatch, build_loss, cross_entropy
-from nmt.training.setup import build_batches, build_updater
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
 from nmt.training.update import Updater
 from tests.own_components import registries_restored, write_example
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
@@ -75,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
 def updaters(folder: Path, *overrides: str, **changes: Any) -> tuple[Updater, Any]:
     config = load_config(write_config(folder, **changes), overrides)
     data = prepare(config, folder / "run", progress=False)
-    return build_updater(config, data.tokenizer, device=CPU), (config, data.train)
+    return build_updater(task_of(config), data.tokenizer, device=CPU), (config, data.train)
 
 
 @pytest.mark.parametrize("normalization", ["token", "sentence"])

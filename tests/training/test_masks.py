@@ -15,11 +15,13 @@ from nmt.cells import Cell
 from nmt.config import load_config
 from nmt.data.prepare import prepare
 from nmt.models.dropout import Dropout
+from nmt.tasks.translation import build_batches, build_sampler
 from nmt.training import trainer
 from nmt.training.batches import BatchStream, Position
 from nmt.training.distributed import Share
 from nmt.training.random_state import random_state
-from nmt.training.setup import build_batches, build_sampler, build_updater
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
 from tests.tiny_training import nmt_train, same, training_state, write_config, write_corpus
 
 Sentence = tuple[int, int, int]
@@ -76,7 +78,7 @@ def weights_after(config_file: Path, *, seed: int, precision: str) -> dict[str, 
     """Of two updates that begin when torch's generator has this seed, from which they take nothing."""
     config = load_config(config_file, [f"training.precision={precision}"])
     data = prepare(config, config.run_dir, progress=False)
-    updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
     torch.manual_seed(seed)
     before = random_state()
     for step, group in enumerate(islice(build_batches(config, data.train).groups(Position(1, 0)), 2)):
@@ -110,7 +112,7 @@ def test_dropouts_grow_to_their_values(config_file: Path) -> None:
     def after(updates: list[int], *overrides: str) -> tuple[dict[str, Tensor], set[float], set[float]]:
         config = load_config(config_file, overrides)
         data = prepare(config, config.run_dir, progress=False)
-        updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+        updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
         for step, group in zip(updates, build_batches(config, data.train).groups(Position(1, 0)), strict=False):
             updater.update(group, step=step)
         layers = {round(module.p, 9) for module in updater.model.modules() if isinstance(module, Dropout)}

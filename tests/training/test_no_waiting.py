@@ -11,10 +11,12 @@ from nmt.config import load_config
 from nmt.data import Batch
 from nmt.data.prepare import prepare
 from nmt.ops.dispatch import selected, triton_problem
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.distributed import World
 from nmt.training.precision import Precision
-from nmt.training.setup import build_batches, build_updater
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
 from tests.fake_gpu import FAKE_GPU, pretend_a_gpu
 from tests.tiny_training import write_config, write_corpus
 
@@ -29,7 +31,7 @@ def test_no_micro_batch_asks_a_gpu(cell: str, choice: str, tmp_path: Path, monke
     config = load_config(write_config(tmp_path, model=model, training={"accumulate": 2}))
     data = prepare(config, tmp_path / "run", progress=False)
     group = next(build_batches(config, data.train).groups(Position(1, 0)))
-    updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
     updater.model.to(FAKE_GPU).train()
     monkeypatch.setattr(updater, "precision", Precision("fp32", "a test", FAKE_GPU))
     launched = pretend_a_gpu(monkeypatch)

@@ -18,10 +18,12 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.models.dropout import number_layers
 from nmt.ops.dropout import Masks, masked_by
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.losses import TrainingBatch, build_loss, cross_entropy
 from nmt.training.r_drop import RDrop
-from nmt.training.setup import build_batches, build_updater
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 SOURCE = torch.tensor([[3, 4, 5, 2, 0], [6, 7, 2, 0, 0], [3, 8, 4, 5, 2]])
@@ -112,7 +114,7 @@ def test_without_dropout_updates_are_those_of_cross_entropy(folder: Path) -> Non
         path = write_config(folder, training={"loss": name, "accumulate": 2}, model={"dropout": 0.0})
         config = load_config(path)
         data = prepare(config, folder / "run", progress=False)
-        updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+        updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
         groups = islice(build_batches(config, data.train).groups(Position(1, 0)), 3)
         done = [updater.update(group, step=step) for step, group in enumerate(groups)]
         found.append([(update.objective, update.nll, update.grad_norm) for update in done])

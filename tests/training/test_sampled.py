@@ -18,10 +18,12 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.models.dropout import number_layers
 from nmt.ops.dropout import Masks, masked_by
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.losses import TrainingBatch, build_loss, cross_entropy
 from nmt.training.sampled import SampledCrossEntropy
-from nmt.training.setup import build_batches, build_updater
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 SOURCE = torch.tensor([[3, 4, 5, 2, 0], [6, 7, 2, 0, 0], [3, 8, 4, 5, 2]])
@@ -134,7 +136,7 @@ def test_other_samples_give_other_weights_and_no_options_none(folder: Path) -> N
         path = write_config(folder, training={"loss": "sampled_cross_entropy", "loss_options": options})
         config = load_config(path)
         data = prepare(config, folder / "run", progress=False)
-        updater = build_updater(config, data.tokenizer, device=torch.device("cpu"))
+        updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
         group = next(islice(build_batches(config, data.train).groups(Position(1, 0)), 1))
         found.append(updater.update(group, step=0).objective)
     assert found[0] != found[1] == found[2]

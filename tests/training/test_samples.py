@@ -14,9 +14,11 @@ from nmt.cli import translate
 from nmt.config import load_config
 from nmt.data.prepare import prepare
 from nmt.search.translator import Translator
+from nmt.tasks.translation import build_batches, build_samples
 from nmt.training.batches import Position
 from nmt.training.random_state import random_state
-from nmt.training.setup import build_batches, build_samples, build_updater
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, same, training_state, write_config, write_corpus
 
 
@@ -77,7 +79,7 @@ def test_a_search_that_draws_random_numbers_does_not_disturb_training(
     config = load_config(write_config(folder, training={"sample_every": 1}))
     data = prepare(config, folder / "run", progress=False)
     device = torch.device("cpu")
-    model = build_updater(config, data.tokenizer, device=device).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=device).model.eval()
     samples = build_samples(config, data, device=device)
     assert samples is not None
     before = random_state()

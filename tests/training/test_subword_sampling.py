@@ -14,9 +14,9 @@ from nmt.cli import train
 from nmt.config import load_config
 from nmt.data.prepare import prepare
 from nmt.ops import native
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.distributed import World
-from nmt.training.setup import build_batches
 from tests.subword_run import write_subword_config
 from tests.tiny_training import events, nmt_train
 

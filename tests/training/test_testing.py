@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.cli import translate
+from nmt.tasks import translation
 from nmt.training import testing
 from nmt.training.average import average_weights
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
@@ -72,7 +73,8 @@ def test_what_a_kill_left_undone_is_done_by_the_same_command(
 ) -> None:
     run, config = folder / "run", configured(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(testing, place, lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt))
+        owner = translation if place == "write_lines" else testing
+        patch.setattr(owner, place, lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt))
         assert nmt_train(config) == 130
     assert not (run / "test.average.de").exists()
     for leftover in (".writing-average-1", ".deleting-average"):

@@ -22,11 +22,13 @@ from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
 from nmt.ops.linear_cross_entropy import Losses
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.distributed import World
 from nmt.training.precision import Precision
-from nmt.training.setup import build_batches, build_limits, build_updater
+from nmt.training.setup import build_limits, build_updater
 from nmt.training.stopping import Budget
+from nmt.training.task import task_of
 from tests.cross_entropy import reference_cross_entropy
 from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus
 
@@ -53,11 +55,11 @@ def test_accumulated_batches_weigh_every_target_token_the_same(folder: Path) -> 
     config, data = prepared(folder, training={"accumulate": 3, "clip_norm": 0.0, "lr": 1e-9}, model={"dropout": 0.0})
     group = first_group(config, data)
     assert len({int((batch.target != 0).sum()) for batch in group.batches}) > 1
-    updater = build_updater(config, data.tokenizer, device=CPU)
+    updater = build_updater(task_of(config), data.tokenizer, device=CPU)
     update = updater.update(group, step=0)
     found = {name: weight.grad.clone() for name, weight in updater.model.named_parameters() if weight.grad is not None}
 
-    model = build_updater(config, data.tokenizer, device=CPU).model
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model
     total, nll = torch.zeros(()), torch.zeros(())
     for batch in group.batches:
         logits, words = model(batch.source, batch.target), batch.target != 0
@@ -83,7 +85,7 @@ class Summed(World):
 def test_a_process_without_a_batch_scales_as_the_others_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, data = prepared(folder, training={"clip_norm": 0.0})
     monkeypatch.setattr(Precision, "grad_scaler", lambda self: torch.amp.GradScaler("cpu"))
-    updater = build_updater(config, data.tokenizer, device=CPU, world=Summed(CPU))
+    updater = build_updater(task_of(config), data.tokenizer, device=CPU, world=Summed(CPU))
     group = dataclasses.replace(first_group(config, data), batches=(), sentences=(), masks=())
     update = updater.update(group, step=0)
     count = sum(weight.numel() for weight in updater.model.parameters())
@@ -93,7 +95,7 @@ def test_a_process_without_a_batch_scales_as_the_others_do(folder: Path, monkeyp
 
 def test_gradient_is_clipped_and_the_norm_reported_is_the_one_before(folder: Path) -> None:
     config, data = prepared(folder, training={"clip_norm": 0.001})
-    updater = build_updater(config, data.tokenizer, device=CPU)
+    updater = build_updater(task_of(config), data.tokenizer, device=CPU)
     update = updater.update(first_group(config, data), step=0)
     grads = [weight.grad for weight in updater.model.parameters() if weight.grad is not None]
     assert update.grad_norm > 0.01
@@ -314,7 +316,7 @@ def test_corpora_are_sampled_as_configured_and_that_is_said(
     said = capsys.readouterr().err
     assert "train: 75.0% of an epoch from train: 120 pairs, each 0.8 times on average" in said
     assert "train: 25.0% of an epoch from dev: 8 pairs, each 4 times on average" in said
-    assert "16 updates an epoch" in said
+    assert "batches an epoch: 16 for 16 updates" in said
 
 
 def test_a_corpus_to_sample_from_must_have_pairs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,10 @@ from nmt.interop.model_dir import load_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
 from nmt.search import ScoredText, Translation
-from nmt.training.setup import build_updater, build_validator
+from nmt.tasks.translation import build_validator
+from nmt.training.setup import build_updater
 from nmt.training.stopping import InterruptedValidationError, StopRequest
+from nmt.training.task import task_of
 from nmt.training.validation import Validator, batch_losses, counts, mean_loss, problems, rows_by_length
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
@@ -51,7 +53,7 @@ def test_loss_is_the_mean_over_tokens_not_over_batches(folder: Path) -> None:
     """With weights so large that batches differ in their mean: then the mean of these is another number."""
     config, data = prepared(folder, model={"init_range": 2.0})
     assert data.dev is not None
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     batch = collate(data.dev, np.arange(len(data.dev)))
     losses = model.token_losses(batch.source, batch.target)
     expected = (losses.sum() / (batch.target != 0).sum()).item()
@@ -89,7 +91,7 @@ def test_every_line_counts_also_the_empty_ones(folder: Path) -> None:
         path = folder / f"dev.{language}"
         path.write_text("\n" + path.read_text() + "\n")
     config, data = prepared(folder)
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     translated: list[str] = []
     result = validator(data, translated).validate(model, check=nothing)
     assert len(translated) == 10 and translated[0] == translated[-1] == ""
@@ -102,7 +104,7 @@ def test_every_line_counts_also_the_empty_ones(folder: Path) -> None:
 
 def test_lines_without_a_translation_and_those_cut_are_counted(folder: Path) -> None:
     config, data = prepared(folder)
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
 
     def search(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translation]:
         for place, line in enumerate(lines):
@@ -122,7 +124,7 @@ def test_scores_are_against_all_sets_of_references(folder: Path) -> None:
     """The translation, which copies the source, is one of them; loss and pairs stay those of the target side."""
     (folder / "second.gz").write_bytes(gzip.compress((folder / "dev.en").read_bytes()))
     config, data = prepared(folder, data={"dev_references": [str(folder / "dev.de"), str(folder / "second.gz")]})
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     result = validator(data, [], max_sentences=5).validate(model, check=nothing)
     assert result.scores["chrf"] == 100 and result.signatures["chrf"].startswith("chrF2 nrefs:2|")
     assert data.dev_text is not None and result.samples[0]["reference"] in data.dev_text.target
@@ -139,7 +141,7 @@ def test_references_that_are_split_into_subwords_are_joined_as_translations_are(
     references = [str(folder / "dev.de"), str(folder / "dev.en")]
     config, data = prepared(folder, data={"dev_references": references, "test": str(folder / "dev")})
     assert data.dev_references == [words.splitlines()] * 2 and data.test_references == [words.splitlines()]
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     result = validator(data, [], metrics=[METRICS.get("bleu")()]).validate(model, check=nothing)
     assert result.scores["bleu"] == pytest.approx(100)
     assert all(sample["reference"] == sample["translation"] for sample in result.samples)
@@ -185,7 +187,7 @@ def test_references_that_do_not_fit(
 
 def test_only_the_first_sentences_are_translated_but_the_loss_is_of_all(folder: Path) -> None:
     config, data = prepared(folder)
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     translated: list[str] = []
     few = validator(data, translated, max_sentences=3).validate(model, check=nothing)
     assert len(translated) == 3
@@ -194,7 +196,7 @@ def test_only_the_first_sentences_are_translated_but_the_loss_is_of_all(folder: 
 
 def test_without_metrics_nothing_is_translated(folder: Path) -> None:
     config, data = prepared(folder)
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     translated: list[str] = []
     result = validator(data, translated, metrics=[]).validate(model, check=nothing)
     assert result.scores.keys() == {"loss"} and not translated and not result.samples
@@ -202,7 +204,7 @@ def test_without_metrics_nothing_is_translated(folder: Path) -> None:
 
 def test_a_signal_breaks_validation_off(folder: Path) -> None:
     config, data = prepared(folder)
-    model = build_updater(config, data.tokenizer, device=CPU).model.eval()
+    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     with pytest.raises(InterruptedValidationError):
         validator(data, []).validate(model, check=StopRequest(signal_number=15).check)
 

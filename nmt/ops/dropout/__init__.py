@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
-from nmt.ops.dropout.draws import Draw, Masks, among, batch_key, current, masked_by
+from nmt.ops.dropout.draws import Draw, Masks, among, batch_key, current, masked_by, of_parameters
 from nmt.ops.dropout.reference import reference_dropout
 
-__all__ = ["Draw", "Masks", "among", "batch_key", "current", "dropout", "layer_dropout", "masked_by"]
+__all__ = ["Draw", "Masks", "among", "batch_key", "current", "dropout", "layer_dropout", "masked_by", "of_parameters"]
 
 
 def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:

@@ -117,3 +117,13 @@ def among(words: Tensor, *, length: int) -> Iterator[None]:
         return
     with masked_by(_masks._replace(words=words, length=length)):
         yield
+
+
+@contextlib.contextmanager
+def of_parameters() -> Iterator[None]:
+    """Let rows in the block be those of a parameter, which has the same mask in all processes."""
+    if _masks is None:
+        yield
+        return
+    with masked_by(Masks(_masks.key)):
+        yield

@@ -1,0 +1,91 @@
+"""nmt-sample: texts drawn from a language model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from nmt.cli.argument_types import natural, positive, seed, temperature, top_p
+from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
+from nmt.cli.models import add_checkpoint, add_model
+from nmt.errors import counted
+
+DESCRIPTION = """Lines of text that a language model writes, one for each line of output. Each line is
+drawn by itself, after the end of another line."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), sample, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-sample."""
+    parser = make_parser("nmt-sample", DESCRIPTION, usage="MODEL [--prompt TEXT] [options]")
+    add_model(parser)
+    parser.add_argument("--prompt", metavar="TEXT", default="", help="what each line begins with")
+    parser.add_argument("--lines", metavar="N", type=positive, default=1, help="lines to write (default: %(default)s)")
+    parser.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=positive,
+        default=200,
+        help="longest line, the prompt not counted (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--temperature",
+        metavar="T",
+        type=temperature,
+        default=1.0,
+        help="log-probabilities are divided by it: below 1 probable words come more often (default: 1)",
+    )
+    parser.add_argument(
+        "--top-k", metavar="N", type=natural, default=0, help="draw among the N most probable words (default: all)"
+    )
+    parser.add_argument(
+        "--top-p",
+        metavar="P",
+        type=top_p,
+        default=1.0,
+        help="draw among the fewest words that have probability P together (default: 1)",
+    )
+    parser.add_argument("--unknown", action="store_true", help="allow the symbol for unknown words")
+    parser.add_argument("--seed", metavar="N", type=seed, default=1, help="of the random numbers (default: 1)")
+    add_checkpoint(parser)
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
+
+def sample(arguments: argparse.Namespace) -> int:
+    """Load the model, draw and print."""
+    # Late, so that --help and mistakes in the options do not wait for torch.
+    from nmt.interop.model_dir import load_model
+    from nmt.tasks.language_model.sampling import Sampling, sample_lines
+
+    loaded = load_model(
+        arguments.model,
+        plugins=arguments.plugins,
+        device=arguments.device,
+        checkpoint=arguments.checkpoint,
+        purpose="scoring",
+        task="language_model",
+    )
+    names = ("temperature", "top_k", "top_p", "max_tokens", "unknown", "seed")
+    sampling = Sampling(**{name: getattr(arguments, name) for name in names})
+    model: Any = loaded.model
+    cut = 0
+    for text, has_ended in sample_lines(
+        model, loaded.tokenizer, arguments.prompt, count=arguments.lines, sampling=sampling
+    ):
+        print(text, flush=True)
+        cut += not has_ended
+    if cut:
+        say("nmt-sample", f"{counted(cut, 'line')} cut at --max-tokens {arguments.max_tokens}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""nmt-score --text: how probable language models find the lines of a text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.cli.argument_types import dynamic
+from nmt.cli.common import EXIT_FAILURE, say
+from nmt.cli.models import FIRST, named_models
+from nmt.errors import ConfigError, counted
+from nmt.files.noted import NotedLines
+
+if TYPE_CHECKING:
+    from nmt.interop.model_dir import LoadedModel
+    from nmt.tasks.language_model.scoring import LineScore
+
+BATCH_TOKENS = 4096
+"""Tokens of a batch of lines that are scored by themselves."""
+
+
+def add_text(parser: argparse.ArgumentParser) -> None:
+    """Add the options of texts."""
+    group = parser.add_argument_group("texts, by language models")
+    group.add_argument(
+        "--text", metavar="FILE", type=Path, help="text to score, .gz too; each line after those before it"
+    )
+    group.add_argument("--by-line", action="store_true", help="score each line by itself")
+    group.add_argument(
+        "--per-token", action="store_true", help="for each line the log-probabilities of its tokens, and of its end"
+    )
+    group.add_argument(
+        "--dynamic",
+        metavar="RATE[,DECAY]",
+        type=dynamic,
+        help="dynamic evaluation: the weights follow the text with this rate, and go back to what they were",
+    )
+
+
+def check_text(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options that do not go together."""
+    pair = [f"--{name}" for name in ("source", "target") if getattr(arguments, name) is not None]
+    if arguments.text is None and len(pair) < 2:
+        raise ConfigError("give --source and --target, or --text for language models")
+    if arguments.text is not None and pair:
+        raise ConfigError(f"{pair[0]}: not with --text, which language models score")
+    if arguments.text is None:
+        for name in ("by_line", "per_token", "dynamic"):
+            if getattr(arguments, name):
+                raise ConfigError(f"--{name.replace('_', '-')}: only with --text")
+    if arguments.by_line and arguments.dynamic:
+        raise ConfigError("--dynamic: not with --by-line; it follows a text from line to line")
+
+
+@dataclass
+class Totals:
+    """Sums over the text."""
+
+    lines: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    nll: float = 0.0
+    scores: list[float] = field(default_factory=list)
+    """Kept for --json only."""
+    not_finite: NotedLines = field(default_factory=NotedLines)
+
+    def add(self, line: LineScore) -> None:
+        """Count one line."""
+        self.lines += 1
+        self.tokens += len(line.log_probs)
+        self.unknown += line.unknown
+        self.nll -= sum(line.log_probs)
+        if not math.isfinite(line.mean_nll):
+            self.not_finite.add(self.lines)
+
+    @property
+    def mean_nll(self) -> float:
+        """Nats per token."""
+        return self.nll / self.tokens if self.tokens else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean; infinite where that overflows."""
+        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf
+
+    def summary(self) -> str:
+        """One line for people."""
+        text = (
+            f"perplexity {self.perplexity:.4f}, {self.mean_nll:.6f} nats per token; {counted(self.lines, 'line')}, "
+            f"{counted(self.tokens, 'token')} with ends of lines"
+        )
+        return text + (f", {self.unknown / self.tokens:.2%} unknown to the vocabulary" if self.unknown else "")
+
+    def as_json(self) -> str:
+        """One object for programs; NaN and infinity, which JSON lacks, are null."""
+        record: dict[str, Any] = {
+            "perplexity": _finite(self.perplexity),
+            "mean_nll": _finite(self.mean_nll),
+            "lines": self.lines,
+            "tokens": self.tokens,
+            "unknown": self.unknown,
+            "scores": [_finite(score) for score in self.scores],
+        }
+        return json.dumps(record, allow_nan=False)
+
+
+def score_text_file(arguments: argparse.Namespace) -> int:
+    """Load, read, score and print."""
+    from nmt.data.text import read_lines
+    from nmt.files.undecodable import Undecodable
+    from nmt.interop.ensemble import load_models
+
+    named = named_models(arguments)
+    if not named:
+        raise ConfigError(f"no MODEL to score with; {FIRST}")
+    for name in ("ensemble_weights", "ensemble_mean"):
+        if getattr(arguments, name, None) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')}: not with --text; probabilities are averaged, all the same")
+    undecodable = Undecodable(arguments.errors)
+    lines = read_lines(arguments.text, undecodable=undecodable)
+    models = load_models(
+        named,
+        plugins=arguments.plugins,
+        device=arguments.device,
+        checkpoint=arguments.checkpoint,
+        purpose="scoring",
+        task="language_model",
+    )
+    totals = Totals()
+    for line in _scores(models, lines, arguments):
+        totals.add(line)
+        if arguments.json:
+            totals.scores.append(line.mean_nll)
+        elif arguments.per_token:
+            print(" ".join(f"{value:.6f}" for value in line.log_probs))
+        else:
+            print(f"{line.mean_nll:.6f}")
+    if arguments.json:
+        print(totals.as_json())
+    sys.stdout.flush()
+    by = f", by {len(models)} models" if len(models) > 1 else ""
+    found = [totals.summary() + by]
+    found += [totals.not_finite.said("with a score that is not finite")] if totals.not_finite else []
+    found += [f"{arguments.text}: {undecodable.summary()}"] if undecodable.noted else []
+    say("nmt-score", "; ".join(found))
+    return EXIT_FAILURE if totals.not_finite else 0
+
+
+def _scores(models: list[LoadedModel], lines: Iterator[str], arguments: argparse.Namespace) -> Iterator[LineScore]:
+    from nmt.tasks.language_model.scoring import Dynamic, score_lines, score_text
+
+    networks: list[Any] = [loaded.model for loaded in models]
+    tokenizer = models[0].tokenizer
+    if arguments.by_line:
+        return score_lines(networks, tokenizer, lines, batch_tokens=arguments.batch_tokens or BATCH_TOKENS)
+    followed = None if arguments.dynamic is None else Dynamic(rate=arguments.dynamic[0], decay=arguments.dynamic[1])
+    return score_text(networks, tokenizer, lines, dynamic=followed)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,114 @@
+"""A text as one stream of ids, cut into rows that are read side by side, window by window."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.corpus import id_dtype
+from nmt.data.flat_sentences import FlatSentences, Ids
+from nmt.data.text import read_lines
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocabulary import EOS, PAD, UNK
+
+LINES = 10_000
+"""Lines that are encoded together."""
+SHORTEST = 5
+"""Words of the shortest window whose length is drawn."""
+
+
+@dataclass(frozen=True)
+class EncodedText:
+    """Lines of ids, each of which ends with EOS."""
+
+    lines: FlatSentences
+    key: str
+    """Digest of the ids."""
+
+    @property
+    def ids(self) -> Ids:
+        """All of them, one line after the other."""
+        return self.lines.ids
+
+    @property
+    def unknown(self) -> int:
+        """How many of them stand for words that the vocabulary lacks."""
+        return int((self.ids == UNK).sum())
+
+
+def encode_text(files: Sequence[Path], tokenizer: Tokenizer) -> EncodedText:
+    """All lines of text files in one language, empty ones too, which are their end alone."""
+    dtype = id_dtype(tokenizer.target_size)
+    parts: list[Ids] = []
+    lengths: list[int] = []
+    for file in files:
+        for chunk in _chunks(file):
+            encoded = [[*ids, EOS] for ids in tokenizer.encode_target(chunk)]
+            parts.append(np.fromiter((i for ids in encoded for i in ids), dtype))
+            lengths += map(len, encoded)
+    ids = np.concatenate(parts) if parts else np.empty(0, dtype)
+    return EncodedText(FlatSentences.of(ids, np.array(lengths, np.int32)), hashlib.sha256(ids.tobytes()).hexdigest())
+
+
+def _chunks(file: Path) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    for line in read_lines(file):
+        chunk.append(line)
+        if len(chunk) == LINES:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A stream of N ids in R rows of the same length L = ceil(N / R), the last ones padded at their ends.
+
+    No id is lost. Each is predicted from the one before it, the first of the stream from an end of line.
+    """
+
+    inputs: NDArray[np.int64]
+    """[R, L]"""
+    targets: NDArray[np.int64]
+    """[R, L]"""
+
+    @classmethod
+    def of(cls, ids: Ids, rows: int) -> Rows:
+        """`rows` R of a stream of one id or more; fewer where the stream has fewer ids."""
+        length = -(-len(ids) // min(rows, len(ids)))
+        rows = -(-len(ids) // length)  # none is padding alone
+        targets = np.full(rows * length, PAD, np.int64)
+        targets[: len(ids)] = ids
+        inputs = np.full(rows * length, EOS, np.int64)
+        inputs[1 : len(ids) + 1] = ids[: rows * length - 1]
+        inputs[len(ids) + 1 :] = PAD
+        return cls(inputs.reshape(rows, length), targets.reshape(rows, length))
+
+    @property
+    def length(self) -> int:
+        """L"""
+        return self.targets.shape[1]
+
+
+def windows(length: int, *, steps: int, varied: bool, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Ends of the windows that rows of `length` words are read in: ascending, the last one is `length`.
+
+    Each has `steps` words. `varied`: about so many, so that the cuts lie elsewhere in each epoch: a length is drawn
+    from a normal distribution of deviation 5 around `steps` or, with probability 0.05, half of it (Merity et al., ICLR
+    2018).
+    """
+    if not varied:
+        return np.append(np.arange(steps, length, steps), length)
+    count = 2 * (length // max(SHORTEST, steps // 2) + 1)
+    means = np.where(generator.random(count) < 0.95, steps, steps / 2)
+    drawn = np.maximum(SHORTEST, generator.normal(means, 5).astype(np.int64))
+    ends = np.cumsum(drawn)
+    while ends[-1] < length:  # hardly ever: the windows drawn were short
+        ends = np.append(ends, ends[-1] + max(SHORTEST, steps // 2))
+    return np.append(ends[ends < length], length)

@@ -1,0 +1,93 @@
+"""What a language model minimises: cross entropy of the next words, and penalties of its activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.models.language_model import LanguageModel, States
+from nmt.ops.recurrence import at_least_fp32
+from nmt.tasks.language_model.batches import Window
+from nmt.training.distributed import World
+from nmt.training.losses import BatchLoss, Loss
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """A window with the model that is trained on it."""
+
+    model: LanguageModel
+    window: Window
+    weights: Tensor
+    """[B, T], what each word counts for in the update"""
+
+
+class StreamLoss(Loss):
+    """Cross entropy of windows that follow each other; the states at the end of one are those before the next.
+
+    No gradient passes from window to window. With penalties alpha and beta (Merity et al., 2017, "Revisiting activation
+    regularization for language RNNs") the mean square of the last states, after dropout, and of their change from word
+    to word, before it, are added.
+    """
+
+    def __init__(self, *, activation_penalty: float = 0.0, temporal_penalty: float = 0.0) -> None:
+        super().__init__()
+        self._activation, self._temporal = activation_penalty, temporal_penalty
+        self._states: States | None = None
+        self._saved: list[list[Tensor]] | None = None
+
+    def __call__(self, batch: Any) -> BatchLoss:
+        model, window = batch.model, batch.window
+        states = None if window.begins else self._before(model, window)
+        run = model.run(window.source, states)
+        self._states = tuple(type(state)(*(part.detach() for part in state)) for state in run.states)
+        weights = batch.weights * window.share
+        found = model.losses(run.features, window.target, weights=weights)
+        total, of_rows = found.total, weights.sum(1).to(found.total.dtype)  # [B]
+        if self._activation:
+            total = total + self._activation * (of_rows * _mean_square(run.features)).sum()
+        if self._temporal and run.raw.size(1) > 1:
+            total = total + self._temporal * (of_rows * _mean_square(run.raw.diff(dim=1))).sum()
+        return BatchLoss(total, found.nll.detach())
+
+    def _before(self, model: LanguageModel, window: Window) -> States | None:
+        """The states before a window, of its rows."""
+        if self._saved is None:
+            return self._states
+        rows = slice(window.first_row, window.first_row + len(window.source))
+        device = window.source.device
+        kinds = [cell.State for cell in model.cells]
+        states = [
+            kind(*(part[rows].to(device) for part in parts)) for kind, parts in zip(kinds, self._saved, strict=True)
+        ]
+        self._saved = None
+        return tuple(states)
+
+    def state_dict(self, world: World) -> dict[str, Any]:
+        if self._saved is not None:  # nothing was done since it was loaded
+            return {"states": self._saved}
+        mine = None if self._states is None else [[part.cpu() for part in state] for state in self._states]
+        if world.size == 1:
+            return {} if mine is None else {"states": mine}
+        listed = None if mine is None else [[part.tolist() for part in state] for state in mine]
+        found = [states for states in world.gather(listed) if states is not None]
+        if not found:
+            return {}
+        layers = zip(*found, strict=True)
+        return {
+            "states": [
+                [torch.cat([torch.tensor(part) for part in same]) for same in zip(*layer, strict=True)]
+                for layer in layers
+            ]
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._states, self._saved = None, state.get("states")
+
+
+def _mean_square(x: Tensor) -> Tensor:
+    """Of each row of x [B, T, L]: [B]."""
+    return at_least_fp32(x).square().mean((1, 2))

@@ -1,0 +1,268 @@
+"""The task `language_model`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.config.schema import Config
+from nmt.data import Tokenizer, planned_sizes
+from nmt.data.prepare import known_files, make_tokenizer
+from nmt.data.streams import EncodedText, Rows, encode_text
+from nmt.data.text import as_list
+from nmt.data.validation_facts import ValidationFacts
+from nmt.errors import ConfigError, counted
+from nmt.limits import MOST
+from nmt.models import build_model
+from nmt.models.language_model import LanguageModel
+from nmt.registry import TASKS
+from nmt.tasks.language_model.batches import StreamBatches, Window
+from nmt.tasks.language_model.loss import StreamLoss, WindowBatch
+from nmt.tasks.language_model.validation import StreamValidator, stream_losses
+from nmt.training.distributed import Share, World
+from nmt.training.losses import Loss
+from nmt.training.random_state import seed_everything
+from nmt.training.state import perplexity
+from nmt.training.task import MemorySample, Task
+from nmt.training.trainer import Trainer
+
+_NO_PAIRS = "a language model reads one text"
+_NO_SEARCH = "a language model searches for nothing while it is trained"
+"""Why keys of translation say nothing here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModellingOptions:
+    """Options of the task `language_model`. Texts are files, not prefixes: `data.train`, `data.dev`, `data.test`."""
+
+    steps: int = 70
+    """Words of a window: how far gradients reach back."""
+    varied_windows: bool = True
+    """Windows of about so many words, cut elsewhere in each epoch (Merity et al., ICLR 2018), instead of exactly so
+    many."""
+    activation_penalty: float = 0.0
+    """alpha, by which the mean square of the last states is multiplied before it is added to the loss."""
+    temporal_penalty: float = 0.0
+    """beta, the same for the change of the last states from word to word."""
+    validation_rows: int = 10
+    """Rows that the validation text is cut into, which are read side by side. The test text is one row."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "validation_rows"):
+            if not 1 <= getattr(self, name) <= MOST:
+                raise ValueError(f"{name}: must be from 1 to {MOST}, not {getattr(self, name)}")
+        for name in ("activation_penalty", "temporal_penalty"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: must be 0 or more, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedText:
+    """All that training needs of the data."""
+
+    tokenizer: Tokenizer
+    train: EncodedText
+    dev: EncodedText | None
+    test: EncodedText | None
+    dev_facts: ValidationFacts | None = None
+    folders: Sequence[Path] = ()
+
+    @property
+    def key(self) -> str:
+        return self.train.key
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        known = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {f"{name}_tokens": len(text.ids) for name, text in known.items() if text is not None}
+
+
+@TASKS.register("language_model")
+class LanguageModelling(Task):
+    """A text, whose words are predicted one after the other from those before."""
+
+    Options = LanguageModellingOptions
+    options: LanguageModellingOptions
+    unused: ClassVar[Mapping[str, str]] = {
+        **{
+            f"data.{key}": _NO_PAIRS
+            for key in (
+                "source_language",
+                "target_language",
+                "generator",
+                "monolingual",
+                "monolingual_tag",
+                "sampling_temperature",
+                "sampling_weights",
+                "dev_references",
+                "test_references",
+                "max_length",
+                "too_long",
+                "pool_batches",
+                "workers",
+            )
+        },
+        **{f"training.{key}": _NO_SEARCH for key in ("sample_every", "sample_sentences")},
+        **{
+            f"training.{key}": "its loss is cross entropy over all words"
+            for key in ("loss", "loss_options", "label_smoothing", "normalization")
+        },
+        **{
+            f"model.{key}": "it has no encoder and no attention; see model.architecture_options"
+            for key in (
+                "encoder_cell",
+                "encoder_cell_options",
+                "decoder_cell",
+                "decoder_cell_options",
+                "encoder_hidden_size",
+                "encoder_layers",
+                "decoder_layers",
+                "context_aware_encoder",
+                "deep_attention",
+                "deep_output",
+                "attention_heads",
+            )
+        },
+        **{
+            f"model.{key}": "tables start uniform in +-0.1, layers in +-1 / sqrt(width)"
+            for key in ("initializer", "initializer_options", "init_range")
+        },
+        "decoding": _NO_SEARCH,
+        "evaluation": "validation measures loss and perplexity",
+    }
+
+    @classmethod
+    def completed(cls, config: Config) -> Config:
+        """One vocabulary, and no smoothing."""
+        options = config.data.tokenizer_options
+        if "joint" in options:
+            options = {**options, "joint": True}
+        data = dataclasses.replace(config.data, tokenizer_options=options)
+        evaluation = dataclasses.replace(config.evaluation, metrics=[])
+        training = dataclasses.replace(config.training, label_smoothing=0.0)
+        return dataclasses.replace(config, data=data, evaluation=evaluation, training=training)
+
+    @classmethod
+    def check(cls, config: Config) -> list[tuple[str, str]]:
+        if config.model.tie_embeddings == "all":
+            return [("model.tie_embeddings", "'all' is for two languages. Allowed: none, target_softmax.")]
+        return []
+
+    @property
+    def rows(self) -> int:
+        """Rows of the stream that are read side by side."""
+        training = self.config.training
+        if training.batch_sentences is not None:
+            return training.batch_sentences
+        assert training.batch_tokens is not None, "a complete configuration has one of both"
+        return max(1, training.batch_tokens // self.options.steps)
+
+    def _files(self, name: str) -> list[Path]:
+        found = getattr(self.config.data, name)
+        return [Path(path) for path in as_list(found)] if found else []
+
+    def missing_files(self) -> list[tuple[str, str]]:
+        return [
+            (f"data.{name}", f"{path}: no such file")
+            for name in ("train", "dev", "test")
+            for path in self._files(name)
+            if not path.is_file()
+        ]
+
+    def prepare(self, run: Path, *, progress: bool = True) -> PreparedText:
+        files = {name: self._files(name) for name in ("train", "dev", "test")}
+        if not files["train"]:
+            raise ConfigError("data.train: no training text; give a file or a list of files")
+        cache = self.config.data.cache_dir
+        folder = Path(cache) if cache else run / "cache"
+        known = known_files(folder, [path for paths in files.values() for path in paths], shown=progress)
+        known.save()
+        tokenizer = make_tokenizer(self.config, [], files["train"], run_dir=run, known=known, shown=progress)
+        texts = {name: encode_text(paths, tokenizer) for name, paths in files.items() if paths}
+        for name, text in texts.items():
+            if not len(text.ids):
+                raise ConfigError(f"data.{name}: {', '.join(map(str, files[name]))}: no line in it")
+        return PreparedText(tokenizer=tokenizer, train=texts["train"], dev=texts.get("dev"), test=texts.get("test"))
+
+    def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> LanguageModel:
+        seed_everything(self.config.seed)
+        model: Any = build_model(self.config.model, tokenizer.source_size, tokenizer.target_size)
+        return cast("LanguageModel", model.to(device))
+
+    def build_batches(self, data: PreparedText, *, world: World | None = None) -> StreamBatches:
+        return StreamBatches(
+            Rows.of(data.train.ids, self.rows),
+            steps=self.options.steps,
+            varied=self.options.varied_windows,
+            accumulate=self.config.training.accumulate,
+            seed=self.config.seed,
+            share=None if world is None else Share(world.rank, world.size),
+            pinned=world is not None and world.device.type == "cuda",
+        )
+
+    def build_loss(self) -> Loss:
+        options = self.options
+        return StreamLoss(activation_penalty=options.activation_penalty, temporal_penalty=options.temporal_penalty)
+
+    def training_batch(self, model: Any, batch: Any, weights: Tensor) -> WindowBatch:
+        return WindowBatch(model, batch, weights)
+
+    def memory_sample(self, data: PreparedText, batches: StreamBatches) -> MemorySample:
+        rows = Rows.of(data.train.ids, self.rows)
+        shown = slice(None, 2), slice(None, self.options.steps)
+        source, target = (torch.from_numpy(np.ascontiguousarray(side[shown])) for side in (rows.inputs, rows.targets))
+        return MemorySample(Window(source, target, 0, True, 1.0), len(rows.targets))
+
+    def build_validator(self, data: PreparedText, *, device: torch.device, world: World) -> StreamValidator | None:
+        if data.dev is None:
+            return None
+        return StreamValidator(text=data.dev, rows=self.options.validation_rows, device=device, world=world)
+
+    def describe_model(self, model: LanguageModel) -> str:
+        widths = [f"{type(cell).__name__.lower()} {cell.hidden_size}" for cell in model.cells]
+        mixture = f", a mixture of {model.mixture.count} softmaxes" if model.mixture is not None else ""
+        return f"{self.config.model.architecture}, layers {', '.join(widths)}{mixture}"
+
+    def describe_vocabularies(self, model: LanguageModel) -> str:
+        return f"vocabulary: {model.target_vocab_size:,}"
+
+    def data_lines(self, data: PreparedText, batches: StreamBatches) -> list[str]:
+        texts = {"train": data.train, "dev": data.dev, "test": data.test}
+        return [
+            f"{name}: {counted(len(text.lines.lengths), 'line')}, {counted(len(text.ids), 'token')}, ends of lines "
+            f"counted, {text.unknown:,} of them unknown words"
+            for name, text in texts.items()
+            if text is not None
+        ]
+
+    def describe_epoch(self, batches: StreamBatches) -> str:
+        return f"{super().describe_epoch(batches)} of {counted(self.rows, 'row')} by about {self.options.steps} words"
+
+    def planned_model(self) -> Any:
+        sizes = planned_sizes(self.config)
+        if sizes is None:
+            return None
+        with torch.device("meta"):
+            return build_model(self.config.model, *sizes)
+
+    def score_test(self, trainer: Trainer, data: PreparedText, *, by: str, output: Path | None) -> None:
+        assert data.test is not None
+        log, model = trainer.log, cast("Any", trainer.updater.model)
+        if not trainer.world.is_main:
+            return
+        model.eval()
+        whole = Rows.of(data.test.ids, 1)
+        loss = stream_losses(model, whole, device=trainer.updater.precision.device) / len(data.test.ids)
+        trainer.record("test", {"checkpoint": by, "loss": loss, "perplexity": perplexity(loss)})
+        log.say(f"test loss {loss:.4f}, perplexity {perplexity(loss):.2f} with {by}")
+
+    def hint(self, run: Path) -> str:
+        return f"score a text with: nmt-score {run} --text FILE"

@@ -1,0 +1,88 @@
+"""The loss of a language model on a text."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from nmt.data.progress import Advance, no_progress
+from nmt.data.streams import EncodedText, Rows
+from nmt.models.language_model import LanguageModel, States
+from nmt.training.distributed import World
+from nmt.training.stopping import InterruptedValidationError
+from nmt.training.validation import Check, Validation
+
+STEPS = 70
+"""Words that are read at once."""
+
+
+@torch.inference_mode()
+def stream_losses(
+    model: LanguageModel,
+    rows: Rows,
+    *,
+    device: torch.device,
+    check: Check | None = None,
+    first: int = 0,
+    end: int | None = None,
+) -> float:
+    """Sum of the negative log-likelihoods, in nats, of rows first..end-1 of a stream."""
+    inputs, targets = (torch.from_numpy(side[first:end]).to(device) for side in (rows.inputs, rows.targets))
+    states: States | None = None
+    total = 0.0
+    for start in range(0, rows.length, STEPS):
+        if check is not None:
+            check()
+        words, wanted = inputs[:, start : start + STEPS], targets[:, start : start + STEPS]
+        run = model.run(words, states)
+        states = run.states
+        found = model.losses(run.features, wanted, weights=torch.ones_like(wanted, dtype=torch.float32))
+        total += float(found.nll.double().sum())
+    return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamValidator:
+    """The validation text as a stream in some rows, which several processes share."""
+
+    text: EncodedText
+    rows: int
+    device: torch.device
+    world: World
+
+    @property
+    def key(self) -> str:
+        return self.text.key
+
+    @property
+    def lines(self) -> int:
+        return 0
+
+    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
+        """As `nmt.training.task.Validates`."""
+        started = time.monotonic()
+        mean = self._mean(model, check=check)
+        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
+        return Validation({"loss": mean}, seconds=seconds)
+
+    def _mean(self, model: LanguageModel, *, check: Check) -> float:
+        rows = Rows.of(self.text.ids, self.rows)
+        cuts = np.linspace(0, len(rows.targets), self.world.size + 1).astype(int).tolist()
+        first, end = cuts[self.world.rank], cuts[self.world.rank + 1]
+        mine: float | None
+        try:
+            mine = (
+                stream_losses(model, rows, device=self.device, check=check, first=first, end=end)
+                if end > first
+                else 0.0
+            )
+        except InterruptedValidationError:
+            mine = None  # the others must hear of it
+        parts = [part for part in self.world.gather(mine) if part is not None]
+        if len(parts) < self.world.size:
+            raise InterruptedValidationError
+        return sum(parts) / len(self.text.ids)

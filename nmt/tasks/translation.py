@@ -1,0 +1,292 @@
+"""Translation: pairs of sentences, an encoder and a decoder, scores of the translations of a validation text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nmt.config.schema import Config, DecodingConfig
+from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate, planned_sizes
+from nmt.data.batching import Pairs
+from nmt.data.monolingual import training_prefixes
+from nmt.data.prepare import missing_files, prepare, read_validation_facts
+from nmt.data.resegmentation import Resegmentation, Sides
+from nmt.data.sampling import Rows, sampling_shares
+from nmt.data.validation_facts import ValidationFacts
+from nmt.errors import NmtError, counted
+from nmt.evaluation import build_metrics
+from nmt.interop.facts import read_longest_source, write_longest_source
+from nmt.models import build_model
+from nmt.models.base import Seq2Seq
+from nmt.registry import TASKS
+from nmt.search.glossary import load_glossary
+from nmt.search.shortlist import load_shortlist
+from nmt.search.translation import Translation as Translated
+from nmt.search.translator import Translator
+from nmt.training.batches import BatchStream
+from nmt.training.distributed import Share, World, interleave
+from nmt.training.doubts import about_the_data, never_learned
+from nmt.training.losses import Loss
+from nmt.training.memory import check_size
+from nmt.training.random_state import seed_everything
+from nmt.training.samples import TrainingSamples
+from nmt.training.setup import build_training_loss
+from nmt.training.task import MemorySample, Task
+from nmt.training.text_file import write_lines
+from nmt.training.trainer import Trainer
+from nmt.training.validation import Found, Translate, Validator, counts, noted_lines, problems
+
+AS_IT_IS = Sides()
+"""Training text that is the same in all epochs."""
+SAMPLE_SENTENCES = 2
+"""Sentences of the largest batch on which the memory of a whole one is measured."""
+LOOKED_AT = 2000
+"""Batches among which the largest is looked for."""
+WINDOW = 256
+"""Lines that validation translates together; between two windows it can be interrupted."""
+
+
+@TASKS.register("translation")
+class Translation(Task):
+    """Sentences of one language and their translations."""
+
+    @property
+    def validates(self) -> bool:
+        return super().validates or self.config.data.generator != "none"
+
+    @property
+    def tests(self) -> bool:
+        return super().tests or self.config.data.generator != "none"
+
+    def missing_files(self) -> list[tuple[str, str]]:
+        return missing_files(self.config.data)
+
+    def prepare(self, run: Path, *, progress: bool = True) -> PreparedData:
+        return prepare(self.config, run, progress=progress)
+
+    def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
+        return build_network(self.config, tokenizer, device=device)
+
+    def build_batches(self, data: PreparedData, *, world: World | None = None) -> BatchStream:
+        return build_batches(self.config, data.train, world=world, sides=data.sides)
+
+    def build_loss(self) -> Loss:
+        return build_training_loss(self.config.training)
+
+    def build_validator(self, data: PreparedData, *, device: torch.device, world: World) -> Validator | None:
+        return build_validator(self.config, data, device=device, world=world)
+
+    def build_samples(self, data: PreparedData, *, device: torch.device) -> TrainingSamples | None:
+        return build_samples(self.config, data, device=device)
+
+    def describe_model(self, model: Seq2Seq) -> str:
+        outline = model.outline(self.config.model)
+        layers = f"{outline.encoder_layers} + {outline.decoder_layers} layers"
+        return f"{self.config.model.architecture} {outline.mixing}, {layers}"
+
+    def describe_vocabularies(self, model: Seq2Seq) -> str:
+        return f"vocabularies: source {model.source_vocab_size:,}, target {model.target_vocab_size:,}"
+
+    def data_lines(self, data: PreparedData, batches: BatchStream) -> list[str]:
+        return [*data.report_lines(), *describe_sampling(self.config, data.train), *batches.describe_anew()]
+
+    def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
+        sizes = data.tokenizer.source_size, data.tokenizer.target_size
+        return about_the_data(self.config, data.train, sizes=sizes, updates_per_epoch=batches.updates_per_epoch())
+
+    def doubts_at_end(self, validations: Sequence[Mapping[str, Any]]) -> list[str]:
+        doubt = never_learned(validations)
+        return [doubt] if doubt else []
+
+    def describe_epoch(self, batches: BatchStream) -> str:
+        updates = counted(batches.updates_per_epoch(), "update")
+        return f"batches an epoch: {batches.sampler.estimate} for {updates}, {batches.padding_share():.1%} padding"
+
+    def memory_sample(self, data: PreparedData, batches: BatchStream) -> MemorySample:
+        """The longest sentences, as what is kept of a batch grows with their number, but not with their length.
+
+        Attention keeps source x target.
+        """
+        pairs, rows = largest_batch(data.train, batches.sampler)
+        cost = np.maximum(*pairs.lengths(rows))
+        batch = collate(pairs, rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]])
+        return MemorySample(batch, len(rows))
+
+    def planned_model(self) -> Seq2Seq | None:
+        sizes = planned_sizes(self.config)
+        if sizes is None:
+            return None
+        with torch.device("meta"):
+            return build_model(self.config.model, *sizes)
+
+    def validation_facts(self) -> ValidationFacts | None:
+        try:
+            return read_validation_facts(self.config, Path(self.config.run_dir))
+        except NmtError:  # the text is no longer there, which a finished run does not need
+            return None
+
+    def keep_facts(self, data: PreparedData, run: Path, *, before: Path | None) -> None:
+        earlier = None if before is None else read_longest_source(before)
+        write_longest_source(run, max(data.train.longest_source, earlier or 0))
+
+    def test_output(self, *, average: bool = False) -> Path:
+        middle = ".average" if average else ""
+        return Path(self.config.run_dir) / f"test{middle}.{self.config.data.target_language}"
+
+    def score_test(self, trainer: Trainer, data: PreparedData, *, by: str, output: Path | None) -> None:
+        assert data.test_text is not None and output is not None
+        log, model, world = trainer.log, trainer.updater.model, trainer.world
+        model.eval()
+        translate = build_translate(data.tokenizer, self.config.decoding, device=trainer.updater.precision.device)
+        lines = data.test_text.source[world.rank :: world.size]
+        mine = [Found(found.best, found.is_finite, found.has_ended) for found in translate(model, lines)]
+        found: Sequence[Found] = interleave(world.gather(mine))
+        if not world.is_main:
+            return
+        translations = [text for text, _, _ in found]
+        not_finite, at_limit = noted_lines(found)
+        fields: dict[str, Any] = {"checkpoint": by, "signatures": {}, **counts(not_finite, at_limit)}
+        for line in problems(not_finite, at_limit):
+            log.say(f"test: {line}")
+        for metric in build_metrics(self.config.evaluation, language=self.config.data.target_language):
+            score = metric.compute(translations, data.test_references)
+            fields[metric.name] = score.score
+            fields["signatures"][metric.name] = f"{score.name} {score.signature}"
+            log.say(f"test {score.name} = {score.score:.2f} with {by}  {score.signature}")
+        write_lines(output, translations)
+        trainer.record("test", fields)
+        log.say(f"test text translated with {by} into {output}")
+
+    def hint(self, run: Path) -> str:
+        return f"translate with: nmt-translate {run}"
+
+
+def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
+    """The model, its weights drawn from the seed; ConfigError where it cannot fit into memory."""
+    check_size(config, (tokenizer.source_size, tokenizer.target_size), device=device)
+    seed_everything(config.seed)
+    return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
+
+
+def build_sampler(config: Config, corpus: Corpus, *, sides: Sides = AS_IT_IS) -> BatchSampler:
+    """The order of the training data; DataError for a corpus to sample from that has no pair.
+
+    `sides`: how it is split anew in each epoch, of the prepared data.
+    """
+    data = config.data
+    shares = None
+    if data.sampling_weights is not None or data.sampling_temperature != 1.0:
+        sizes = [part.pairs for part in corpus.parts]
+        shares = sampling_shares(
+            sizes, training_prefixes(data), temperature=data.sampling_temperature, weights=data.sampling_weights
+        )
+    anew = None
+    if any(sides):
+        anew = Resegmentation(corpus, sides, seed=config.seed, max_length=data.max_length)
+    return BatchSampler(
+        corpus,
+        batch_tokens=config.training.batch_tokens,
+        batch_sentences=config.training.batch_sentences,
+        pool_batches=config.data.pool_batches,
+        seed=config.seed,
+        shares=shares,
+        anew=anew,
+    )
+
+
+def describe_sampling(config: Config, corpus: Corpus) -> list[str]:
+    """How much of an epoch comes from each corpus, for people; nothing where all are simply taken once."""
+    order = build_sampler(config, corpus).order
+    if order.shares is None:
+        return []
+    rows = zip(training_prefixes(config.data), corpus.parts, order.shares, order.uses(), strict=True)
+    return [
+        f"train: {share:.1%} of an epoch from {prefix}: {counted(part.pairs, 'pair')}, each {uses:.3g} times on average"
+        for prefix, part, share, uses in rows
+    ]
+
+
+def build_batches(
+    config: Config, corpus: Corpus, *, world: World | None = None, sides: Sides = AS_IT_IS
+) -> BatchStream:
+    """The training batches, or this process's part of them; `sides` as for `build_sampler`."""
+    share = None if world is None else Share(world.rank, world.size)
+    accumulate = config.training.accumulate
+    return BatchStream(
+        corpus,
+        build_sampler(config, corpus, sides=sides),
+        accumulate=accumulate,
+        share=share,
+        seed=config.seed,
+        pinned=world is not None and world.device.type == "cuda",
+    )
+
+
+def build_validator(
+    config: Config, data: PreparedData, *, device: torch.device, world: World | None = None
+) -> Validator | None:
+    """What is measured on the development corpus; None without one."""
+    if data.dev is None or data.dev_text is None:
+        return None
+    return Validator(
+        corpus=data.dev,
+        sources=data.dev_text.source,
+        references=data.dev_references,
+        metrics=build_metrics(config.evaluation, language=config.data.target_language),
+        translate=build_translate(data.tokenizer, config.decoding, device=device),
+        device=device,
+        max_sentences=config.evaluation.max_sentences,
+        samples=config.evaluation.samples,
+        world=World(device) if world is None else world,
+    )
+
+
+def build_samples(config: Config, data: PreparedData, *, device: torch.device) -> TrainingSamples | None:
+    """What translates training text between validations; None unless that is asked for."""
+    every = config.training.sample_every
+    if every is None:
+        return None
+    return TrainingSamples(
+        corpus=data.train,
+        tokenizer=data.tokenizer,
+        decoding=dataclasses.replace(config.decoding, ensemble_weights=None),
+        device=device,
+        every=every,
+        sentences=config.training.sample_sentences,
+    )
+
+
+def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Translate:
+    """The configured search from text to text, with whatever weights the model has at the moment."""
+    decoding = dataclasses.replace(decoding, ensemble_weights=None)  # which are for several models
+    if decoding.shortlist is not None:
+        load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
+    if decoding.glossary is not None:
+        load_glossary(decoding.glossary)
+
+    def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translated]:
+        yield from Translator(model, tokenizer, decoding, device=device, window=WINDOW).translations(lines)
+
+    return translate
+
+
+def largest_batch(corpus: Pairs, sampler: BatchSampler) -> tuple[Pairs, Rows]:
+    """The batch whose attention, sentences x source x target length, is the largest of the first LOOKED_AT.
+
+    With it the pairs that it is of, which are those of the corpus unless they are split anew.
+    """
+
+    def cost(batch: tuple[Pairs, Rows]) -> int:
+        pairs, rows = batch
+        source, target = pairs.lengths(rows)
+        return len(rows) * int(source.max()) * int(target.max())
+
+    pools = (sampler.pool(0, number) for number in range(sampler.pools))
+    batches = ((pool.drawn or corpus, rows) for pool in pools for rows in pool.batches)
+    return max(islice(batches, LOOKED_AT), key=cost)

@@ -1,0 +1,368 @@
+"""The task `language_model`: losses against plain PyTorch, streams without a lost word, resumed and shared runs."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import yaml
+
+from nmt.cli import sample, score, translate
+from nmt.config import load_config
+from nmt.data.streams import Rows, windows
+from nmt.interop.model_dir import load_model
+from nmt.models import build_model
+from nmt.models.dropout import number_layers
+from nmt.models.language_model import LanguageModel, LockedDropout, mixture_losses
+from nmt.ops.dropout import Masks, masked_by
+from nmt.tasks.language_model.batches import StreamBatches
+from nmt.tasks.language_model.sampling import Sampling, _drawn
+from nmt.tasks.language_model.scoring import Dynamic, score_text
+from nmt.training.batches import Position
+from nmt.training.distributed import Share
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
+from tests.tiny_training import WORDS, events, nmt_train
+
+CPU = torch.device("cpu")
+
+
+def write_text(folder: Path, *, lines: int = 60) -> None:
+    """train.txt, dev.txt and test.txt of random words, with an empty line."""
+    generator = random.Random(3)
+    for name, count in (("train", lines), ("dev", 12), ("test", 9)):
+        text = [" ".join(generator.choice(WORDS[:12]) for _ in range(generator.randint(1, 9))) for _ in range(count)]
+        text[2] = ""
+        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+
+
+def write_config(folder: Path, *, task: dict[str, Any] | None = None, **changes: dict[str, Any]) -> Path:
+    sections: dict[str, Any] = {
+        "model": {
+            "architecture": "language_model",
+            "cell": "lrn",
+            "hidden_size": 7,
+            "embedding_size": 6,
+            "layer_norm": False,
+            "dropout": 0.2,
+            "architecture_options": {"layers": 2},
+        },
+        "data": {
+            **{name: str(folder / f"{name}.txt") for name in ("train", "dev", "test")},
+            "tokenizer": "whitespace",
+            "tokenizer_options": {"separator": ""},
+        },
+        "training": {
+            "max_steps": 12,
+            "batch_sentences": 4,
+            "lr": 0.01,
+            "schedule": "constant",
+            "precision": "fp32",
+            "log_every": 3,
+            "validate_every": 6,
+        },
+    }
+    for section, values in changes.items():
+        sections[section] |= values
+    path = folder / "lm.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {"run_dir": str(folder / "run"), "task": "language_model", "task_options": {"steps": 8, **(task or {})}}
+            | sections
+        ),
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_text(tmp_path)
+    return tmp_path
+
+
+def small_model(**options: Any) -> LanguageModel:
+    """Of 11 words, in fp64."""
+    torch.manual_seed(5)
+    config = load_config(
+        {
+            "run_dir": "unused",
+            "task": "language_model",
+            "model": {
+                "architecture": "language_model",
+                "cell": "lstm",
+                "hidden_size": 5,
+                "embedding_size": 4,
+                "layer_norm": False,
+                "dropout": 0.0,
+                "architecture_options": {"layers": 2, **options},
+            },
+        }
+    )
+    model: Any = build_model(config.model, 11, 11)
+    return model.double()
+
+
+@pytest.mark.parametrize(("count", "rows"), [(23, 4), (9, 6), (1, 3), (24, 4)])
+def test_a_stream_in_rows_loses_nothing(count: int, rows: int) -> None:
+    ids = np.arange(3, 3 + count)
+    cut = Rows.of(ids, rows)
+    assert [int(i) for i in cut.targets.flatten() if i] == list(ids)
+    pairs = [(int(a), int(b)) for a, b in zip(cut.inputs.flatten(), cut.targets.flatten(), strict=True) if b]
+    assert pairs == [(2, 3), *((i, i + 1) for i in range(3, 2 + count))]
+    assert all(row.any() for row in cut.targets)
+
+
+def test_windows_cover_all_words_once_and_lie_elsewhere_in_each_epoch() -> None:
+    found = [windows(1000, steps=30, varied=True, generator=np.random.default_rng([1, epoch])) for epoch in (1, 2)]
+    for ends in found:
+        assert ends[-1] == 1000 and (np.diff(ends) > 0).all()
+    assert list(found[0]) != list(found[1])
+    again = windows(1000, steps=30, varied=True, generator=np.random.default_rng([1, 1]))
+    assert list(again) == list(found[0])
+    assert list(windows(25, steps=10, varied=False, generator=np.random.default_rng(1))) == [10, 20, 25]
+
+
+def test_losses_are_those_of_the_steps_one_by_one() -> None:
+    """Sequence form against step form, through the log-probabilities of the whole vocabulary."""
+    for options in ({}, {"softmaxes": 3, "last_size": 6}):
+        model = small_model(**options).eval()
+        words = torch.randint(1, 11, (2, 6))
+        source, target = words[:, :-1], words[:, 1:]
+        states, expected = None, []
+        for t in range(source.size(1)):
+            log_p, states = model.step(source[:, t], states)
+            expected.append(-log_p.gather(1, target[:, t : t + 1])[:, 0])
+        found = model.token_losses(source, target)
+        torch.testing.assert_close(found, torch.stack(expected, 1), rtol=1e-6, atol=1e-6)
+
+
+def test_states_carried_from_window_to_window_are_those_of_one_long_run() -> None:
+    model = small_model().eval()
+    words = torch.randint(1, 11, (3, 9))
+    whole = model.run(words)
+    first = model.run(words[:, :4])
+    second = model.run(words[:, 4:], first.states)
+    torch.testing.assert_close(torch.cat([first.features, second.features], 1), whole.features)
+
+
+def test_a_mixture_of_softmaxes_and_all_its_gradients_are_those_of_plain_pytorch() -> None:
+    torch.manual_seed(1)
+    priors = torch.randn(5, 3, dtype=torch.float64).log_softmax(-1).requires_grad_()
+    features = torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(7, 4, dtype=torch.float64, requires_grad=True)
+    targets, weights = torch.tensor([1, 6, 3, 3, 2]), torch.rand(5, dtype=torch.float64)
+    log_p = torch.logsumexp(priors.unsqueeze(-1) + F.log_softmax(features @ table.t(), -1), 1)
+    expected = -(log_p.gather(1, targets.unsqueeze(1))[:, 0] * weights).sum()
+    wanted = torch.autograd.grad(expected, (priors, features, table))
+    found = mixture_losses(priors, features, table, targets, weights)
+    torch.testing.assert_close(found.total, expected)
+    torch.testing.assert_close(found.nll, -log_p.gather(1, targets.unsqueeze(1))[:, 0])
+    for gradient, other in zip(torch.autograd.grad(found.total, (priors, features, table)), wanted, strict=True):
+        torch.testing.assert_close(gradient, other)
+
+
+def test_dropout_hides_the_same_at_all_places_of_a_row() -> None:
+    layer = LockedDropout(0.5)
+    with masked_by(Masks(7)):
+        found = layer(torch.ones(3, 5, 8))
+    assert (found == found[:, :1]).all() and 0 < float((found == 0).float().mean()) < 1
+    assert not (found[0] == found[1]).all()
+
+
+def test_dropped_words_and_weights_are_the_same_in_all_processes() -> None:
+    """Rows of a table and of a matrix are counted from 0 whichever sentences a process has."""
+    model = small_model(embedding_dropout=0.4, weight_dropout=0.5).train()
+    number_layers(model)
+    words, seen = torch.arange(1, 11).unsqueeze(0), []
+    for first in (0, 6):
+        with masked_by(Masks(11, first)):
+            seen.append((model.words(words), model.cells[0].unit().weights[0], model.cells[1].unit().weights[0]))
+    for one, other in zip(*seen, strict=True):
+        assert torch.equal(one, other) and 0 < float((one == 0).double().mean()) < 1
+
+
+def test_a_unit_without_a_recurrent_matrix_has_no_weight_dropout(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"architecture_options": {"layers": 2, "weight_dropout": 0.5}}
+    assert nmt_train(write_config(folder, model=options)) == 2
+    assert "architecture_options.weight_dropout: the unit 'lrn' has no recurrent matrix" in capsys.readouterr().err
+
+
+def test_keys_of_translation_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(folder, data={"target_language": "de"}, training={"label_smoothing": 0.1})
+    path.write_text(path.read_text() + "decoding: {beam_size: 5}\n")
+    assert nmt_train(path) == 2
+    said = capsys.readouterr().err
+    for key in ("data.target_language", "training.label_smoothing", "decoding"):
+        assert f"{key}: says nothing to the task 'language_model'" in said
+
+
+def test_architectures_are_for_their_task_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder, model={"architecture": "deepnmt", "architecture_options": {}})) == 2
+    assert "'deepnmt' is for the task 'translation', not 'language_model'" in capsys.readouterr().err
+
+
+def test_missing_files_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder, data={"dev": str(folder / "none.txt")})) == 1
+    assert f"data.dev: {folder / 'none.txt'}: no such file" in capsys.readouterr().err
+
+
+def test_a_run_learns_validates_and_scores_its_test_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(folder, training={"max_steps": 40})
+    assert nmt_train(config) == 0
+    losses = [event["loss"] for event in events(folder / "run", kinds=("validation",))]
+    assert losses[-1] < losses[0] - 0.05
+    (test,) = events(folder / "run", kinds=("test",))
+    loaded = load_config(config)
+    task = task_of(loaded)
+    data = task.prepare(folder / "run", progress=False)
+    model: Any = load_model(folder / "run", task="language_model").model
+    states, total, before = None, 0.0, 2
+    for word in data.test.ids.tolist():
+        log_p, states = model.step(torch.tensor([before]), states)
+        total, before = total - float(log_p[0, word]), word
+    assert test["loss"] == pytest.approx(total / len(data.test.ids), rel=1e-5)
+    assert "perplexity" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", [{}, {"activation_penalty": 2.0, "temporal_penalty": 1.0, "varied_windows": False}])
+def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, task: dict[str, Any]) -> None:
+    """States are carried over the interruption, which is in the middle of an epoch."""
+    logs = []
+    for name, stops in (("whole", (12,)), ("stopped", (5, 12))):
+        own = tmp_path / name
+        own.mkdir()
+        write_text(own)
+        for steps in stops:
+            assert nmt_train(write_config(own, task=task, training={"max_steps": steps, "save_every": 5})) == 0
+        logs.append([event for event in events(own / "run", kinds=("train", "validation")) if event["step"] in (9, 12)])
+    assert len(logs[0]) == 3 and [event["loss"] for event in logs[0]] == [event["loss"] for event in logs[1]]
+
+
+def test_processes_that_share_the_rows_come_to_the_gradient_of_one(folder: Path) -> None:
+    config = load_config(write_config(folder, task={"temporal_penalty": 1.0}))
+    task = task_of(config)
+    data = task.prepare(folder / "run", progress=False)
+
+    def gradients(shares: list[Share]) -> list[torch.Tensor]:
+        """Of the third update, weights unchanged before."""
+        total: list[torch.Tensor] = []
+        for share in shares:
+            updater = build_updater(task, data.tokenizer, device=CPU)
+            rows = Rows.of(data.train.ids, 4)
+            stream = StreamBatches(rows, steps=8, varied=True, accumulate=1, seed=1, share=share)
+            updater.model.train()
+            for group in islice(stream.groups(Position(1, 0)), 3):
+                updater.optimizer.zero_grad()
+                updater._backward(group)
+            mine = [weight.grad.clone() for weight in updater.model.parameters()]
+            total = mine if not total else [a + b for a, b in zip(total, mine, strict=True)]
+        return total
+
+    for one, two in zip(gradients([Share()]), gradients([Share(0, 2), Share(1, 2)]), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    write_text(folder)
+    assert nmt_train(write_config(folder, training={"max_steps": 40})) == 0
+    return folder
+
+
+def test_a_text_is_scored_as_published(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line after those before it, ends of lines counted: the perplexity that training has logged."""
+    text = str(trained / "test.txt")
+    assert score.main([str(trained / "run"), "--text", text, "--per-token"]) == 0
+    out, err = capsys.readouterr()
+    lines = Path(text).read_text().split("\n")[:-1]
+    rows = [[float(value) for value in line.split()] for line in out.splitlines()]
+    assert [len(row) for row in rows] == [len(line.split()) + 1 for line in lines]
+    (test,) = events(trained / "run", kinds=("test",))
+    mean = -sum(map(sum, rows)) / sum(map(len, rows))
+    assert mean == pytest.approx(test["loss"], rel=1e-5)
+    assert float(err.split("perplexity ")[-1].split(",")[0]) == pytest.approx(test["perplexity"], rel=1e-4)
+    assert "9 lines, 57 tokens" in err
+
+
+def test_lines_by_themselves_do_not_depend_on_their_batch(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for tokens in ("1", "4096"):
+        arguments = ["--text", str(trained / "test.txt"), "--by-line", "--batch-tokens", tokens, "--json"]
+        assert score.main([str(trained / "run"), *arguments]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["scores"] == pytest.approx(found[1]["scores"], rel=1e-5)
+    assert score.main([str(trained / "run"), "--text", str(trained / "test.txt"), "--json"]) == 0
+    together = json.loads(capsys.readouterr().out)
+    assert together["scores"][0] == pytest.approx(found[0]["scores"][0], rel=1e-5)
+    assert together["scores"][1] != pytest.approx(found[0]["scores"][1], rel=1e-5)
+
+
+def test_two_models_are_averaged(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, text = str(trained / "run"), ["--text", str(trained / "test.txt"), "--json"]
+    assert score.main([run, *text]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert score.main([run, run, *text]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(one["scores"], rel=1e-6)
+
+
+def test_dynamic_evaluation_follows_the_text_and_goes_back(trained: Path) -> None:
+    loaded = load_model(trained / "run", task="language_model")
+    model: Any = loaded.model
+    before = [weight.clone() for weight in model.parameters()]
+    lines = ["ba be ba be ba be"] * 40
+    plain = list(score_text([model], loaded.tokenizer, lines))
+    followed = list(score_text([model], loaded.tokenizer, lines, dynamic=Dynamic(rate=0.1, decay=0.001)))
+    assert followed[0].log_probs[:5] == pytest.approx(plain[0].log_probs[:5], rel=1e-5)
+    assert followed[-1].mean_nll < plain[-1].mean_nll - 0.1
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_commands_for_translation_refuse_a_language_model(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert translate.main([str(trained / "run"), "-i", str(trained / "test.txt")]) == 1
+    message = "is a model of the task language_model, but one of translation is needed here"
+    assert message in capsys.readouterr().err
+
+
+def test_samples_are_reproducible_and_follow_the_prompt(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [str(trained / "run"), "--prompt", "ba be", "--max-tokens", "6"]
+    assert sample.main([*arguments, "--lines", "3"]) == 0
+    three, said = capsys.readouterr()
+    lines = three.splitlines()
+    assert len(lines) == 3 and all(line.startswith("ba be") and "<unk>" not in line for line in lines)
+    assert len(set(lines)) > 1
+    assert all(len(line.split()) <= 8 for line in lines)
+    assert ("cut at --max-tokens 6" in said) == any(len(line.split()) == 8 for line in lines)
+    assert sample.main(arguments) == 0
+    assert capsys.readouterr().out == lines[0] + "\n"
+    assert sample.main([*arguments, "--seed", "2"]) == 0
+    assert capsys.readouterr().out == lines[1] + "\n"
+
+
+def test_samples_have_the_frequencies_of_the_model(trained: Path) -> None:
+    """First words of 3,000 samples against the probabilities, by chi-square; and with top-k the most probable only."""
+    loaded = load_model(trained / "run", task="language_model")
+    model: Any = loaded.model
+    log_p = model.step(torch.tensor([2]), None)[0][0].double()
+    log_p[:2] = -torch.inf
+    expected = torch.softmax(log_p / 0.5, 0)
+    generator = torch.Generator().manual_seed(4)
+    drawn = [_drawn(log_p, Sampling(temperature=0.5), generator) for _ in range(3000)]
+    counts = torch.bincount(torch.tensor(drawn), minlength=len(expected)).double()
+    used = expected > 0
+    chi_square = float(((counts - 3000 * expected)[used].square() / (3000 * expected)[used]).sum())
+    assert chi_square < 45 and counts[~used].sum() == 0  # 14 words: above 40 once in 10,000
+    few = {_drawn(log_p, Sampling(top_k=2), generator) for _ in range(60)}
+    assert few == set(log_p.topk(2).indices.tolist())
+    likely = {_drawn(log_p, Sampling(top_p=1e-6), generator) for _ in range(5)}
+    assert likely == {int(log_p.argmax())}
