@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 import time
 from collections import Counter
@@ -16,11 +17,12 @@ from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, ex
 from nmt.cli.equal_texts import read_texts
 from nmt.cli.models import MODEL, add_checkpoint
 from nmt.config import import_plugins
-from nmt.errors import ConfigError, DataError, counted, printable
+from nmt.errors import ConfigError, DataError, NmtError, counted, printable
 from nmt.evaluation import check_subwords
 from nmt.evaluation.counting import counting
 from nmt.files.noted import NotedLines
 from nmt.files.undecodable import Undecodable
+from nmt.interop.run_events import EVENTS
 from nmt.library.scoring import chosen_metrics
 from nmt.report import (
     MapSentence,
@@ -125,7 +127,9 @@ def report(arguments: argparse.Namespace) -> int:
 
     names = _names(arguments)
     options = {key: getattr(arguments, key) for key in ("tokenize", "lowercase") if getattr(arguments, key) is not None}
-    require_jinja()
+    files = [name for kind, name in arguments.systems if kind == HYP]
+    models = [name for kind, name in arguments.systems if kind == RUN]
+    _check_extra(models)
     import_plugins(arguments.plugins)
     called = {"tokenize": "--tokenize", "lowercase": "--lowercase"}
     metrics = [
@@ -133,8 +137,6 @@ def report(arguments: argparse.Namespace) -> int:
         for metric in chosen_metrics(arguments.metrics, options if "bleu" in arguments.metrics else {}, called=called)
     ]
     words = Words(options)
-    files = [name for kind, name in arguments.systems if kind == HYP]
-    models = [name for kind, name in arguments.systems if kind == RUN]
     source = [] if arguments.source is None else [arguments.source]
     inputs = [*files, *arguments.ref, *source]
     with output_stream(arguments.output, inputs=inputs, models=models) as output:
@@ -177,7 +179,9 @@ def report(arguments: argparse.Namespace) -> int:
         finally:
             for translator in made.translators.values():
                 translator.close()
-        text = page(figures, table.as_data(maps), curves=_curves(models, names, arguments), map_reason=chosen.reason)
+        labels = {name: label for label, (_, name) in zip(names, arguments.systems, strict=True)}
+        drawn = _curves({name: labels[name] for name in _runs_with_logs(models)})
+        text = page(figures, table.as_data(maps), curves=drawn, map_reason=chosen.reason)
         output.write(text.encode())
     say(PROGRAM, f"{arguments.output}: {counted(len(systems), 'system')}, {len(text.encode()) / 1e6:.1f} MB")
     return made.exit_code
@@ -221,7 +225,7 @@ def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.
             device=arguments.device,
             checkpoint=arguments.checkpoint,
             plugins=arguments.plugins,
-            worker=None if name.endswith(".nmt") else False,
+            worker=False,
         )
         made.translators[name] = translator
         start = time.perf_counter()
@@ -302,20 +306,33 @@ def _maps(
     return chosen, found
 
 
-def _curves(models: Sequence[str], names: Sequence[str], arguments: argparse.Namespace) -> str:
-    """Learning curves of the runs that have a log, as SVG."""
-    from nmt.plotting import as_svg, curves, read_logs
+def _runs_with_logs(models: Sequence[str]) -> list[str]:
+    return [name for name in models if (Path(name) / EVENTS).is_file()]
 
-    labels = {name: label for label, (_, name) in zip(names, arguments.systems, strict=True)}
-    runs = [name for name in models if (Path(name) / "log.jsonl").is_file()]
-    if not runs:
-        return ""
+
+def _check_extra(models: Sequence[str]) -> None:
+    """Raise NmtError, before anything is computed, where something of the extra `report` is needed and missing."""
+    require_jinja()
+    if _runs_with_logs(models) and not importlib.util.find_spec("matplotlib"):
+        raise NmtError("matplotlib, which draws learning curves, is not installed; pip install 'nmt-recurrent[report]'")
+
+
+def _curves(labels: dict[str, str]) -> tuple[str, str]:
+    """Learning curves as SVG, for a wide page and for a phone, of runs by their names, which have these labels."""
+    from nmt.plotting import AXES, as_svg, curves, default_panels, read_logs, remarks
+
+    if not labels:
+        return "", ""
+    logs = read_logs(list(labels), labels=list(labels.values()))
+    for remark in remarks(logs, default_panels(logs), AXES["updates"]):
+        say(PROGRAM, remark)
     try:
-        figure = curves(read_logs(runs, labels=[labels[name] for name in runs]))
+        figures = {"curves-wide": curves(logs), "curves-narrow": curves(logs, columns=1)}
     except DataError as error:  # a log without a point
         say(PROGRAM, f"no learning curves: {error}")
-        return ""
-    return as_svg(figure, name="curves", title="Learning curves of the models")
+        return "", ""
+    wide, narrow = (as_svg(f, name=name, title="Learning curves of the models") for name, f in figures.items())
+    return wide, narrow
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def _scores_of_several(systems: Sequence[System]) -> Table:
     scores = [result.score for result in systems[0].results]
     rows = [(system.name, *(f"{r.score.score:.2f}" for r in system.results)) for system in systems]
     lower = ", ".join(score.name for score in scores if not score.higher_is_better)
-    title = f"scores, higher is better, of {lower} lower" if lower else "scores, higher is better"
+    title = f"scores (higher is better; {lower}: lower)" if lower else "scores (higher is better)"
     return Table(("system", *(score.name for score in scores)), rows, title)
 
 

@@ -51,7 +51,7 @@ def measured(
     confidence: bool = False,
     lengths: bool = False,
 ) -> list[System]:
-    """The scores of each system, and the comparisons with each baseline, which is not compared with itself.
+    """The scores of each system, and the comparisons with each baseline, which of several is not compared with itself.
 
     With `confidence` also 95% intervals, with `lengths` scores by length. Of several systems without `baselines` the
     first is the baseline.
@@ -70,7 +70,7 @@ def measured(
                     ),
                 )
                 for baseline, others in baselines.items()
-                if baseline != name
+                if baseline != name or len(systems) == 1
             ]
             interval = resampled(metric, lines, references, samples=samples, seed=seed) if confidence else None
             buckets = by_length(metric, lines, references=references) if lengths else ()

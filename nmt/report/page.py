@@ -23,13 +23,13 @@ def require_jinja() -> None:
         raise NmtError("jinja2 is not installed; pip install 'nmt-recurrent[report]'") from None
 
 
-def page(contents: Mapping[str, Any], data: Mapping[str, Any], *, curves: str, map_reason: str) -> str:
+def page(contents: Mapping[str, Any], data: Mapping[str, Any], *, curves: tuple[str, str], map_reason: str) -> str:
     """The whole page as HTML.
 
     Args:
         contents: see `nmt.report.contents`.
         data: what the script reads, see `Sentences.as_data`.
-        curves: an SVG of learning curves, or nothing.
+        curves: learning curves as SVG, for a wide page and for a phone; empty where there are none.
         map_reason: which sentences have maps; empty where none has.
 
     Raises:
@@ -47,7 +47,7 @@ def page(contents: Mapping[str, Any], data: Mapping[str, Any], *, curves: str, m
         style=Markup(_file("style.css")),
         script=Markup(_file("page.js")),
         data=Markup(as_script(data)),
-        curves=Markup(curves),
+        curves=[Markup(svg) for svg in curves if svg],
         maps=len(data["maps"]),
         map_reason=map_reason,
         version=__version__,

@@ -194,7 +194,9 @@ def test_several_systems_have_the_figures_of_approximate_randomisation(files, ca
     assert compared == 6
     assert main([*arguments, "--by-length"]) == 0
     output = capsys.readouterr().out
-    assert "paired approximate randomisation, 150 trials:" in output and "higher is better, of TER lower" in output
+    assert (
+        "paired approximate randomisation, 150 trials:" in output and "scores (higher is better; TER: lower):" in output
+    )
     assert output.count("by words in the first reference, ") == 3
     assert max(map(len, output.split("\n"))) <= 80 or len(str(systems[0])) > 24
 
@@ -204,6 +206,8 @@ def test_the_baseline_of_several_systems_can_be_named(files, capsys):
     found = nmt_eval(capsys, *systems, "--baseline", files["baseline"], files["second"])
     names = [[against["baseline"] for against in entry["metrics"][0]["baselines"]] for entry in found]
     assert names == [[files["baseline"], files["second"]], [files["baseline"]]], "not compared with itself"
+    (found,) = nmt_eval(capsys, "--hyp", files["hyp"], *systems[3:], "--baseline", files["hyp"])
+    assert found["baselines"][0]["p_value"] == 1, "where nothing else is asked for, it is"
 
 
 def test_formats(files, capsys):

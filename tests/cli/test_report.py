@@ -154,3 +154,12 @@ def test_without_jinja_one_line_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     found = failure(capsys, "-o", str(tmp_path / "r.html"), "--hyp", files["hyp"], "--ref", files["ref"])
     assert found == (1, "nmt-report: jinja2 is not installed; pip install 'nmt-recurrent[report]'")
+
+
+def test_without_matplotlib_that_is_said_before_anything_is_computed(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    arguments = ["--model", files["run"], "--source", files["source"], "--ref", files["ref"]]
+    code, line = failure(capsys, "-o", str(tmp_path / "r.html"), *arguments)
+    assert code == 1 and line.endswith("is not installed; pip install 'nmt-recurrent[report]'")

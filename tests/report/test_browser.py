@@ -40,7 +40,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     figures = contents(subject, [counting(build_metric("bleu"))], words)
     maps = {place: packed({1: inspection(source[place], systems["runs/second"][place])}) for place in MAPS}
     path = tmp_path_factory.mktemp("report") / "report.html"
-    html = page(figures, table.as_data(maps), curves="<svg></svg>", map_reason="every hundredth")
+    html = page(figures, table.as_data(maps), curves=("<svg></svg>", "<svg></svg>"), map_reason="every hundredth")
     path.write_text(html, encoding="utf-8")
     return path
 
@@ -241,6 +241,23 @@ def test_controls_have_names(visit: Visit) -> None:
         .map((one) => one.outerHTML)"""
     )
     assert nameless == []
+
+
+def test_many_systems_with_long_names_fit_a_phone(browser: Any, tmp_path: Path) -> None:
+    references = text(40, seed=1)
+    names = [f"experiments/a_very_long_name_{n}/" + "of_a_directory/" * 6 + "translations.de" for n in range(9)]
+    systems = {name: changed(references, seed=n) for n, name in enumerate(names)}
+    subject = Subject(systems=systems, references=[references])
+    words = Words({})
+    table = sentences(subject, words, {}, chrf=counting(build_metric("chrf")))
+    figures = contents(subject, [counting(build_metric("bleu"))], words)
+    path = tmp_path / "report.html"
+    path.write_text(page(figures, table.as_data({}), curves=("", ""), map_reason=""), encoding="utf-8")
+    with Visit(browser, width=360, height=740) as visit:
+        visit.page.goto(path.as_uri())
+        visit.page.locator("#tools summary").click()
+        assert not visit.is_too_wide()
+        assert visit.problems == []
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -35,7 +35,7 @@ def made(found: Subject, *names: str) -> tuple[dict[str, Any], dict[str, Any], s
     words = Words({})
     figures = contents(found, chosen, words)
     data = sentences(found, words, {}, chrf=counting(build_metric("chrf"))).as_data({})
-    return figures, data, page(figures, data, curves="", map_reason="")
+    return figures, data, page(figures, data, curves=("", ""), map_reason="")
 
 
 @pytest.fixture(scope="module")
