@@ -106,7 +106,7 @@ def test_half_a_request_and_a_client_that_leaves_do_no_harm(server: ServerProces
 def test_health_is_answered_while_a_batch_is_computed(run: Path) -> None:
     arguments = (str(run), "--timeout", "60", "--max-characters", "1000000")
     with started(*arguments) as server, ThreadPoolExecutor(1) as pool:
-        body = {"text": ["a b c d " * 20] * 40}
+        body = {"text": ["a b c d " * 20] * 12}
         long = pool.submit(httpx.post, f"{server.base}/translate", json=body, timeout=60)
         answered = 0
         while not long.done():

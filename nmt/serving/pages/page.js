@@ -80,11 +80,10 @@ function show(lines) {
   for (const line of known.keys()) if (known.size > MOST_KNOWN && !lines.includes(line)) known.delete(line);
 }
 
-/* Words of pieces: { text, places, space }. Text between spaces takes the place of the pieces' where there are as many
-   words, as pieces may stand for bytes or for what the vocabulary lacks. */
-function wordsOf(pieces, text) {
+/* Words of a text, with the places of their pieces: { text, places, space }, `space` where one is before it. Pieces may stand
+   for bytes or for what the vocabulary lacks: where they cannot be told apart in the text, it counts as one word. */
+function wordsOf(pieces, text, isMarked) {
   const end = /^<.*>$/.test(pieces.at(-1)) ? pieces.at(-1) : null, found = [];
-  const isMarked = pieces.some((piece) => piece.startsWith("\u2581"));
   let isOpen = false;
   pieces.forEach((piece, place) => {
     if (piece === end) return;
@@ -96,9 +95,10 @@ function wordsOf(pieces, text) {
     word.text += own;
     word.places.push(place);
   });
-  const own = text.trim().split(/\s+/);
-  if (own.length === found.length) own.forEach((word, i) => { Object.assign(found[i], { text: word, space: true }); });
-  return found;
+  const words = text.trim().split(/\s+/);
+  if (words.length === found.length) return words.map((word, i) => ({ text: word, places: found[i].places, space: true }));
+  const together = found.map((word, i) => (i && word.space ? " " : "") + word.text).join("");
+  return together === text.trim() ? found : [{ text, places: found.flatMap((word) => word.places), space: true }];
 }
 
 /* A line's translation, whose words show what they attend to, and what attends to them. */
@@ -109,8 +109,10 @@ function block(line, result) {
   source.lang = byId("text").lang;
   target.dir = source.dir = "auto";
   if (result.attention) {
-    const from = wordsOf(result.source_tokens, line), to = wordsOf(result.tokens, result.text);
-    const weight = (t, s) => t.places.reduce((sum, i) => sum + s.places.reduce((all, k) => all + result.attention[i][k], 0), 0) / t.places.length;
+    const isMarked = [...result.source_tokens, ...result.tokens].some((piece) => piece.startsWith("\u2581"));
+    const from = wordsOf(result.source_tokens, line, isMarked), to = wordsOf(result.tokens, result.text, isMarked);
+    const sum = (places, value) => places.reduce((all, place) => all + value(place), 0);
+    const weight = (t, s) => sum(t.places, (i) => sum(s.places, (k) => result.attention[i][k])) / (t.places.length || 1);
     const table = to.map((t) => from.map((s) => Math.min(1, weight(t, s))));
     const [tops, bottoms] = [spans(to, target), spans(from, source)];
     const mark = (chosen, others, values) => {
@@ -118,7 +120,7 @@ function block(line, result) {
       chosen.classList.add("on");
       others.forEach((span, i) => span.style.setProperty("--weight", values[i].toFixed(3)));
       const most = others.map((span, i) => [values[i], span.textContent]).sort((a, b) => b[0] - a[0]);
-      const named = most.slice(0, 3).filter(([value]) => value >= .05).map(([value, word]) => `${word} ${Math.round(100 * value)}\u00a0%`);
+      const named = most.slice(0, 3).filter(([value]) => value >= .05).map(([value, word]) => `${word}\u00a0${Math.round(100 * value)}\u00a0%`);
       weights.textContent = `${chosen.textContent}: ${named.join(", ") || "attends to nothing in particular"}`;
       chosen.setAttribute("aria-description", named.join(", "));
     };

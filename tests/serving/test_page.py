@@ -1,0 +1,237 @@
+"""The page of nmt-serve in a browser: it translates while one types, shows attention, asks for a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import nmt
+from tests.browser import Visit, chromium
+from tests.exported_run import Exported
+from tests.serving.server_process import ServerProcess, started
+
+pytestmark = pytest.mark.browser
+
+LINES = ["a longaer sentence of ax", "sentence of by b longber", "\u4e00 of b"]
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server(exported: Exported) -> Iterator[ServerProcess]:
+    with started(exported.file) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def wanted(exported: Exported) -> list[str]:
+    with nmt.load(exported.file) as translator:
+        return [result.text for result in translator.translate(LINES)]
+
+
+@contextmanager
+def page_of(
+    opened: Any, url: str, *, width: int = 1200, height: int = 800, dark: bool = False
+) -> Iterator[tuple[Any, Visit]]:
+    """A page in a window of its own, and what is seen of it."""
+    with Visit(opened, width=width, height=height, dark=dark) as visit:
+        visit.page.set_default_timeout(20_000)
+        visit.page.goto(url)
+        yield visit.page, visit
+
+
+def outside(visit: Visit, server: ServerProcess) -> list[str]:
+    """What a page has asked of others than its server."""
+    return [url for url in visit.requests if not url.startswith((server.base, "data:"))]
+
+
+def expect(what: Any) -> Any:
+    """Playwright's own: what is said of a part of a page becomes true within 20 seconds."""
+    from playwright.sync_api import expect as expected
+
+    expected.set_options(timeout=20_000)
+    return expected(what)
+
+
+def test_it_translates_what_is_typed(opened: Any, server: ServerProcess, wanted: list[str]) -> None:
+    with page_of(opened, server.base) as (page, seen):
+        expect(page.locator("#status")).to_have_text("Ready")
+        page.locator("#text").press_sequentially("\n".join(LINES), delay=5)
+        expect(page.locator(".target")).to_have_text(wanted, use_inner_text=True)
+        assert page.title() == "English to German"
+        page.locator("#clear").click()
+        page.wait_for_selector(".hint")
+        assert (seen.problems, outside(seen, server)) == ([], [])
+
+
+def test_it_asks_once_one_pauses_and_for_what_has_changed(opened: Any, server: ServerProcess) -> None:
+    with page_of(opened, server.base) as (page, seen):
+        bodies: list[Any] = []
+        page.on("request", lambda request: bodies.append(request.post_data_json) if request.post_data else None)
+        page.locator("#text").press_sequentially("a long", delay=10)
+        page.wait_for_selector(".target")
+        expect(page.locator(".source")).to_have_text("a long")
+        first = len(bodies)
+        assert bodies[-1]["text"] == ["a long"] and first < 6  # one where keys come fast enough
+        page.locator("#text").fill("a long\nof b")
+        expect(page.locator(".target")).to_have_count(2)
+        assert [body["text"] for body in bodies[first:]] == [["of b"]]
+        assert seen.problems == []
+
+
+def weights(page: Any, place: str) -> list[float]:
+    spans = page.locator(f".line >> nth=0 >> {place} .word")
+    return [float(span.evaluate("span => span.style.getPropertyValue('--weight') || 0")) for span in spans.all()]
+
+
+def test_pointing_at_a_word_shades_what_it_attends_to_and_the_other_way_round(
+    opened: Any, server: ServerProcess, exported: Exported
+) -> None:
+    with page_of(opened, server.base) as (page, seen):
+        page.locator("#text").fill("a b")
+        page.wait_for_selector(".source .word")
+        assert not any(weights(page, ".source")) and not any(weights(page, ".target"))
+        page.locator(".target .word").first.hover()
+        shaded = weights(page, ".source")
+        assert any(shaded) and not any(weights(page, ".target"))
+        with nmt.load(exported.file) as translator:
+            result = translator.translate("a b", details=["tokens", "attention"])
+        found = httpx.post(f"{server.base}/translate", json={"text": "a b", "details": ["tokens", "attention"]}).json()
+        assert found["translations"][0]["tokens"] == list(result.tokens or ())
+        assert sum(shaded) <= 1.01
+        page.locator(".source .word").first.hover()
+        assert any(weights(page, ".target")) and not any(weights(page, ".source"))
+        assert page.locator(".weights").first.inner_text()
+        assert seen.problems == []
+
+
+def test_it_can_be_used_from_the_keyboard(opened: Any, server: ServerProcess) -> None:
+    with page_of(opened, server.base) as (page, seen):
+        page.keyboard.type("a longaer sentence of ax")  # the text has the focus at the start
+        expect(page.locator(".source")).to_have_text("a longaer sentence of ax")  # not yet of a part of it
+        focused = "document.activeElement.className + '|' + document.activeElement.textContent"
+        for _ in range(10):
+            page.keyboard.press("Tab")
+            if page.evaluate(focused).startswith("word"):
+                break
+        words = page.locator(".word").all_inner_texts()
+        assert page.evaluate(focused) == f"word on|{words[0]}"
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(focused).endswith(f"|{words[1]}")
+        page.keyboard.press("End")
+        assert page.evaluate(focused).endswith(f"|{words[-1]}")
+        assert page.evaluate("document.activeElement.getAttribute('aria-description')") is not None
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "|Other translations"
+        page.keyboard.press("Enter")
+        page.wait_for_selector("ol li")
+        assert page.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+        assert seen.problems == []
+
+
+def test_other_translations_are_those_of_the_search(opened: Any, server: ServerProcess, exported: Exported) -> None:
+    with nmt.load(exported.file) as translator:
+        first, *others = translator.translate(LINES[0], n_best=5).n_best
+    with page_of(opened, server.base) as (page, seen):
+        page.locator("#text").fill(LINES[0])
+        page.get_by_text("Other translations").click()
+        page.wait_for_selector("ol li")
+        texts = [other.text for other in others if other.text != first.text] or ["none"]
+        assert [item.split() for item in page.locator("ol li").all_inner_texts()] == [text.split() for text in texts]
+        page.get_by_text("Hide").click()
+        assert not page.locator("ol").is_visible()
+        assert seen.problems == []
+
+
+def test_copy_takes_all_lines(opened: Any, server: ServerProcess, wanted: list[str]) -> None:
+    with page_of(opened, server.base) as (page, seen):
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.base)
+        page.locator("#text").fill("\n".join(LINES))
+        page.locator("#copy").click()
+        expect(page.locator("#status")).to_have_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == "\n".join(wanted)
+        assert seen.problems == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["", "/docs"])
+def test_a_phone_needs_no_scrolling_sideways_and_dark_is_dark(
+    opened: Any, server: ServerProcess, path: str, scheme: Any
+) -> None:
+    with page_of(opened, server.base, width=360, height=740, dark=scheme == "dark") as (page, seen):
+        page.goto(server.base + path)
+        if not path:
+            page.locator("#text").fill("\n".join([*LINES, "long" * 100]))
+            page.wait_for_selector(".source .word")
+            page.get_by_text("Other translations").first.click()
+            page.wait_for_selector("ol li")
+        else:
+            page.wait_for_selector("dl")
+        assert not seen.is_too_wide()
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(int(part) for part in colour[4:-1].split(",")) < 200) == (scheme == "dark")
+        assert (seen.problems, outside(seen, server)) == ([], [])
+
+
+def test_a_newer_text_ends_the_request_for_an_older_one(opened: Any, run: Path) -> None:
+    with started(str(run), "--device", "cpu", "--timeout", "60") as slow, page_of(opened, slow.base) as (page, seen):
+        ended: list[str] = []
+        page.on("requestfailed", lambda request: ended.append(request.failure))
+        page.locator("#text").fill("\n".join("a b c d " * 40 + "abcd"[n % 4] * (n // 4) for n in range(30)))
+        page.wait_for_timeout(600)
+        page.locator("#text").fill("a b")
+        expect(page.locator(".target")).to_have_count(1)
+        assert len(ended) == 1 and "ABORTED" in ended[0]
+        slow.wait_for("POST /translate (499)")
+
+
+def test_a_key_is_asked_for_and_kept_in_memory_alone(opened: Any, exported: Exported) -> None:
+    with (
+        started(exported.file, environment={"NMT_API_KEY": "right"}) as locked,
+        page_of(opened, locked.base) as (page, seen),
+    ):
+        page.locator("#text").fill("a b")
+        page.wait_for_selector("#access:not([hidden])")
+        for key, selector in (("wrong", "#access:not([hidden])"), ("right", ".target .word")):
+            page.locator("#key").fill(key)
+            page.keyboard.press("Enter")
+            page.wait_for_selector(selector)
+            page.wait_for_timeout(300)
+        assert page.locator("#access").is_hidden()
+        assert (
+            page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])") == '[{},{},""]'
+        )
+        assert all("401" in complaint for complaint in seen.problems)  # of the browser itself
+
+
+def test_markup_and_odd_text_are_text(opened: Any, server: ServerProcess) -> None:
+    odd = "<img src=x onerror=alert(1)> </script> & \u202e \u2028 b"
+    with page_of(opened, server.base) as (page, seen):
+        page.locator("#text").fill(odd)
+        page.wait_for_selector(".target")
+        assert page.locator("#output img").count() == 0
+        assert seen.problems == []
+
+
+def test_errors_of_the_server_are_shown(opened: Any, exported: Exported) -> None:
+    arguments = (exported.file, "--max-characters", "50")
+    with started(*arguments) as small, page_of(opened, small.base) as (page, seen):
+        page.locator("#text").fill("b " * 40)
+        page.wait_for_selector("#status.bad")
+        assert page.locator("#status").inner_text() == "text: 80 characters are too many. Allowed: 50."
+        page.locator("#text").fill("b")
+        page.wait_for_selector(".target")
+        assert page.locator("#status.bad").count() == 0
+        small.signal()
+        small.ended()
+        page.locator("#text").fill("c")
+        expect(page.locator("#status")).to_have_text("The server does not answer.")
