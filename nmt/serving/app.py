@@ -71,6 +71,9 @@ def create_app(service: Service) -> FastAPI:
 def _add_translate(app: FastAPI, service: Service) -> None:
     settings = service.settings
     schema = TranslateRequest.model_json_schema()
+    most = {"beam_size": settings.max_beam_size, "n_best": settings.max_beam_size, "max_seconds": settings.timeout}
+    for name, number in most.items():
+        schema["properties"][name]["anyOf"][0]["maximum"] = number
     schema["examples"] = [{"text": "A dog runs in the snow."}, {"text": ["A dog runs.", "A cat sleeps."], "n_best": 3}]
 
     @app.post(

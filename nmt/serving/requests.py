@@ -37,7 +37,7 @@ class TranslateRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    text: str | list[str] = Field(
+    text: str | Annotated[list[str], Field(min_length=1)] = Field(
         description="A sentence, or a list of sentences; line ends count as spaces",
         json_schema_extra={"x-allowed": "a string, or a list of one string or more"},
     )
@@ -138,8 +138,6 @@ def read_request(body: bytes, content_type: str, settings: Settings) -> Translat
 
 def _check_text(wanted: TranslateRequest, settings: Settings) -> None:
     texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
-    if not texts:
-        _refuse("text: [] is not allowed. Allowed: a string, or a list of one string or more.")
     if len(texts) > settings.max_queue:
         _refuse(f"text: {len(texts):,} sentences are too many. Allowed: {settings.max_queue:,}.")
     parts = {"text": wanted.text} | {name: getattr(wanted, name) or "" for name in WISHES}

@@ -420,9 +420,12 @@ def test_openapi_says_what_there_is() -> None:
         assert {*post["responses"]} == {"200", "400", "401", "408", "413", "415", "500", "503", "504"}
         schema = post["requestBody"]["content"]["application/json"]["schema"]
         assert schema["required"] == ["text"] and schema["additionalProperties"] is False
+        assert schema["properties"]["text"]["anyOf"][1]["minItems"] == 1
+        for name in ("n_best", "beam_size"):
+            assert schema["properties"][name]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 5}
         for example in schema["examples"]:
             assert (await client.post("/translate", json=example)).status_code == 200
 
     translator = Fake()
     translator.may.set()
-    served(translator, test)
+    served(translator, test, max_beam_size=5)

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Measure nmt-serve on this machine: requests a second and latency of 1, 16 and 64 clients, and the library's own rate.
+
+    scripts/bench_serve.py RUN [MODEL.nmt ...] [--source FILE] [-o docs/benchmarks/serving.md]
+
+Each MODEL is served by a process of its own, which the clients of this process ask over the loopback, a sentence a
+request; before that the library translates the same sentences in a process of its own, one by one and as one list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import urlopen
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from bench_environment import ENVIRONMENT  # without what the import of nmt.cli sets
+from bench_facts import facts
+from bench_latency import percentile
+
+from nmt.cli.argument_types import positive, seconds
+from nmt.cli.common import execute, make_parser
+from nmt.cpus import available_cores
+from nmt.errors import DataError, NmtError
+
+SOURCE = "data/multi30k/test_2016_flickr.en.gz"
+CLIENTS = (1, 16, 64)
+LIBRARY = """
+import json, sys, time, nmt
+model, beam, limit, lines = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), json.load(sys.stdin)
+with nmt.load(model, device="cpu") as translator:
+    translator.translate(lines[:20], beam_size=beam)
+    for ways in ("one by one", "as one list"):
+        start, cpu, done = time.perf_counter(), time.process_time(), 0
+        latencies = []
+        while time.perf_counter() - start < limit:
+            before = time.perf_counter()
+            some = [lines[done % len(lines)]] if ways == "one by one" else lines
+            translator.translate(some, beam_size=beam)
+            done += len(some)
+            latencies.append(time.perf_counter() - before)
+        found = {"done": done, "seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
+        print(json.dumps(found | {"latencies": latencies if ways == "one by one" else []}), flush=True)
+"""
+"""Translates for some seconds in both ways."""
+
+
+class Measured(NamedTuple):
+    """What was done in some seconds; latencies in seconds, none where they say nothing."""
+
+    done: int
+    seconds: float
+    cpu: float
+    latencies: Sequence[float]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options."""
+    parser = make_parser("scripts/bench_serve.py", "Measure requests a second and latency of nmt-serve on the CPU.")
+    parser.add_argument("models", metavar="MODEL", nargs="+", help="run, folder or file, each served by itself")
+    parser.add_argument("--source", default=SOURCE, metavar="FILE", help=f"default {SOURCE}")
+    parser.add_argument("--beam", type=positive, default=5, metavar="N", help="default 5")
+    parser.add_argument("--seconds", type=seconds, default=12, metavar="S", help="of each measurement; default 12")
+    parser.add_argument("--option", dest="options", metavar="OPTION", action="append", default=[], help="of nmt-serve")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.md", help="also written there; default printed alone"
+    )
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print and write."""
+    lines = read_lines(Path(arguments.source))
+    results: dict[str, dict[str, Measured]] = {}
+    for model in arguments.models:
+        print(f"{model}: the library", file=sys.stderr)
+        found = results[Path(model).name] = by_library(model, lines, arguments)
+        with served(model, arguments) as base:
+            for clients in CLIENTS:
+                print(f"{model}: {clients} clients", file=sys.stderr)
+                found[f"server, {clients} {'client' if clients == 1 else 'clients'}"] = asked(
+                    base, lines, clients=clients, seconds=arguments.seconds
+                )
+    named = facts("bench_serve.py", threads=available_cores(), peer=None)
+    text = report(results, named | {"beam": str(arguments.beam), "sentences": f"{len(lines):,}"})
+    print(text, end="")
+    if arguments.output is not None:
+        arguments.output.write_text(HEAD + text, encoding="utf-8")
+    return 0
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines that are not empty. Raises DataError where there are none."""
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if not lines:
+        raise DataError(f"{path}: has no line to translate")
+    return lines
+
+
+def by_library(model: str, lines: Sequence[str], arguments: argparse.Namespace) -> dict[str, Measured]:
+    """Sentences of the library, one by one and as one list."""
+    command = [sys.executable, "-c", LIBRARY, model, str(arguments.beam), str(arguments.seconds)]
+    done = subprocess.run(
+        command, input=json.dumps(lines), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True
+    )
+    one, many = (Measured(**json.loads(line)) for line in done.stdout.splitlines())
+    return {"library, one by one": one, "library, as one list": many}
+
+
+@contextmanager
+def served(model: str, arguments: argparse.Namespace) -> Iterator[str]:
+    """The address of a server. Raises NmtError where it does not start."""
+    options = ["--port", "0", "--quiet", "--device", "cpu", "--beam-size", str(arguments.beam), *arguments.options]
+    command = [sys.executable, "-m", "nmt.cli.serve", model, *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    try:
+        assert process.stderr is not None
+        said: list[str] = []
+        for line in process.stderr:
+            said.append(line.strip())
+            if found := re.search(r"serving .* on http://(\S+)$", line):
+                yield found[1]
+                return
+        raise NmtError(f"{model}: the server did not start: {' '.join(said[-1:])}")
+    finally:
+        process.terminate()
+        process.wait()
+        process.stderr.close()
+
+
+def asked(base: str, lines: Sequence[str], *, clients: int, seconds: float) -> Measured:
+    """What the server does for so many clients, each with one request at a time; the first second is not counted."""
+    host, _, port = base.rpartition(":")
+    texts, latencies, counting = cycle(lines), list[float](), [False]
+
+    async def client(until: float) -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        while time.perf_counter() < until:
+            body = json.dumps({"text": next(texts)}).encode()
+            head = f"POST /translate HTTP/1.1\r\nHost: {base}\r\nContent-Type: application/json\r\n"
+            start = time.perf_counter()
+            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: (\d+)", answer)
+            if not answer.startswith(b"HTTP/1.1 200 ") or length is None:
+                raise NmtError(f"the server answered {answer[:80]!r}")
+            await reader.readexactly(int(length[1]))
+            if counting[0]:
+                latencies.append(time.perf_counter() - start)
+        writer.close()
+
+    async def all_clients() -> tuple[float, float]:
+        until = time.perf_counter() + 1 + seconds
+        running = [asyncio.create_task(client(until)) for _ in range(clients)]
+        await asyncio.sleep(1)
+        start, cpu = time.perf_counter(), await asyncio.to_thread(cpu_seconds, base)
+        counting[0] = True
+        await asyncio.gather(*running)
+        return time.perf_counter() - start, cpu_seconds(base) - cpu
+
+    took, cpu = asyncio.run(all_clients())
+    return Measured(len(latencies), took, cpu, latencies)
+
+
+def cpu_seconds(base: str) -> float:
+    """Those of the server's process so far."""
+    with urlopen(f"http://{base}/metrics") as answer:
+        found = re.search(r"^process_cpu_seconds_total (\S+)$", answer.read().decode(), flags=re.M)
+    assert found is not None
+    return float(found[1])
+
+
+HEAD = """# The server
+
+`nmt-serve` and its clients on one machine, over the loopback, a sentence a request; the library on the same sentences
+in the same run. Latency is what a client waits for an answer, CPU time that of the process that translates, the
+clients' own not counted.
+
+"""
+
+
+def report(results: dict[str, dict[str, Measured]], named: dict[str, str]) -> str:
+    """The facts and a table."""
+    rows = ["| model | how | sentences/s | p50 ms | p99 ms | CPU ms a sentence |", "|-|-|-|-|-|-|"]
+    for model, found in results.items():
+        for how, one in found.items():
+            times = sorted(1000 * seconds for seconds in one.latencies)
+            p50, p99 = (f"{percentile(times, share):,.1f}" if times else "-" for share in (50, 99))
+            rate, cpu = one.done / one.seconds, 1000 * one.cpu / max(1, one.done)
+            rows.append(f"| {model} | {how} | {rate:,.1f} | {p50} | {p99} | {cpu:,.2f} |")
+    return "".join(f"- {name}: {value}\n" for name, value in named.items()) + "\n" + "\n".join(rows) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the script and return its exit code."""
+    return execute(build_parser(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
