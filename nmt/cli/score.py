@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import positive
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
@@ -17,6 +17,7 @@ from nmt.cli.decoding_options import add_ensemble, check_ensemble, with_ensemble
 from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.cli.score_text import add_text, check_text, score_text_file
+from nmt.cli.score_totals import Sums
 from nmt.errors import ConfigError, counted
 from nmt.files.noted import NotedLines
 
@@ -58,19 +59,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-@dataclass
-class Totals:
-    """Sums over the corpus; the lines to look at are noted by their numbers, from 1."""
+@dataclass(kw_only=True)
+class Totals(Sums):
+    """Sums over the corpus."""
 
     longest: LongestSource
     sentences: int = 0
     empty: int = 0
-    tokens: int = 0
-    unknown: int = 0
-    nll: float = 0.0
-    scores: list[float] = field(default_factory=list)
-    """Kept for --json only."""
-    not_finite: NotedLines = field(default_factory=NotedLines)
     longer: NotedLines = field(default_factory=NotedLines)
 
     def add(self, pair: PairScore) -> None:
@@ -85,45 +80,16 @@ class Totals:
         if pair.source_tokens > self.longest.tokens:
             self.longer.add(self.sentences)
 
-    @property
-    def mean_nll(self) -> float:
-        """Nats per token of the corpus."""
-        return self.nll / self.tokens if self.tokens else math.nan
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the mean; infinite where that overflows."""
-        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf
-
     def summary(self) -> str:
         """One line for people."""
-        text = (
-            f"perplexity {self.perplexity:.4f}, {self.mean_nll:.6f} nats per token; "
-            f"{counted(self.sentences, 'sentence')}, {counted(self.tokens, 'target token')} with end symbols"
-        )
-        if self.unknown:
-            text += f", {self.unknown / self.tokens:.2%} unknown to the vocabulary"
-        if self.empty:
-            text += f"; {self.empty:,} with an empty side, scored as the end symbol alone"
-        return text
+        counts = f"{counted(self.sentences, 'sentence')}, {counted(self.tokens, 'target token')} with end symbols"
+        text = f"{self.described()}; {counts}{self.described_unknown()}"
+        return text + (f"; {self.empty:,} with an empty side, scored as the end symbol alone" if self.empty else "")
 
     def problems(self) -> list[str]:
         """What is to be looked at, with the numbers of the first lines that have it."""
         said = ((self.not_finite, "with a score that is not finite"), (self.longer, f"longer than {self.longest}"))
         return [noted.said(what) for noted, what in said if noted]
-
-    def as_json(self) -> str:
-        """One object for programs; NaN and infinity, which JSON lacks, are null."""
-        record: dict[str, Any] = {
-            "perplexity": _finite(self.perplexity),
-            "mean_nll": _finite(self.mean_nll),
-            "sentences": self.sentences,
-            "tokens": self.tokens,
-            "unknown": self.unknown,
-            "empty": self.empty,
-            "scores": [_finite(score) for score in self.scores],
-        }
-        return json.dumps(record, allow_nan=False)
 
 
 def score(arguments: argparse.Namespace) -> int:
@@ -160,7 +126,7 @@ def score(arguments: argparse.Namespace) -> int:
     decoding = with_ensemble(loaded.config.decoding, arguments)
     configured = decoding.batch_tokens
     batch_tokens = arguments.batch_tokens or (AUTO_BATCH_TOKENS if configured == "auto" else configured)
-    totals = Totals(shortest_training(models))
+    totals = Totals(longest=shortest_training(models))
     for pair in score_pairs(
         loaded.model,
         loaded.tokenizer,
@@ -175,17 +141,13 @@ def score(arguments: argparse.Namespace) -> int:
         else:
             print(f"{pair.mean_nll:.6f}")
     if arguments.json:
-        print(totals.as_json())
+        print(json.dumps(totals.record(sentences=totals.sentences, empty=totals.empty), allow_nan=False))
     sys.stdout.flush()
     by = f", by {1 + len(others)} models" if others else ""
     found = [totals.summary() + by, *totals.problems()]
     found += [f"{path}: {rule.summary()}" for path, rule in zip(files, undecodable, strict=True) if rule.noted]
     say("nmt-score", "; ".join(found))
     return EXIT_FAILURE if totals.not_finite else 0
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import dynamic
 from nmt.cli.common import EXIT_FAILURE, say
 from nmt.cli.models import FIRST, named_models
+from nmt.cli.score_totals import Sums
 from nmt.errors import ConfigError, counted
-from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
@@ -59,16 +59,10 @@ def check_text(arguments: argparse.Namespace) -> None:
 
 
 @dataclass
-class Totals:
-    """Sums over the text."""
+class Totals(Sums):
+    """Sums over the lines of a text."""
 
     lines: int = 0
-    tokens: int = 0
-    unknown: int = 0
-    nll: float = 0.0
-    scores: list[float] = field(default_factory=list)
-    """Kept for --json only."""
-    not_finite: NotedLines = field(default_factory=NotedLines)
 
     def add(self, line: LineScore) -> None:
         """Count one line."""
@@ -79,35 +73,10 @@ class Totals:
         if not math.isfinite(line.mean_nll):
             self.not_finite.add(self.lines)
 
-    @property
-    def mean_nll(self) -> float:
-        """Nats per token."""
-        return self.nll / self.tokens if self.tokens else math.nan
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the mean; infinite where that overflows."""
-        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf
-
     def summary(self) -> str:
         """One line for people."""
-        text = (
-            f"perplexity {self.perplexity:.4f}, {self.mean_nll:.6f} nats per token; {counted(self.lines, 'line')}, "
-            f"{counted(self.tokens, 'token')} with ends of lines"
-        )
-        return text + (f", {self.unknown / self.tokens:.2%} unknown to the vocabulary" if self.unknown else "")
-
-    def as_json(self) -> str:
-        """One object for programs; NaN and infinity, which JSON lacks, are null."""
-        record: dict[str, Any] = {
-            "perplexity": _finite(self.perplexity),
-            "mean_nll": _finite(self.mean_nll),
-            "lines": self.lines,
-            "tokens": self.tokens,
-            "unknown": self.unknown,
-            "scores": [_finite(score) for score in self.scores],
-        }
-        return json.dumps(record, allow_nan=False)
+        counts = f"{counted(self.lines, 'line')}, {counted(self.tokens, 'token')} with ends of lines"
+        return f"{self.described()}; {counts}{self.described_unknown()}"
 
 
 def score_text_file(arguments: argparse.Namespace) -> int:
@@ -142,7 +111,7 @@ def score_text_file(arguments: argparse.Namespace) -> int:
         else:
             print(f"{line.mean_nll:.6f}")
     if arguments.json:
-        print(totals.as_json())
+        print(json.dumps(totals.record(lines=totals.lines), allow_nan=False))
     sys.stdout.flush()
     by = f", by {len(models)} models" if len(models) > 1 else ""
     found = [totals.summary() + by]
@@ -161,7 +130,3 @@ def _scores(models: list[LoadedModel], lines: Iterator[str], arguments: argparse
         return score_lines(networks, tokenizer, lines, batch_tokens=arguments.batch_tokens or BATCH_TOKENS)
     followed = None if arguments.dynamic is None else Dynamic(rate=arguments.dynamic[0], decay=arguments.dynamic[1])
     return score_text(networks, tokenizer, lines, dynamic=followed)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
