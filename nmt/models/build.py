@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -44,9 +45,13 @@ def cell_maker(
 
 def check_recurrent_dropout(config: ModelConfig) -> list[tuple[str, str]]:
     """A problem, as (key, message), for each unit that is to have recurrent dropout and has none."""
+    return units_without_dropout(config, {unit_of(config, side).name for side in SIDES})
+
+
+def units_without_dropout(config: ModelConfig, names: Collection[str]) -> list[tuple[str, str]]:
+    """The same of the units with these names, known or not."""
     if not config.recurrent_dropout:
         return []
-    names = {unit_of(config, side).name for side in SIDES}
     without = Cell.dropped_step
     found = [name for name in CELLS.names() if name in names]
     found = [name for name in found if getattr(CELLS.get(name), "dropped_step", without) is without]

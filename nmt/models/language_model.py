@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from nmt.cells import Cell, as_initializer
 from nmt.limits import DEEPEST, WIDEST
 from nmt.models.base import PAD, Outline
+from nmt.models.build import units_without_dropout
 from nmt.models.dropout import Dropout
 from nmt.models.linear import Linear
 from nmt.ops.dropout import of_parameters
@@ -197,13 +198,13 @@ class LanguageModel(nn.Module):
         for name in dict.fromkeys(options.cells or []):
             if name not in CELLS.names():
                 problems.append(("architecture_options.cells", CELLS.unknown(name)))
-        known = [name for name in options.cells or [config.cell] if name in CELLS.names()]
-        for name in dict.fromkeys(known):
-            if options.weight_dropout and not CELLS.get(name).recurrent_weights:
+        names = dict.fromkeys(options.cells or [config.cell])
+        for name in names:
+            known = name in CELLS.names()
+            if options.weight_dropout and known and not getattr(CELLS.get(name), "recurrent_weights", False):
                 message = f"the unit '{name}' has no recurrent matrix; set it to 0.0"
                 problems.append(("architecture_options.weight_dropout", message))
-            if config.recurrent_dropout and CELLS.get(name).dropped_step is Cell.dropped_step:
-                problems.append(("recurrent_dropout", f"the unit '{name}' has none: {CELLS.get(name).without_dropout}"))
+        problems += units_without_dropout(config, names)
         return problems
 
     @classmethod

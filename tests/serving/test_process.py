@@ -137,7 +137,10 @@ def test_a_client_that_has_gone_is_499_in_the_log(run: Path) -> None:
         assert float(sentences) < 2000, time.monotonic() - start
 
 
-@pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGTERM, 143, "terminated"), (2, 130, "interrupted")])
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGTERM, 143, "terminated"), pytest.param(2, 130, "interrupted", marks=pytest.mark.slow)],
+)
 def test_a_signal_lets_accepted_requests_finish(run: Path, number: int, code: int, said: str) -> None:
     texts = [f"{'a b c d ' * 5}{'abcd'[place % 4]}" for place in range(120)]
     with nmt.load(run, device="cpu", worker=False) as translator:

@@ -112,7 +112,7 @@ def test_an_average_that_waits_for_a_plateau_is_the_mean_of_the_weights_since() 
 
     def validated() -> float:
         with average.applied(model):
-            return float(model.weight[0, 0])
+            return float(model.weight.detach()[0, 0])
 
     for number, score in enumerate((5.0, 4.0, 3.0)):
         step(float(number))
@@ -124,10 +124,10 @@ def test_an_average_that_waits_for_a_plateau_is_the_mean_of_the_weights_since() 
     assert average.has_begun and validated() == 2.0
     for value in (10.0, 20.0, 60.0):
         step(value)
-    assert validated() == 30.0 and float(model.weight[0, 0]) == 60.0
+    assert validated() == 30.0 and float(model.weight.detach()[0, 0]) == 60.0
     other = PlateauAverage(model, patience=2)
     other.load_state_dict(average.state_dict())
     step(70.0)
     other.update(model)
     with other.applied(model):
-        assert float(model.weight[0, 0]) == 40.0 and validated
+        assert float(model.weight.detach()[0, 0]) == 40.0 and validated
