@@ -20,6 +20,7 @@ import httpx
 import pytest
 
 import nmt
+from nmt.serving.server import _listen
 from tests.conftest import REPOSITORY
 from tests.console import call
 from tests.exported_run import LINES, Exported
@@ -55,6 +56,13 @@ def test_clients_at_the_same_time_get_the_librarys_answers(server: ServerProcess
         with ThreadPoolExecutor(16) as pool:
             found = list(pool.map(lambda text: client.post("/translate", json={"text": text}), texts))
     assert [one.json()["translations"][0]["text"] for one in found] == wanted
+
+
+def test_answers_do_not_wait_for_the_client_to_confirm_their_first_half() -> None:
+    with _listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize(
