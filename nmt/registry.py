@@ -40,6 +40,11 @@ class Registry(Generic[T]):
             raise ConfigError(self.unknown(name))
         return self._members[name]
 
+    def known(self, name: str) -> T | None:
+        """The component called `name`, if there is one."""
+        self.fill()
+        return self._members.get(name)
+
     def names(self) -> list[str]:
         """All registered names, sorted."""
         self.fill()

@@ -68,14 +68,16 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
     if training.batch_tokens is None and training.batch_sentences is None:
         training = dataclasses.replace(training, batch_tokens=DEFAULT_BATCH_TOKENS)
     config = dataclasses.replace(config, model=model, training=training, evaluation=evaluation)
-    return (TASKS.get(config.task).completed(config) if config.task in TASKS.names() else config), problems
+    task = TASKS.known(config.task)
+    return (config if task is None else task.completed(config)), problems
 
 
 def _complete_task(config: Config) -> tuple[Config, list[Problem]]:
     """The same for the task, which is in no section."""
-    if config.task not in TASKS.names():
+    task = TASKS.known(config.task)
+    if task is None:
         return config, [Problem("task", TASKS.unknown(config.task), component=TASKS.described(config.task))]
-    options, problems = check_options(TASKS.get(config.task), config.task_options, key="task_options")
+    options, problems = check_options(task, config.task_options, key="task_options")
     if options is not None:
         config = dataclasses.replace(config, task_options=dataclasses.asdict(options))
     return config, problems
@@ -135,15 +137,16 @@ def cross_checks(config: Config) -> list[Problem]:
 
 
 def _task_problems(config: Config) -> list[Problem]:
-    if config.task not in TASKS.names():
+    task = TASKS.known(config.task)
+    if task is None:
         return []
-    task = TASKS.get(config.task)
     problems = [] if check_options(task, config.task_options, key="")[1] else task.check(config)
     found = [Problem(key, message) for key, message in problems]
-    architecture = config.model.architecture
-    if architecture in MODELS.names() and (trained := MODELS.get(architecture).task) != config.task:
+    architecture = MODELS.known(config.model.architecture)
+    if architecture is not None and architecture.task != config.task:
         allowed = ", ".join(name for name in MODELS.names() if MODELS.get(name).task == config.task)
-        message = f"'{architecture}' is for the task '{trained}', not '{config.task}'. Allowed: {allowed}."
+        trained = f"'{config.model.architecture}' is for the task '{architecture.task}'"
+        message = f"{trained}, not '{config.task}'. Allowed: {allowed}."
         found.append(Problem("model.architecture", message))
     return found
 
@@ -227,8 +230,8 @@ def _training_problems(config: Config) -> list[Problem]:
         message = "not with training.ema_decay; only one average is validated and saved"
         problems.append(Problem("training.average_after", message))
     problems += _loss_problems(training)
-    scores = TASKS.get(config.task).scores if config.task in TASKS.names() else {}
-    known = ["loss", *(scores or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
+    task = TASKS.known(config.task)
+    known = ["loss", *((task and task.scores) or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
     if training.early_stopping_metric not in known:
         message = f"'{training.early_stopping_metric}' is not in evaluation.metrics. Allowed: {', '.join(known)}."
         problems.append(Problem("training.early_stopping_metric", message))

@@ -113,9 +113,10 @@ def _start(config: Config) -> Iterator[Problem]:
 
 def _without_use(config: Config, given: Given) -> Iterator[Problem]:
     """Keys that say nothing to the task."""
-    if config.task not in TASKS.names():
+    task = TASKS.known(config.task)
+    if task is None:
         return
-    for key, instead in TASKS.get(config.task).unused.items():
+    for key, instead in task.unused.items():
         section, _, name = key.partition(".")
         inside = given.get(section)
         if (isinstance(inside, Mapping) and name in inside) if name else bool(inside):

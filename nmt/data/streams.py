@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.corpus import id_dtype
-from nmt.data.flat_sentences import FlatSentences, Ids
+from nmt.data.flat_sentences import Ids
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, PAD, UNK
+from nmt.data.windows import windows as windows_of
 
 LINES = 10_000
 """Lines that are encoded together."""
@@ -24,16 +26,12 @@ SHORTEST = 5
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Lines of ids, each of which ends with EOS."""
+    """A text in ids, in which each line ends with EOS."""
 
-    lines: FlatSentences
+    ids: Ids
+    lines: int
     key: str
     """Digest of the ids."""
-
-    @property
-    def ids(self) -> Ids:
-        """All of them, one line after the other."""
-        return self.lines.ids
 
     @property
     def unknown(self) -> int:
@@ -43,27 +41,14 @@ class EncodedText:
 
 def encode_text(files: Sequence[Path], tokenizer: Tokenizer) -> EncodedText:
     """All lines of text files in one language, empty ones too, which are their end alone."""
-    dtype = id_dtype(tokenizer.target_size)
-    parts: list[Ids] = []
-    lengths: list[int] = []
-    for file in files:
-        for chunk in _chunks(file):
-            encoded = [[*ids, EOS] for ids in tokenizer.encode_target(chunk)]
-            parts.append(np.fromiter((i for ids in encoded for i in ids), dtype))
-            lengths += map(len, encoded)
-    ids = np.concatenate(parts) if parts else np.empty(0, dtype)
-    return EncodedText(FlatSentences.of(ids, np.array(lengths, np.int32)), hashlib.sha256(ids.tobytes()).hexdigest())
-
-
-def _chunks(file: Path) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for line in read_lines(file):
-        chunk.append(line)
-        if len(chunk) == LINES:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+    dtype, lines = id_dtype(tokenizer.target_size), 0
+    parts: list[Ids] = [np.empty(0, dtype)]
+    for chunk in windows_of(chain.from_iterable(map(read_lines, files)), size=LINES):
+        encoded = tokenizer.encode_target(chunk)
+        parts.append(np.fromiter((i for ids in encoded for i in (*ids, EOS)), dtype))
+        lines += len(chunk)
+    ids = np.concatenate(parts)
+    return EncodedText(ids, lines, hashlib.sha256(ids.tobytes()).hexdigest())
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -16,6 +16,7 @@ from nmt.models.base import PAD, Outline
 from nmt.models.build import units_without_dropout
 from nmt.models.dropout import Dropout
 from nmt.models.linear import Linear
+from nmt.models.option_checks import check_dropouts, within
 from nmt.ops.dropout import of_parameters
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.recurrence import at_least_fp32
@@ -61,16 +62,12 @@ class LanguageModelOptions:
     that have one."""
 
     def __post_init__(self) -> None:
-        for name, most in (("layers", DEEPEST), ("last_size", WIDEST), ("softmaxes", WIDEST)):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= most:
-                raise ValueError(f"{name}: must be from 1 to {most}, not {value}")
+        within("layers", self.layers, 1, DEEPEST)
+        for name in ("last_size", "softmaxes"):
+            within(name, getattr(self, name), 1, WIDEST)
         if self.cells is not None and len(self.cells) != self.layers:
             raise ValueError(f"cells: {len(self.cells)} units for {self.layers} layers")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.endswith("dropout") and value is not None and not 0 <= value < 1:
-                raise ValueError(f"{field.name}: must be at least 0 and less than 1, not {value:g}")
+        check_dropouts(self)
 
 
 class Run(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from nmt.config.schema import Config, DecodingConfig
-from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate, planned_sizes
+from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate
 from nmt.data.batching import Pairs
 from nmt.data.monolingual import training_prefixes
 from nmt.data.prepare import missing_files, prepare, read_validation_facts
@@ -117,13 +117,6 @@ class Translation(Task):
         cost = np.maximum(*pairs.lengths(rows))
         batch = collate(pairs, rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]])
         return MemorySample(batch, len(rows))
-
-    def planned_model(self) -> Seq2Seq | None:
-        sizes = planned_sizes(self.config)
-        if sizes is None:
-            return None
-        with torch.device("meta"):
-            return build_model(self.config.model, *sizes)
 
     def validation_facts(self) -> ValidationFacts | None:
         try:

@@ -19,10 +19,11 @@ from torch import Tensor
 from nmt.cells.base import NoOptions
 from nmt.config import component_options
 from nmt.config.schema import Config
-from nmt.data import Tokenizer
+from nmt.data import Tokenizer, planned_sizes
 from nmt.data.progress import Advance
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import DataError, counted
+from nmt.models import build_model
 from nmt.registry import TASKS
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World
@@ -187,8 +188,12 @@ class Task(ABC):
         return f"{counted(batches.updates_per_epoch(), 'update')} an epoch"
 
     def planned_model(self) -> Any:
-        """The model on the meta device, as far as the configuration alone tells its sizes; else None."""
-        return None
+        """The model on the meta device, where the configuration alone tells its sizes; else None."""
+        sizes = planned_sizes(self.config)
+        if sizes is None:
+            return None
+        with torch.device("meta"):
+            return build_model(self.config.model, *sizes)
 
     def validation_facts(self) -> ValidationFacts | None:
         """The facts that `prepare` would find, from the validation data alone; None where that is no longer there."""

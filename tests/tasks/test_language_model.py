@@ -26,7 +26,7 @@ from nmt.tasks.language_model.batches import StreamBatches
 from nmt.tasks.language_model.sampling import Sampling, _drawn
 from nmt.tasks.language_model.scoring import Dynamic, score_text
 from nmt.training.batches import Position
-from nmt.training.distributed import Share
+from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import WORDS, events, nmt_train
@@ -270,6 +270,58 @@ def test_processes_that_share_the_rows_come_to_the_gradient_of_one(folder: Path)
 
     for one, two in zip(gradients([Share()]), gradients([Share(0, 2), Share(1, 2)]), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
+
+
+def architecture(**options: Any) -> dict[str, Any]:
+    """The section `model` of two layers with these options, and the unit `cell` among them."""
+    cell = options.pop("cell", "lrn")
+    return {"model": {"cell": cell, "architecture_options": {"layers": 2, **options}}}
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"task": {"steps": 9}},
+    {"task": {"varied_windows": False}},
+    {"task": {"activation_penalty": 1.0}},
+    {"task": {"temporal_penalty": 1.0}},
+    architecture(input_dropout=0.6),
+    architecture(hidden_dropout=0.6),
+    architecture(output_dropout=0.6),
+    architecture(embedding_dropout=0.6),
+    architecture(cells=["gru", "lrn"]),
+    architecture(softmaxes=2),
+    architecture(softmaxes=2, last_size=5),
+    architecture(softmaxes=2, mixture_dropout=0.6),
+    architecture(cell="gru"),
+    architecture(cell="gru", weight_dropout=0.6),
+    {"training": {"batch_sentences": None, "batch_tokens": 48}},
+]
+
+
+def test_each_option_changes_the_weights(folder: Path) -> None:
+    """After two updates no two of these have the same."""
+
+    def weights(changes: dict[str, Any]) -> tuple[float, ...]:
+        task = task_of(load_config(write_config(folder, **changes)))
+        data = task.prepare(folder / "run", progress=False)
+        updater = build_updater(task, data.tokenizer, device=CPU)
+        for step, group in enumerate(islice(task.build_batches(data).groups(Position(1, 0)), 2)):
+            updater.update(group, step=step)
+        return tuple(float(weight.detach().double().sum()) for weight in updater.model.parameters())
+
+    assert len(set(map(weights, OPTIONS))) == len(OPTIONS)
+
+
+def test_validation_rows_are_read_side_by_side(trained: Path) -> None:
+    """In more rows there is less to read before a word, so that the loss is another."""
+    losses = []
+    for rows in (1, 3):
+        task = task_of(load_config(write_config(trained, task={"validation_rows": rows})))
+        data = task.prepare(trained / "run", progress=False)
+        validator = task.build_validator(data, device=CPU, world=World(CPU))
+        model = load_model(trained / "run", task="language_model").model
+        losses.append(validator.validate(model, check=lambda: None).scores["loss"])
+    assert losses[0] != losses[1] == pytest.approx(losses[0], rel=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 from nmt.errors import CheckpointError
 from nmt.training.ema import EMA, PlateauAverage
+from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
 
 
 class Tied(nn.Module):
@@ -131,3 +133,11 @@ def test_an_average_that_waits_for_a_plateau_is_the_mean_of_the_weights_since() 
     other.update(model)
     with other.applied(model):
         assert float(model.weight.detach()[0, 0]) == 40.0 and validated
+
+
+def test_validations_of_a_run_begin_the_average(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    training = {"average_after": 1, "validate_every": 2, "lr": 1.0, "early_stopping_metric": "loss"}
+    assert nmt_train(write_config(tmp_path, training=training)) == 0
+    average = training_state(tmp_path / "run", 12)["updater"]["average"]
+    assert average["has_begun"] and 0 < average["updates"] < 12 and len(average["scores"]) == 6

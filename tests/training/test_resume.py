@@ -46,6 +46,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     # 120 pairs are 15 batches: 3 updates of 4 and one of 3 batches in an epoch
     "accumulated": {"training": {"accumulate": 4}},
     "ema": {"training": {"ema_decay": 0.9, "optimizer": "adam_tf"}},
+    # At this rate the third validation is worse than the first
+    "plateau": {"training": {"average_after": 1, "validate_every": 3, "lr": 1.0, "early_stopping_metric": "loss"}},
     **{name: {"training": {"optimizer": name}} for name in ("adafactor", "adagrad", "muon")},
     "sgd": {"training": {"optimizer": "sgd", "optimizer_options": {"momentum": 0.9}, "schedule": "noam"}},
     "score": {"training": {"schedule": "score", "schedule_options": {"patience": 1}, "validate_every": 3}},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nmt.limits import DEEPEST, WIDEST
+from nmt.models.option_checks import check_dropouts, within
 from nmt.units import Side
 
 if TYPE_CHECKING:
@@ -58,14 +59,11 @@ class TransformerOptions:
 
     def __post_init__(self) -> None:
         for name in ("encoder_layers", "decoder_layers"):
-            _within(name, getattr(self, name), 1, DEEPEST)
+            within(name, getattr(self, name), 1, DEEPEST)
         for name in ("encoder_unit_size", "decoder_unit_size", "encoder_feed_forward", "heads"):
-            _within(name, getattr(self, name), 1, WIDEST)
-        _within("decoder_feed_forward", self.decoder_feed_forward, 0, WIDEST)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.endswith("dropout") and value is not None and not 0 <= value < 1:
-                raise ValueError(f"{field.name}: must be at least 0 and less than 1, not {value:g}")
+            within(name, getattr(self, name), 1, WIDEST)
+        within("decoder_feed_forward", self.decoder_feed_forward, 0, WIDEST)
+        check_dropouts(self)
 
 
 class Sizes(NamedTuple):
@@ -139,8 +137,3 @@ def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
         if mixing == "attention" and getattr(options, f"{side}_unit_size") is not None:
             key = f"architecture_options.{side}_unit_size"
             yield key, f"says nothing with {side}_mixing: attention, which has no recurrent states"
-
-
-def _within(name: str, value: int | None, least: int, most: int) -> None:
-    if value is not None and not least <= value <= most:
-        raise ValueError(f"{name}: must be {least} to {most}, not {value}")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import Tokenizer, planned_sizes
+from nmt.data import Tokenizer
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.streams import EncodedText, Rows, encode_text
 from nmt.data.text import as_list
@@ -237,7 +237,7 @@ class LanguageModelling(Task):
     def data_lines(self, data: PreparedText, batches: StreamBatches) -> list[str]:
         texts = {"train": data.train, "dev": data.dev, "test": data.test}
         return [
-            f"{name}: {counted(len(text.lines.lengths), 'line')}, {counted(len(text.ids), 'token')}, ends of lines "
+            f"{name}: {counted(text.lines, 'line')}, {counted(len(text.ids), 'token')}, ends of lines "
             f"counted, {text.unknown:,} of them unknown words"
             for name, text in texts.items()
             if text is not None
@@ -245,13 +245,6 @@ class LanguageModelling(Task):
 
     def describe_epoch(self, batches: StreamBatches) -> str:
         return f"{super().describe_epoch(batches)} of {counted(self.rows, 'row')} by about {self.options.steps} words"
-
-    def planned_model(self) -> Any:
-        sizes = planned_sizes(self.config)
-        if sizes is None:
-            return None
-        with torch.device("meta"):
-            return build_model(self.config.model, *sizes)
 
     def score_test(self, trainer: Trainer, data: PreparedText, *, by: str, output: Path | None) -> None:
         assert data.test is not None
