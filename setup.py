@@ -19,6 +19,7 @@ def read_version() -> str:
 
 
 # Builds of PyTorch for NVIDIA GPUs bring Triton themselves; those for CPUs do not, and nothing on a CPU needs it.
+DOCS = ["mkdocs-material>=9.7", "mkdocstrings[python]>=1.0"]
 GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 MOSES = ["sacremoses>=0.1"]
 ONNX = ["onnx>=1.16"]
@@ -60,6 +61,7 @@ setup(
         "tqdm>=4.60",
     ],
     extras_require={
+        "docs": DOCS,
         "gpu": GPU,
         "moses": MOSES,
         "onnx": ONNX,
@@ -69,18 +71,21 @@ setup(
         "tensorboard": TENSORBOARD,
         "tensorflow": TENSORFLOW,
         "dev": [
+            *DOCS,  # scripts/test builds the site
             *GPU,  # the tests run its kernels in Triton's interpreter
             *MOSES,
             *ONNX,
             *REPORT,  # and *PLOT
             *SERVE,
             *TENSORBOARD,
+            "codespell>=2.4",  # scripts/check_prose, with proselint
             "httpx>=0.27",  # clients in tests of the server
             "hypothesis>=6",
             "import-linter>=2",
             "mypy>=1.10",
             "onnxruntime>=1.21",  # runs what nmt-export --format onnx writes; 8-bit MatMulNBits
             "playwright>=1.49",  # drives the browser that is on PATH, in tests marked browser
+            "proselint>=0.16",
             "pytest>=8",
             "pytest-xdist>=3",
             "ruff>=0.8",

@@ -192,7 +192,7 @@ class TrainingConfig:
     optimizer_options: Options = field(default_factory=dict)
     """Options of the optimizer; see the table of optimizers."""
     lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 2e-3
-    """Learning rate; what it means to a schedule is said in the table of schedules."""
+    """Learning rate; the table of schedules says what each schedule makes of it."""
     schedule: Text = "inverse_sqrt"
     """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine`, `budgeted` or `inverse_sqrt`."""
     schedule_options: Options = field(default_factory=dict)
