@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from nmt.data import BatchSampler, Corpus, collate
+from nmt.data import BatchSampler, collate
 from nmt.data.batching import Pairs
 from nmt.data.resegmentation import DrawnPairs
 from nmt.data.sampling import Rows
@@ -127,7 +127,7 @@ class BatchStream(Prefetching):
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: Pairs,
         sampler: BatchSampler,
         *,
         accumulate: int = 1,

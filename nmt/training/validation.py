@@ -12,7 +12,9 @@ import numpy as np
 import torch
 
 from nmt.data import Corpus, collate
+from nmt.data.batching import Pairs
 from nmt.data.progress import Advance, no_progress
+from nmt.data.sampler import HasLengths
 from nmt.data.sampling import Rows
 from nmt.evaluation import Metric
 from nmt.files.noted import NotedLines
@@ -182,7 +184,7 @@ class Validator:
 
 @torch.no_grad()
 def batch_losses(
-    model: Seq2Seq, corpus: Corpus, batches: Iterable[Rows], *, device: torch.device, check: Check
+    model: Seq2Seq, corpus: Pairs, batches: Iterable[Rows], *, device: torch.device, check: Check
 ) -> list[BatchLoss]:
     """Negative log-likelihood of each batch's target tokens (end symbols counted), not smoothed, and their number."""
     found: list[BatchLoss] = []
@@ -200,7 +202,7 @@ def mean_loss(losses: Sequence[BatchLoss]) -> float:
     return sum(total for total, _ in losses) / sum(tokens for _, tokens in losses)
 
 
-def rows_by_length(corpus: Corpus, *, cells: int) -> Iterator[Rows]:
+def rows_by_length(corpus: HasLengths, *, cells: int) -> Iterator[Rows]:
     """All rows of a corpus, sorted by length, in batches of at most `cells` target positions or one sentence."""
     lengths = np.maximum(np.asarray(corpus.source_lengths), np.asarray(corpus.target_lengths))
     order = np.argsort(lengths, kind="stable")

@@ -22,7 +22,6 @@ from nmt.models import build_model
 from nmt.models.dropout import number_layers
 from nmt.models.language_model import LanguageModel, LockedDropout, mixture_losses
 from nmt.ops.dropout import Masks, masked_by
-from nmt.tasks.language_model.batches import StreamBatches
 from nmt.tasks.language_model.sampling import Sampling, _drawn
 from nmt.tasks.language_model.scoring import Dynamic, score_text
 from nmt.training.batches import Position
@@ -72,9 +71,10 @@ def write_config(folder: Path, *, task: dict[str, Any] | None = None, **changes:
     for section, values in changes.items():
         sections[section] |= values
     path = folder / "lm.yaml"
+    usual = {} if (task or {}).get("by_line") else {"steps": 8}
     path.write_text(
         yaml.safe_dump(
-            {"run_dir": str(folder / "run"), "task": "language_model", "task_options": {"steps": 8, **(task or {})}}
+            {"run_dir": str(folder / "run"), "task": "language_model", "task_options": {**usual, **(task or {})}}
             | sections
         ),
         encoding="utf-8",
@@ -234,7 +234,10 @@ def test_a_run_learns_validates_and_scores_its_test_text(folder: Path, capsys: p
     assert "perplexity" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task", [{}, {"activation_penalty": 2.0, "temporal_penalty": 1.0, "varied_windows": False}])
+@pytest.mark.parametrize(
+    "task",
+    [{}, {"activation_penalty": 2.0, "temporal_penalty": 1.0, "varied_windows": False}, {"by_line": True}],
+)
 def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, task: dict[str, Any]) -> None:
     """States are carried over the interruption, which is in the middle of an epoch."""
     logs = []
@@ -248,8 +251,16 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, task: dict[str, An
     assert len(logs[0]) == 3 and [event["loss"] for event in logs[0]] == [event["loss"] for event in logs[1]]
 
 
-def test_processes_that_share_the_rows_come_to_the_gradient_of_one(folder: Path) -> None:
-    config = load_config(write_config(folder, task={"temporal_penalty": 1.0}))
+def sharing(share: Share) -> World:
+    """The world of one of several processes, which exchange nothing."""
+    world = World(CPU)
+    world.rank, world.size = share.rank, share.size
+    return world
+
+
+@pytest.mark.parametrize("by_line", [False, True])
+def test_processes_that_share_the_rows_come_to_the_gradient_of_one(folder: Path, by_line: bool) -> None:
+    config = load_config(write_config(folder, task={"temporal_penalty": 1.0, "by_line": by_line}))
     task = task_of(config)
     data = task.prepare(folder / "run", progress=False)
 
@@ -258,8 +269,7 @@ def test_processes_that_share_the_rows_come_to_the_gradient_of_one(folder: Path)
         total: list[torch.Tensor] = []
         for share in shares:
             updater = build_updater(task, data.tokenizer, device=CPU)
-            rows = Rows.of(data.train.ids, 4)
-            stream = StreamBatches(rows, steps=8, varied=True, accumulate=1, seed=1, share=share)
+            stream = task.build_batches(data, world=sharing(share))
             updater.model.train()
             for group in islice(stream.groups(Position(1, 0)), 3):
                 updater.optimizer.zero_grad()
@@ -280,6 +290,9 @@ def architecture(**options: Any) -> dict[str, Any]:
 
 OPTIONS: list[dict[str, Any]] = [
     {},
+    {"task": {"by_line": True}},
+    {"task": {"by_line": True, "activation_penalty": 1.0}},
+    {"task": {"by_line": True, "temporal_penalty": 1.0}},
     {"task": {"steps": 9}},
     {"task": {"varied_windows": False}},
     {"task": {"activation_penalty": 1.0}},
@@ -310,6 +323,50 @@ def test_each_option_changes_the_weights(folder: Path) -> None:
         return tuple(float(weight.detach().double().sum()) for weight in updater.model.parameters())
 
     assert len(set(map(weights, OPTIONS))) == len(OPTIONS)
+
+
+def test_penalties_of_lines_are_of_their_words_alone(folder: Path) -> None:
+    """Against a loop over lines; padding, of which a batch of several has some, counts for nothing."""
+    penalties = {"by_line": True, "activation_penalty": 2.0, "temporal_penalty": 3.0}
+    config = load_config(write_config(folder, task=penalties, training={"batch_sentences": 20}))
+    task = task_of(config)
+    data = task.prepare(folder / "run", progress=False)
+    model: Any = task.build_model(data.tokenizer, device=CPU).eval()
+    batch = next(task.build_batches(data).groups(Position(1, 0))).batches[0]
+    words = (batch.target != 0).sum(1).tolist()
+    assert len(set(words)) > 1
+    weights = (batch.target != 0).double() / sum(words)
+    found = task.build_loss()(task.training_batch(model, batch, weights))
+    expected = 0.0
+    for source, target, count in zip(batch.source, batch.target, words, strict=True):
+        with torch.no_grad():
+            run = model.run(source[None, :count])
+        log_p = model.log_probabilities(run.features)[0]
+        own = -log_p.gather(1, target[:count, None]).sum() + 2.0 * run.features.square().mean(2).sum()
+        expected += float(own + 3.0 * run.raw.diff(dim=1).square().mean(2).sum()) / sum(words)
+    assert float(found.total) == pytest.approx(expected, rel=1e-5)
+
+
+def test_by_line_no_option_of_a_stream_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder, task={"by_line": True, "validation_rows": 3})) == 2
+    assert "task_options.validation_rows: says nothing with by_line, which has no stream" in capsys.readouterr().err
+
+
+def test_lines_by_themselves_are_validated_tested_and_scored_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What nmt-score --by-line says of the best checkpoint is what training has logged, of every token."""
+    write_text(tmp_path)
+    assert nmt_train(write_config(tmp_path, task={"by_line": True}, training={"max_steps": 12})) == 0
+    assert f"nmt-score {tmp_path / 'run'} --text FILE --by-line" in capsys.readouterr().err
+    logged = min(event["loss"] for event in events(tmp_path / "run", kinds=("validation",)))
+    (test,) = events(tmp_path / "run", kinds=("test",))
+    for name, loss in (("dev", logged), ("test", test["loss"])):
+        text = tmp_path / f"{name}.txt"
+        assert score.main([str(tmp_path / "run"), "--text", str(text), "--by-line", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["mean_nll"] == pytest.approx(loss, rel=1e-6)
+        assert found["tokens"] == sum(len(line.split()) + 1 for line in text.read_text().split("\n")[:-1])
 
 
 def test_validation_rows_are_read_side_by_side(trained: Path) -> None:

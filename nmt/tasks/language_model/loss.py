@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.data import Batch
 from nmt.models.language_model import LanguageModel, States
 from nmt.ops.recurrence import at_least_fp32
 from nmt.tasks.language_model.batches import Window
@@ -86,6 +87,39 @@ class StreamLoss(Loss):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._states, self._saved = None, state.get("states")
+
+
+@dataclass(frozen=True)
+class LinesBatch:
+    """Some lines with the model that is trained on them."""
+
+    model: LanguageModel
+    lines: Batch
+    weights: Tensor
+    """[B, T], what each word counts for in the update; 0 where there is none"""
+
+
+class LineLoss(Loss):
+    """Cross entropy of lines, each from the zero state, with the penalties of `StreamLoss` for their own words."""
+
+    def __init__(self, *, activation_penalty: float = 0.0, temporal_penalty: float = 0.0) -> None:
+        super().__init__()
+        self._activation, self._temporal = activation_penalty, temporal_penalty
+
+    def __call__(self, batch: Any) -> BatchLoss:
+        run = batch.model.run(batch.lines.source)
+        found = batch.model.losses(run.features, batch.lines.target, weights=batch.weights)
+        total, weights = found.total, batch.weights.to(found.total.dtype)
+        if self._activation:
+            total = total + self._activation * (weights * _square(run.features)).sum()
+        if self._temporal:
+            total = total + self._temporal * (weights[:, 1:] * _square(run.raw.diff(dim=1))).sum()
+        return BatchLoss(total, found.nll.detach())
+
+
+def _square(x: Tensor) -> Tensor:
+    """The mean square of each word's x [B, T, L]: [B, T]."""
+    return at_least_fp32(x).square().mean(2)
 
 
 def _mean_square(x: Tensor) -> Tensor:

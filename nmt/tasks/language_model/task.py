@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import Tokenizer
+from nmt.data import BatchSampler, Tokenizer, collate
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.streams import EncodedText, Rows, encode_text
 from nmt.data.text import as_list
+from nmt.data.text_lines import TextLines
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, counted
 from nmt.limits import MOST
@@ -25,8 +26,9 @@ from nmt.models import build_model
 from nmt.models.language_model import LanguageModel
 from nmt.registry import TASKS
 from nmt.tasks.language_model.batches import StreamBatches, Window
-from nmt.tasks.language_model.loss import StreamLoss, WindowBatch
-from nmt.tasks.language_model.validation import StreamValidator, stream_losses
+from nmt.tasks.language_model.loss import LineLoss, LinesBatch, StreamLoss, WindowBatch
+from nmt.tasks.language_model.validation import LineValidator, StreamValidator, line_loss, stream_losses
+from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World
 from nmt.training.losses import Loss
 from nmt.training.random_state import seed_everything
@@ -34,6 +36,8 @@ from nmt.training.state import perplexity
 from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer
 
+SAMPLE_LINES = 2
+"""Lines of the largest batch on which the memory of a whole one is measured."""
 _NO_PAIRS = "a language model reads one text"
 _NO_SEARCH = "a language model searches for nothing while it is trained"
 """Why keys of translation say nothing here."""
@@ -43,22 +47,28 @@ _NO_SEARCH = "a language model searches for nothing while it is trained"
 class LanguageModellingOptions:
     """Options of the task `language_model`. Texts are files, not prefixes: `data.train`, `data.dev`, `data.test`."""
 
+    by_line: bool = False
+    """Each line is read by itself, from the zero state, in batches of lines of similar length, as a model that joins a
+    search or ranks translations reads them. Else the text is one stream, in which a line follows the one before."""
     steps: int = 70
-    """Words of a window: how far gradients reach back."""
+    """Of a stream, words of a window: how far gradients reach back."""
     varied_windows: bool = True
-    """Windows of about so many words, cut elsewhere in each epoch (Merity et al., ICLR 2018), instead of exactly so
-    many."""
+    """Of a stream, windows of about so many words, cut elsewhere in each epoch (Merity et al., ICLR 2018), instead of
+    exactly so many."""
     activation_penalty: float = 0.0
     """alpha, by which the mean square of the last states is multiplied before it is added to the loss."""
     temporal_penalty: float = 0.0
     """beta, the same for the change of the last states from word to word."""
     validation_rows: int = 10
-    """Rows that the validation text is cut into, which are read side by side. The test text is one row."""
+    """Of a stream, rows that the validation text is cut into, which are read side by side. The test text is one row."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "validation_rows"):
             if not 1 <= getattr(self, name) <= MOST:
                 raise ValueError(f"{name}: must be from 1 to {MOST}, not {getattr(self, name)}")
+        for name in ("steps", "varied_windows", "validation_rows"):
+            if self.by_line and getattr(self, name) != getattr(type(self), name):
+                raise ValueError(f"{name}: says nothing with by_line, which has no stream")
         for name in ("activation_penalty", "temporal_penalty"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: must be 0 or more, not {getattr(self, name)}")
@@ -197,33 +207,60 @@ class LanguageModelling(Task):
         model: Any = build_model(self.config.model, tokenizer.source_size, tokenizer.target_size)
         return cast("LanguageModel", model.to(device))
 
-    def build_batches(self, data: PreparedText, *, world: World | None = None) -> StreamBatches:
+    def build_batches(self, data: PreparedText, *, world: World | None = None) -> StreamBatches | BatchStream:
+        training = self.config.training
+        share = None if world is None else Share(world.rank, world.size)
+        pinned = world is not None and world.device.type == "cuda"
+        if self.options.by_line:
+            lines = TextLines.of(data.train)
+            sampler = BatchSampler(
+                lines,
+                batch_tokens=training.batch_tokens,
+                batch_sentences=training.batch_sentences,
+                pool_batches=self.config.data.pool_batches,
+                seed=self.config.seed,
+            )
+            accumulate, seed = training.accumulate, self.config.seed
+            return BatchStream(lines, sampler, accumulate=accumulate, share=share, seed=seed, pinned=pinned)
         return StreamBatches(
             Rows.of(data.train.ids, self.rows),
             steps=self.options.steps,
             varied=self.options.varied_windows,
-            accumulate=self.config.training.accumulate,
+            accumulate=training.accumulate,
             seed=self.config.seed,
-            share=None if world is None else Share(world.rank, world.size),
-            pinned=world is not None and world.device.type == "cuda",
+            share=share,
+            pinned=pinned,
         )
 
     def build_loss(self) -> Loss:
         options = self.options
-        return StreamLoss(activation_penalty=options.activation_penalty, temporal_penalty=options.temporal_penalty)
+        kind = LineLoss if options.by_line else StreamLoss
+        return kind(activation_penalty=options.activation_penalty, temporal_penalty=options.temporal_penalty)
 
-    def training_batch(self, model: Any, batch: Any, weights: Tensor) -> WindowBatch:
+    def training_batch(self, model: Any, batch: Any, weights: Tensor) -> WindowBatch | LinesBatch:
+        if self.options.by_line:
+            return LinesBatch(model, batch, weights)
         return WindowBatch(model, batch, weights)
 
-    def memory_sample(self, data: PreparedText, batches: StreamBatches) -> MemorySample:
+    def memory_sample(self, data: PreparedText, batches: StreamBatches | BatchStream) -> MemorySample:
+        if isinstance(batches, BatchStream):  # of its batches that with the most cells among those of the first pool
+            lines = TextLines.of(data.train)
+            lengths = lines.target_lengths
+            largest = max(batches.sampler.pool(0, 0).batches, key=lambda own: len(own) * int(lengths[own].max()))
+            longest = largest[np.argsort(-lengths[largest], kind="stable")[:SAMPLE_LINES]]
+            return MemorySample(collate(lines, longest), len(largest))
         rows = Rows.of(data.train.ids, self.rows)
         shown = slice(None, 2), slice(None, self.options.steps)
         source, target = (torch.from_numpy(np.ascontiguousarray(side[shown])) for side in (rows.inputs, rows.targets))
         return MemorySample(Window(source, target, 0, True, 1.0), len(rows.targets))
 
-    def build_validator(self, data: PreparedText, *, device: torch.device, world: World) -> StreamValidator | None:
+    def build_validator(
+        self, data: PreparedText, *, device: torch.device, world: World
+    ) -> StreamValidator | LineValidator | None:
         if data.dev is None:
             return None
+        if self.options.by_line:
+            return LineValidator(text=data.dev, device=device, world=world)
         return StreamValidator(text=data.dev, rows=self.options.validation_rows, device=device, world=world)
 
     def describe_model(self, model: LanguageModel) -> str:
@@ -234,7 +271,7 @@ class LanguageModelling(Task):
     def describe_vocabularies(self, model: LanguageModel) -> str:
         return f"vocabulary: {model.target_vocab_size:,}"
 
-    def data_lines(self, data: PreparedText, batches: StreamBatches) -> list[str]:
+    def data_lines(self, data: PreparedText, batches: StreamBatches | BatchStream) -> list[str]:
         texts = {"train": data.train, "dev": data.dev, "test": data.test}
         return [
             f"{name}: {counted(text.lines, 'line')}, {counted(len(text.ids), 'token')}, ends of lines "
@@ -243,7 +280,9 @@ class LanguageModelling(Task):
             if text is not None
         ]
 
-    def describe_epoch(self, batches: StreamBatches) -> str:
+    def describe_epoch(self, batches: StreamBatches | BatchStream) -> str:
+        if isinstance(batches, BatchStream):
+            return f"{super().describe_epoch(batches)} of lines, {batches.padding_share():.1%} padding"
         return f"{super().describe_epoch(batches)} of {counted(self.rows, 'row')} by about {self.options.steps} words"
 
     def score_test(self, trainer: Trainer, data: PreparedText, *, by: str, output: Path | None) -> None:
@@ -252,10 +291,14 @@ class LanguageModelling(Task):
         if not trainer.world.is_main:
             return
         model.eval()
-        whole = Rows.of(data.test.ids, 1)
-        loss = stream_losses(model, whole, device=trainer.updater.precision.device) / len(data.test.ids)
+        device = trainer.updater.precision.device
+        if self.options.by_line:
+            alone = World(device)
+            loss = line_loss(model, TextLines.of(data.test), device=device, world=alone, check=lambda: None)
+        else:
+            loss = stream_losses(model, Rows.of(data.test.ids, 1), device=device) / len(data.test.ids)
         trainer.record("test", {"checkpoint": by, "loss": loss, "perplexity": perplexity(loss)})
         log.say(f"test loss {loss:.4f}, perplexity {perplexity(loss):.2f} with {by}")
 
     def hint(self, run: Path) -> str:
-        return f"score a text with: nmt-score {run} --text FILE"
+        return f"score a text with: nmt-score {run} --text FILE{' --by-line' if self.options.by_line else ''}"

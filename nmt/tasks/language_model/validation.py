@@ -11,10 +11,11 @@ import torch
 
 from nmt.data.progress import Advance, no_progress
 from nmt.data.streams import EncodedText, Rows
+from nmt.data.text_lines import TextLines
 from nmt.models.language_model import LanguageModel, States
-from nmt.training.distributed import World
+from nmt.training.distributed import World, interleave
 from nmt.training.stopping import InterruptedValidationError
-from nmt.training.validation import Check, Validation
+from nmt.training.validation import LOSS_BATCH_TOKENS, Check, Validation, batch_losses, mean_loss, rows_by_length
 
 STEPS = 70
 """Words that are read at once."""
@@ -86,3 +87,46 @@ class StreamValidator:
         if len(parts) < self.world.size:
             raise InterruptedValidationError
         return sum(parts) / len(self.text.ids)
+
+
+@torch.inference_mode()
+def line_loss(model: Any, lines: TextLines, *, device: torch.device, world: World, check: Check) -> float:
+    """Mean negative log-likelihood of the words of lines, each by itself, in nats; their ends count.
+
+    Several processes share the lines, and all get the same result. Raises InterruptedValidationError in all of them
+    when `check` raises it in one.
+    """
+    mine = None
+    try:
+        batches = list(rows_by_length(lines, cells=LOSS_BATCH_TOKENS))[world.rank :: world.size]
+        mine = batch_losses(model, lines, batches, device=device, check=check)
+    except InterruptedValidationError:
+        pass  # the others must hear of it
+    parts = [part for part in world.gather(mine) if part is not None]
+    if len(parts) < world.size:
+        raise InterruptedValidationError
+    return mean_loss(interleave(parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineValidator:
+    """The validation text line by line."""
+
+    text: EncodedText
+    device: torch.device
+    world: World
+
+    @property
+    def key(self) -> str:
+        return self.text.key
+
+    @property
+    def lines(self) -> int:
+        return 0
+
+    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
+        """As `nmt.training.task.Validates`."""
+        started = time.monotonic()
+        mean = line_loss(model, TextLines.of(self.text), device=self.device, world=self.world, check=check)
+        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
+        return Validation({"loss": mean}, seconds=seconds)
