@@ -1,0 +1,118 @@
+"""docs/run_directory.md is true: its tables are those of real runs, and what may be deleted may be."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.conftest import REPOSITORY
+from tests.console import call
+from tests.tiny_training import nmt_train, write_config, write_corpus
+
+PAGE = (REPOSITORY / "docs/run_directory.md").read_text(encoding="utf-8")
+ONLY_AT_TIMES = {"too_long"}
+METRICS = {"bleu"}
+
+
+def table(heading: str) -> list[list[str]]:
+    """The cells of the table whose head begins so."""
+    rows = PAGE[PAGE.index(f"| {heading} |") :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+
+
+def names(cell: str) -> set[str]:
+    """The names in a cell, without those in parentheses and after a colon, which explain others."""
+    return set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)|: .*", "", cell)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with all that can be in one; its parts are not changed."""
+    folder = tmp_path_factory.mktemp("run_directory")
+    write_corpus(folder)
+    config = write_config(
+        folder,
+        data={"test": str(folder / "dev")},
+        training={"sample_every": 6, "average_last": 2, "ema_decay": 0.9, "tensorboard": True, "keep_last": 2},
+        evaluation={"keep_translations": True},
+    )
+    assert nmt_train(config, "--set", "training.max_steps=6") == 0
+    assert nmt_train(config) == 0
+    return folder / "run"
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_events_and_their_fields_are_those_of_the_log(run: Path) -> None:
+    common = {name for row in table("field") for name in names(row[0])}
+    listed = {name: names(row[2]) for row in table("event") for name in names(row[0])}
+    rows = PAGE[PAGE.index("The fields of `train`") :]
+    listed["train"] = set(re.findall(r"^\| `(\w+)` \|", rows[: rows.index("## ")], flags=re.M)) - ONLY_AT_TIMES
+    for name in ("validation", "test"):
+        listed[name] = (listed[name] | METRICS) - {"source", "reference", "translation"}
+    found: dict[str, set[str]] = {}
+    for event in events(run):
+        assert common <= event.keys()
+        found.setdefault(event["event"], set()).update(event.keys() - common)
+    assert found == listed
+
+
+def test_its_files_are_those_of_the_run(run: Path) -> None:
+    listed = {name.split("/")[0] for row in table("path in RUN") for name in re.findall(r"`([^`]+)`", row[0])}
+    listed = {name.replace("LANGUAGE", "de") for name in listed}
+    assert {path.name for path in run.iterdir()} == listed - {"corpus"}  # of data.generator
+
+
+def test_checkpoints_have_the_files_and_keys_of_the_page(run: Path) -> None:
+    checkpoint = run / "checkpoints/step-12"
+    assert {path.name for path in checkpoint.iterdir()} == {row[0].strip("`") for row in table("file")}
+    state = torch.load(checkpoint / "training.pt", weights_only=True)
+    assert state.keys() == {name for row in table("key of `training.pt`") for name in names(row[0])}
+    assert "trained_weights" in state["updater"]
+
+
+def test_what_may_be_deleted_is_not_needed_to_translate_and_to_resume(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    deletable = [row[0].strip("`") for row in table("path in RUN") if row[2].startswith("yes")]
+    assert {"cache/", "train.log", "lock"} <= set(deletable)
+    for name in ("cache", "validation", "average", "tensorboard", "checkpoints/step-6"):
+        shutil.rmtree(copy / name)
+    for name in ("train.log", "lock", "test.de", "test.average.de", "checkpoints/step-12/training.pt"):
+        (copy / name).unlink()
+    text, output = str(run.parent / "dev.en"), tmp_path / "out"
+    assert call("nmt-translate", str(copy), "-i", text, "-o", str(output)) == 0
+    assert len(output.read_text(encoding="utf-8").splitlines()) == 8
+    shutil.copy(run / "checkpoints/step-12/training.pt", copy / "checkpoints/step-12/training.pt")
+    assert nmt_train(run.parent / "tiny.yaml", "--set", f"run_dir={copy}") == 0
+    assert (copy / "test.de").read_bytes() == (run / "test.de").read_bytes()
+    assert (copy / "average/model.safetensors").is_file()
+
+
+def test_a_language_model_has_the_fields_that_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a b c d\n" * 60, encoding="utf-8")
+    config = tmp_path / "lm.yaml"
+    text = str(tmp_path / "text")
+    config.write_text(
+        f"run_dir: {tmp_path / 'run'}\ntask: language_model\n"
+        "model: {architecture: language_model, cell: lrn, hidden_size: 8, embedding_size: 8}\n"
+        f"data: {{train: {text}, dev: {text}, test: {text}, tokenizer: whitespace}}\n"
+        "training: {max_steps: 4, batch_sentences: 2}\n",
+        encoding="utf-8",
+    )
+    assert nmt_train(config) == 0
+    found = {event["event"]: event for event in events(tmp_path / "run")}
+    assert {"train_tokens", "dev_tokens", "test_tokens"} == {
+        name for name in found["start"] if name.endswith("_tokens")
+    }
+    assert not [name for name in found["start"] if name.endswith("_pairs")]
+    assert {"loss", "perplexity"} <= found["test"].keys()
+    assert found["validation"]["samples"] == []
