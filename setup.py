@@ -89,6 +89,7 @@ setup(
             "pytest>=8",
             "pytest-xdist>=3",
             "ruff>=0.8",
+            "seqeval>=1.2",  # F1 of spans, which ours is compared with
             "types-PyYAML",
             "types-tqdm",
         ],
@@ -100,6 +101,7 @@ setup(
             "nmt-eval=nmt.cli.evaluate:main",
             "nmt-score=nmt.cli.score:main",
             "nmt-sample=nmt.cli.sample:main",
+            "nmt-tag=nmt.cli.tag:main",
             "nmt-average=nmt.cli.average:main",
             "nmt-check=nmt.cli.check:main",
             "nmt-shortlist=nmt.cli.shortlist:main",

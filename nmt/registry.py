@@ -69,7 +69,9 @@ class Registry(Generic[T]):
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
 INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells")
 MODELS: Registry[Any] = Registry("architecture", "nmt.models")
-TOKENIZERS: Registry[Any] = Registry("tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace")
+TOKENIZERS: Registry[Any] = Registry(
+    "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.data.tagging.tokenizers"
+)
 LOSSES: Registry[Any] = Registry("loss", "nmt.training")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training")

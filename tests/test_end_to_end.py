@@ -61,6 +61,7 @@ def test_all_commands_are_installed() -> None:
         "nmt-plot",
         "nmt-report",
         "nmt-sample",
+        "nmt-tag",
         "nmt-serve",
     }
 

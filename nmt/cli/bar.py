@@ -19,12 +19,15 @@ _ECHO = "^C"
 class LinesBar:
     """A bar of lines on standard error, drawn within a `with` block; it moves with each batch."""
 
-    def __init__(self, total: int | None, *, shown: bool, processes: int = 1, done: int = 0) -> None:
+    def __init__(
+        self, total: int | None, *, shown: bool, processes: int = 1, done: int = 0, doing: str = "translating"
+    ) -> None:
         """`total`: lines to come, None if not known; `done`: of these, lines that were translated before.
 
         Each of `processes` has as much of a window as this one.
         """
         self._total = total
+        self._doing = doing
         self._shown = shown
         self._processes = processes
         self._before = self._done = done
@@ -39,7 +42,7 @@ class LinesBar:
         self._bar = tqdm(
             total=self._total,
             initial=self._done,
-            desc="translating",
+            desc=self._doing,
             unit=" lines",
             leave=False,
             ncols=(columns(sys.stderr) or USUAL_COLUMNS) - len(_ECHO) - 1,
@@ -76,7 +79,9 @@ class LinesBar:
             self._bar.update(done - self._bar.n)
 
 
-def bar_for(path: str | None, output: BinaryIO, *, wanted: bool, processes: int) -> LinesBar:
+def bar_for(
+    path: str | None, output: BinaryIO, *, wanted: bool, processes: int, doing: str = "translating"
+) -> LinesBar:
     """A bar for the lines of a file, or of standard input for None, whose translations go to `output`.
 
     It is shown where it is `wanted` and has standard error, a terminal, to itself: no translation is written and
@@ -84,4 +89,4 @@ def bar_for(path: str | None, output: BinaryIO, *, wanted: bool, processes: int)
     """
     is_typed = path is None and sys.stdin.isatty()
     shown = wanted and sys.stderr.isatty() and not is_typed and not output.isatty()
-    return LinesBar(line_count(path) if shown else None, shown=shown, processes=processes)
+    return LinesBar(line_count(path) if shown else None, shown=shown, processes=processes, doing=doing)

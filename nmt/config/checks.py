@@ -143,11 +143,16 @@ def _task_problems(config: Config) -> list[Problem]:
     problems = [] if check_options(task, config.task_options, key="")[1] else task.check(config)
     found = [Problem(key, message) for key, message in problems]
     architecture = MODELS.known(config.model.architecture)
-    if architecture is not None and architecture.task != config.task:
-        allowed = ", ".join(name for name in MODELS.names() if MODELS.get(name).task == config.task)
-        trained = f"'{config.model.architecture}' is for the task '{architecture.task}'"
-        message = f"{trained}, not '{config.task}'. Allowed: {allowed}."
+    if architecture is not None and config.task not in architecture.tasks:
+        allowed = ", ".join(name for name in MODELS.names() if config.task in MODELS.get(name).tasks)
+        trained = " and ".join(f"'{task}'" for task in architecture.tasks)
+        named = f"the task{'s' if len(architecture.tasks) > 1 else ''} {trained}"
+        message = f"'{config.model.architecture}' is for {named}, not '{config.task}'. Allowed: {allowed}."
         found.append(Problem("model.architecture", message))
+    tokenizer = TOKENIZERS.known(config.data.tokenizer)
+    if tokenizer is not None and tokenizer.task not in (None, config.task):
+        message = f"'{config.data.tokenizer}' is for the task '{tokenizer.task}', not '{config.task}'"
+        found.append(Problem("data.tokenizer", message))
     return found
 
 

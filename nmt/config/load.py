@@ -29,6 +29,7 @@ from nmt.config.yaml12 import Document, read_yaml, write_yaml
 from nmt.errors import ConfigError, DataError, near_miss, shown
 from nmt.files.safe import LARGEST_CONFIG, open_model_file
 from nmt.home import expanded
+from nmt.registry import TASKS
 
 logger = logging.getLogger(__name__)
 
@@ -147,8 +148,18 @@ def find_config(path: str | Path) -> Path:
 
 
 def dump(config: Config) -> str:
-    """The resolved configuration as YAML, every key included, and the format it is in: see `nmt.config.upgrade`."""
-    return write_yaml({KEY: FORMAT, **dataclasses.asdict(config)})
+    """The resolved configuration as YAML, and the format it is in: see `nmt.config.upgrade`.
+
+    Every key is included but those that say nothing to the task, which a configuration may not have.
+    """
+    sections = dataclasses.asdict(config)
+    for key in TASKS.get(config.task).unused if config.task in TASKS.names() else ():
+        section, _, name = key.partition(".")
+        if name:
+            del sections[section][name]
+        else:
+            del sections[section]
+    return write_yaml({KEY: FORMAT, **sections})
 
 
 def apply_overrides(

@@ -59,7 +59,8 @@ class ModelConfig:
     """Encoder-decoder: `transformer` (residual blocks of a unit or self-attention, attention, feed-forward layers),
     `deepnmt` (stacked layers with residuals), `rnnsearch` (one layer each), `rnnsearch_deepatt` (an encoder of
     alternating directions, a decoder of several attentions a step); for the task `language_model` the one of that
-    name (recurrent layers above each other); or one that a plugin registers."""
+    name (recurrent layers above each other), for `tagging` and `segmentation` `tagger`
+    (bidirectional layers); or one that a plugin registers."""
     architecture_options: Options = fixed(default_factory=dict)
     """Options of the architecture itself; see the table of architectures."""
     cell: Text = fixed("lrn")
@@ -152,7 +153,8 @@ class DataConfig:
     test_references: Paths | None = None
     """The same for `test`."""
     tokenizer: Text = fixed("sentencepiece")
-    """`sentencepiece` (raw text) or `whitespace` (text that is already split, with vocabulary files)."""
+    """`sentencepiece` (raw text) or `whitespace` (text that is already split, with vocabulary files); for the task
+    `tagging` `tagged_words`, for `segmentation` `tagged_characters`."""
     tokenizer_options: Options = fixed(default_factory=dict)
     """Options of the tokenizer; see the table of tokenizers."""
     max_length: Positive = fixed(100)
@@ -340,7 +342,8 @@ class Config:
     run_dir: FilePath
     """Directory of the run: checkpoints, logs, tokenizer, resolved configuration."""
     task: Text = fixed("translation")
-    """What is learned: `translation`, `language_model` (the next word of a text), or a task that a plugin registers."""
+    """What is learned: `translation`, `language_model` (the next word of a text), `tagging` (labels of words),
+    `segmentation` (words of text without spaces), or a task that a plugin registers."""
     task_options: Options = fixed(default_factory=dict)
     """Options of the task; see the table of tasks."""
     seed: Seed = fixed(1)

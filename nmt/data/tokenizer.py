@@ -23,6 +23,9 @@ class Tokenizer(ABC):
 
     Options: ClassVar[type]
 
+    task: ClassVar[str | None] = None
+    """The only task that it is for; None: any that reads text."""
+
     splits_at_spaces: ClassVar[bool] = False
     """Whether words are known by the spaces around them alone, so that a comma beside a word hides it."""
 
@@ -33,6 +36,11 @@ class Tokenizer(ABC):
     """Entries of the source vocabulary, special symbols included."""
     target_size: int
     """Entries of the target vocabulary."""
+
+    @property
+    def further_sizes(self) -> Sequence[int]:
+        """Entries of other vocabularies that a model is built for, 0 for one that is not there; by default none."""
+        return ()
 
     @abstractmethod
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:

@@ -53,7 +53,7 @@ def load_model(
     device: str | torch.device = "cpu",
     checkpoint: str | int = "best",
     purpose: Purpose = "search",
-    task: str = TRANSLATION,
+    task: str | Sequence[str] = TRANSLATION,
 ) -> LoadedModel:
     """Load the model in `path`, and choose the kernels for it.
 
@@ -64,7 +64,7 @@ def load_model(
         device: `cpu`, `cuda` or `auto`, or a torch device.
         checkpoint: of a run directory `best` (by validation, else the newest), `last`, or a step.
         purpose: what it is loaded for, which says what of it has to be right on a GPU.
-        task: what it must have been trained for.
+        task: what it must have been trained for, or several of which one will do.
 
     Raises:
         CheckpointError: what is missing, damaged or does not fit, in one line that names the file.
@@ -82,15 +82,17 @@ def read_model(
     plugins: Sequence[str],
     device: torch.device,
     checkpoint: str | int = "best",
-    task: str = TRANSLATION,
+    task: str | Sequence[str] = TRANSLATION,
 ) -> LoadedModel:
     """`load_model` without a choice of kernels."""
     directory = find_model(path, checkpoint=checkpoint)
     form = exported.form_of(directory)
     sums = {} if form is None else exported.check_files(directory)
     config = load_saved(config_file(directory), plugins)
-    if config.task != task:
-        raise CheckpointError(f"{path}: is a model of the task {config.task}, but one of {task} is needed here")
+    tasks = [task] if isinstance(task, str) else task
+    if config.task not in tasks:
+        wanted = " or ".join(tasks)
+        raise CheckpointError(f"{path}: is a model of the task {config.task}, but one of {wanted} is needed here")
     if form is not None:
         config = exported.with_own_files(config, directory)
     tokenizer = load_tokenizer(directory, config)
@@ -108,7 +110,7 @@ def read_model(
         tensors = exported.read_stored(file, sums[run_layout.WEIGHTS])
         check_stored(plan, tensors, form, file=file)
         weights, stored = unpacked(tensors, plan, form)
-    model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+    model = build_model(config.model, *sizes_of(tokenizer))
     model.load_state_dict(weights)
     check_finite(model.state_dict(), file=file)
     model = model.to(device).eval()
@@ -188,11 +190,16 @@ def planned_model(config: Config, tokenizer: Tokenizer, *, most_layers: int, tru
         raise CheckpointError(f"model: {layers} layers in the configuration, more than there are weights for")
     try:
         with torch.device("cpu" if trusted else "meta"):
-            return build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+            return build_model(config.model, *sizes_of(tokenizer))
     except (RuntimeError, TypeError, OverflowError) as error:
         if trusted:
             raise
         raise CheckpointError("model: sizes in the configuration beyond what a model can have") from error
+
+
+def sizes_of(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Entries of all vocabularies that a model is built for."""
+    return tokenizer.source_size, tokenizer.target_size, *tokenizer.further_sizes
 
 
 def check_weights(model: Seq2Seq, weights: Mapping[str, Tensor], *, file: Path) -> None:

@@ -14,6 +14,7 @@ from nmt.models.linear import LayerNorm, Linear
 from nmt.models.readout import InitialStates, Readout
 from nmt.models.rnnsearch import RNNSearch
 from nmt.models.rnnsearch_deepatt import RNNSearchDeepAtt
+from nmt.models.tagger import Tagger
 from nmt.models.transformer import Transformer
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "RNNSearchDeepAtt",
     "Readout",
     "Seq2Seq",
+    "Tagger",
     "Transformer",
     "build_model",
     "cell_maker",

@@ -156,7 +156,7 @@ class Seq2Seq(nn.Module):
 
     Options: ClassVar[type] = NoOptions
     """Frozen dataclass of the architecture's options, against which `model.architecture_options` is checked."""
-    task: ClassVar[str] = "translation"
+    tasks: ClassVar[tuple[str, ...]] = ("translation",)
     """What it is trained for, as the key `task` has it."""
     variable_scope: str = ""
     """First part of the names of this model's variables in the original system; see `nmt.interop.zero`."""

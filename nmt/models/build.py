@@ -71,14 +71,16 @@ def initializer(config: ModelConfig) -> Initializer:
     return built
 
 
-def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
+def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int, *further_sizes: int) -> Seq2Seq:
     """The model that the section `model` of a configuration describes, freshly initialised.
+
+    `further_sizes`: of what other vocabularies its tokenizer has.
 
     The same torch seed gives the same model. Raises ConfigError for an unknown architecture or unit, if all tables
     are to be shared by vocabularies of different sizes, and for parameters of a plugin's that nobody gives a value.
     """
     architecture = MODELS.get(config.architecture)
-    sizes = source_vocab_size, target_vocab_size
+    sizes = source_vocab_size, target_vocab_size, *further_sizes
     if architecture.__module__.partition(".")[0] == "nmt":
         model: Seq2Seq = architecture.from_config(config, *sizes)
     else:  # somebody else's may leave a parameter without a value

@@ -152,7 +152,7 @@ class LanguageModel(nn.Module):
     The dropouts are those of AWD-LSTM (Merity et al., ICLR 2018). Ids are int64, padded with 0 at the right.
     """
 
-    task: ClassVar[str] = "language_model"
+    tasks: ClassVar[tuple[str, ...]] = ("language_model",)
     Options: ClassVar[type] = LanguageModelOptions
     int8_encoder: ClassVar[bool] = False
 

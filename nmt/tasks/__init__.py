@@ -1,6 +1,7 @@
 """The tasks that come with nmt; importing this registers them."""
 
 from nmt.tasks.language_model import LanguageModelling
+from nmt.tasks.tagging import Segmentation, Tagging
 from nmt.tasks.translation import Translation
 
-__all__ = ["LanguageModelling", "Translation"]
+__all__ = ["LanguageModelling", "Segmentation", "Tagging", "Translation"]

@@ -166,6 +166,10 @@ class BatchStream(Prefetching):
         kept = f", {counted(estimate.too_long, 'sentence')} too long for it" if estimate.too_long else ""
         return [f"train: split into subwords anew in each epoch: {longer}{kept}"]
 
+    def batch(self, pairs: Pairs, rows: Rows, *, epoch: int) -> Any:
+        """What the model is given of `rows` of `pairs` in an epoch, counted from 1."""
+        return collate(pairs, rows)
+
     def groups(self, position: Position) -> Iterator[Group]:
         epoch, batch, pool, skip = position
         while True:
@@ -192,7 +196,10 @@ class BatchStream(Prefetching):
         parts = self._share.parts([source + target for source, target in lengths])
         target_tokens = sum(int(target.sum()) for _, target in lengths)
         keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(taken))]
-        made = (collate(pairs[part.batch], taken[part.batch].rows[part.first : part.end]) for part in parts)
+        made = (
+            self.batch(pairs[part.batch], taken[part.batch].rows[part.first : part.end], epoch=before.epoch)
+            for part in parts
+        )
         return Group(
             batches=tuple(batch.pinned() if self._pinned else batch for batch in made),
             sentences=tuple(len(taken[part.batch].rows) for part in parts),

@@ -1,0 +1,1 @@
+"""Text whose words, or characters, have labels: columns, schemes, segmented text, vocabularies, vectors."""

@@ -1,0 +1,394 @@
+"""The tasks `tagging` and `segmentation`."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.config.paths import FilePath
+from nmt.config.schema import Config
+from nmt.data import BatchSampler, Tokenizer
+from nmt.data.flat_sentences import FlatSentences
+from nmt.data.prepare import known_files, make_tokenizer
+from nmt.data.tagging.columns import with_labels
+from nmt.data.tagging.features import TaggedCorpus, flat
+from nmt.data.tagging.schemes import Span
+from nmt.data.tagging.tokenizers import Labelled, TaggedWords, TaggingTokenizer
+from nmt.data.tagging.vectors import Vectors, read_vectors
+from nmt.data.text import as_list
+from nmt.data.validation_facts import ValidationFacts
+from nmt.data.vocabulary import SPECIAL_TOKENS
+from nmt.errors import ConfigError, counted
+from nmt.interop.model_dir import sizes_of
+from nmt.models import build_model
+from nmt.models.tagger import Tagger
+from nmt.registry import TASKS
+from nmt.tasks.tagging.batches import TagBatch, TagBatches, tag_batch
+from nmt.tasks.tagging.loss import LabelledBatch, LabelLoss
+from nmt.tasks.tagging.predicting import measure, unknown_labels
+from nmt.tasks.tagging.validation import LabelledText, TagValidator, scores_of
+from nmt.training.distributed import Share, World
+from nmt.training.losses import Loss
+from nmt.training.random_state import seed_everything
+from nmt.training.task import MemorySample, Task
+from nmt.training.text_file import write_lines
+from nmt.training.trainer import Trainer
+
+TEXTS = ("train", "dev", "test")
+SAMPLE_SENTENCES = 2
+"""Sentences of the largest batch on which the memory of a whole one is measured."""
+_NO_PAIRS = "a tagger reads one text"
+_NO_SEARCH = "a tagger searches for nothing"
+_NO_CORPUS = "its text is kept in memory"
+"""Why keys of translation say nothing here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingOptions:
+    """Options of the tasks `tagging` and `segmentation`. Texts are files, not prefixes: `data.train`, `data.dev`,
+    `data.test`."""
+
+    unknown_share: float = 0.5
+    """How often a word, or character, that the training text has once is taken for an unknown one, so that these are
+    learned."""
+    vectors: FilePath | None = None
+    """File of vectors from which the embeddings of words start, in the text format of GloVe, with
+    `model.embedding_size` numbers for each word."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.unknown_share <= 1:
+            raise ValueError(f"unknown_share: must be from 0 to 1, not {self.unknown_share:g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedLabels:
+    """All that training needs of the data."""
+
+    tokenizer: TaggingTokenizer
+    train: TaggedCorpus
+    """Without the sentences that have no token."""
+    known: Set[str]
+    """The words of the training text, of a segmentation."""
+    empty: int
+    """Lines of the training text without a character."""
+    dev: LabelledText | None
+    test: LabelledText | None
+    dev_facts: ValidationFacts | None = None
+    folders: Sequence[Path] = ()
+
+    @property
+    def key(self) -> str:
+        return self.train.key
+
+    @property
+    def texts(self) -> Mapping[str, TaggedCorpus]:
+        """Those that there are, encoded."""
+        others = {"dev": self.dev, "test": self.test}
+        return {"train": self.train, **{name: text.corpus for name, text in others.items() if text is not None}}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {f"{name}_sentences": len(corpus) for name, corpus in self.texts.items()}
+
+
+class LabelTask(Task):
+    """Sentences whose tokens have labels."""
+
+    Options = TaggingOptions
+    options: TaggingOptions
+    tokenizer: ClassVar[str]
+    """The tokenizer that reads its texts."""
+    tokens: ClassVar[str]
+    """What it calls them."""
+    suffix: ClassVar[str]
+    """Of the files that predictions are written to."""
+    scores: ClassVar[Mapping[str, bool]] = {"f1": True, "precision": True, "recall": True}
+    unused: ClassVar[Mapping[str, str]] = {
+        **{
+            f"data.{key}": _NO_PAIRS
+            for key in (
+                "source_language",
+                "target_language",
+                "generator",
+                "monolingual",
+                "monolingual_tag",
+                "sampling_temperature",
+                "sampling_weights",
+                "dev_references",
+                "test_references",
+            )
+        },
+        **{f"data.{key}": "sentences are kept whole, however long" for key in ("max_length", "too_long")},
+        "data.workers": _NO_CORPUS,
+        **{f"training.{key}": _NO_SEARCH for key in ("sample_every", "sample_sentences")},
+        **{
+            f"training.{key}": "its loss is the likelihood of the labels; see model.architecture_options.crf"
+            for key in ("loss", "loss_options", "label_smoothing")
+        },
+        **{
+            f"model.{key}": "it has no decoder and no attention; see model.cell and model.architecture_options"
+            for key in (
+                "encoder_cell",
+                "encoder_cell_options",
+                "decoder_cell",
+                "decoder_cell_options",
+                "encoder_hidden_size",
+                "encoder_layers",
+                "decoder_layers",
+                "context_aware_encoder",
+                "deep_attention",
+                "deep_output",
+                "attention_heads",
+                "tie_embeddings",
+            )
+        },
+        "decoding": _NO_SEARCH,
+        "evaluation": "validation measures loss, F1, precision and recall",
+    }
+
+    @classmethod
+    def completed(cls, config: Config) -> Config:
+        """No smoothing, no metrics of translations."""
+        evaluation = dataclasses.replace(config.evaluation, metrics=[])
+        training = dataclasses.replace(config.training, label_smoothing=0.0)
+        return dataclasses.replace(config, evaluation=evaluation, training=training)
+
+    @classmethod
+    def check(cls, config: Config) -> list[tuple[str, str]]:
+        if config.data.tokenizer != cls.tokenizer:
+            return [("data.tokenizer", f"'{config.data.tokenizer}' reads no labels. Allowed: {cls.tokenizer}.")]
+        return []
+
+    @abstractmethod
+    def known_words(self, sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> Set[str]:
+        """The words of the training text, where scores are to tell new words apart."""
+
+    @abstractmethod
+    def predictions(self, text: LabelledText, labels: Sequence[Sequence[str]]) -> Iterator[str]:
+        """The lines of the test text with these labels of its sentences, in its own format."""
+
+    def _files(self, name: str) -> list[Path]:
+        return [Path(path) for path in as_list(getattr(self.config.data, name))]
+
+    def missing_files(self) -> list[tuple[str, str]]:
+        files = [(f"data.{name}", path) for name in TEXTS for path in self._files(name)]
+        if self.options.vectors is not None:
+            files.append(("task_options.vectors", Path(self.options.vectors)))
+        return [(key, f"{path}: no such file") for key, path in files if not path.is_file()]
+
+    def prepare(self, run: Path, *, progress: bool = True) -> PreparedLabels:
+        files = {name: self._files(name) for name in TEXTS}
+        if not files["train"]:
+            raise ConfigError("data.train: no training text; give a file or a list of files")
+        cache = self.config.data.cache_dir
+        folder = Path(cache) if cache else run / "cache"
+        known = known_files(folder, [path for paths in files.values() for path in paths], shown=progress)
+        known.save()
+        made = make_tokenizer(self.config, [], files["train"], run_dir=run, known=known, shown=progress)
+        tokenizer = cast("TaggingTokenizer", made)
+        texts = {name: _read(name, paths, tokenizer) for name, paths in files.items() if paths}
+        filled = [sentence for sentence in texts["train"].sentences if sentence.tokens]
+        train = texts["train"].corpus if len(filled) == len(texts["train"].sentences) else _encoded(filled, tokenizer)
+        data = PreparedLabels(
+            tokenizer=tokenizer,
+            train=train,
+            known=self.known_words(filled, tokenizer),
+            empty=len(texts["train"].sentences) - len(filled),
+            dev=texts.get("dev"),
+            test=texts.get("test"),
+        )
+        self._vectors(tokenizer)  # a mistake in them should show before the work
+        return data
+
+    def _vectors(self, tokenizer: TaggingTokenizer) -> Vectors | None:
+        """Those of the words of the vocabulary; read once."""
+        if self.options.vectors is None:
+            return None
+        if self._read_vectors is None or self._read_vectors[0] != tokenizer.fingerprint():
+            size, tokens = self.config.model.embedding_size, tokenizer.tokens.tokens
+            found = read_vectors(Path(self.options.vectors), tokens, size=size)
+            self._read_vectors = tokenizer.fingerprint(), found
+        return self._read_vectors[1]
+
+    _read_vectors: tuple[str, Vectors] | None = None
+
+    def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> Tagger:
+        seed_everything(self.config.seed)
+        built: Any = build_model(self.config.model, *sizes_of(tokenizer))
+        model = cast("Tagger", built)
+        vectors = self._vectors(cast("TaggingTokenizer", tokenizer))
+        if vectors is not None:
+            with torch.no_grad():
+                model.words.weight[torch.from_numpy(vectors.ids)] = torch.from_numpy(vectors.values)
+        return model.to(device)
+
+    def build_batches(self, data: PreparedLabels, *, world: World | None = None) -> TagBatches:
+        training, seed = self.config.training, self.config.seed
+        sampler = BatchSampler(
+            data.train,
+            batch_tokens=training.batch_tokens,
+            batch_sentences=training.batch_sentences,
+            pool_batches=self.config.data.pool_batches,
+            seed=seed,
+        )
+        return TagBatches(
+            data.train,
+            sampler,
+            accumulate=training.accumulate,
+            share=None if world is None else Share(world.rank, world.size),
+            unknown=self.options.unknown_share,
+            seed=seed,
+            pinned=world is not None and world.device.type == "cuda",
+        )
+
+    def build_loss(self) -> Loss:
+        return LabelLoss()
+
+    def training_batch(self, model: Any, batch: Any, weights: Tensor) -> LabelledBatch:
+        return LabelledBatch(model, batch, weights)
+
+    def memory_sample(self, data: PreparedLabels, batches: TagBatches) -> MemorySample:
+        """Of the batch with the most cells among those of the first pool."""
+        lengths = data.train.source_lengths
+        rows = max(batches.sampler.pool(0, 0).batches, key=lambda rows: len(rows) * int(lengths[rows].max()))
+        longest = rows[np.argsort(-lengths[rows], kind="stable")[:SAMPLE_SENTENCES]]
+        sample: TagBatch = tag_batch(data.train, longest)
+        return MemorySample(sample, len(rows))
+
+    def build_validator(self, data: PreparedLabels, *, device: torch.device, world: World) -> TagValidator | None:
+        if data.dev is None:
+            return None
+        return TagValidator(text=data.dev, device=device, known=data.known, world=world)
+
+    def describe_model(self, model: Tagger) -> str:
+        head = "softmax" if model.crf is None else "CRF"
+        layers = counted(len(model.layers), "bidirectional layer")
+        return f"{self.config.model.architecture} {self.config.model.cell}, {layers}, {head}"
+
+    def describe_vocabularies(self, model: Tagger) -> str:
+        parts = [f"{self.tokens} {model.source_vocab_size:,}", f"labels {model.output.weights[0].size(0)}"]
+        if model.letters is not None:
+            parts.append(f"characters {len(model.letters.table.weight):,}")
+        if model.bigrams is not None:
+            parts.append(f"bigrams {len(model.bigrams.weight):,}")
+        return f"vocabularies: {', '.join(parts)}"
+
+    def data_lines(self, data: PreparedLabels, batches: TagBatches) -> list[str]:
+        lines = [
+            f"{name}: {counted(len(corpus), 'sentence')}, {int(corpus.source_lengths.sum()):,} {self.tokens}, "
+            f"{corpus.features.unknown:,} of them unknown"
+            for name, corpus in data.texts.items()
+        ]
+        if data.empty:
+            lines.append(f"train: {counted(data.empty, 'empty line')} left out")
+        vectors = self._vectors(data.tokenizer)
+        if vectors is not None:
+            words = len(data.tokenizer.tokens) - len(SPECIAL_TOKENS)
+            lines.append(vectors.describe(str(self.options.vectors), words=words))
+        return lines
+
+    def doubts(self, data: PreparedLabels, batches: TagBatches) -> list[str]:
+        found = {name: unknown_labels(corpus) for name, corpus in data.texts.items()}
+        return [
+            f"{name}: {counted(count, 'sentence')} with labels that the training text has not; they count in F1, "
+            "but not in the loss"
+            for name, count in found.items()
+            if count
+        ]
+
+    def describe_epoch(self, batches: TagBatches) -> str:
+        return f"{super().describe_epoch(batches)}, {batches.padding_share():.1%} padding"
+
+    def test_output(self, *, average: bool = False) -> Path:
+        return Path(self.config.run_dir) / f"test{'.average' if average else ''}.{self.suffix}"
+
+    def score_test(self, trainer: Trainer, data: PreparedLabels, *, by: str, output: Path | None) -> None:
+        assert data.test is not None and output is not None
+        log, model, text = trainer.log, cast("Any", trainer.updater.model), data.test
+        model.eval()
+        device = trainer.updater.precision.device
+        found = measure(model, text.corpus, device=device, world=trainer.world, check=lambda: None)
+        if not trainer.world.is_main:
+            return
+        counts = text.count(found.labels, known=data.known)
+        scores, by_kind = scores_of(counts), counts.by_kind
+        listed = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+        log.say(f"test loss {found.loss:.4f}, {listed} with {by}")
+        fields: dict[str, Any] = {"checkpoint": by, "loss": found.loss, **scores}
+        if set(by_kind) != {""}:
+            fields["by_type"] = {kind: own._asdict() for kind, own in by_kind.items()}
+            for kind, own in by_kind.items():
+                log.say(f"  {kind}: f1 {own.f1:.2f}, precision {own.precision:.2f}, recall {own.recall:.2f}")
+        write_lines(output, self.predictions(text, [text.predicted(ids) for ids in found.labels]))
+        trainer.record("test", fields)
+        log.say(f"test text labelled with {by} into {output}")
+
+    def hint(self, run: Path) -> str:
+        return f"label text with: nmt-tag {run}"
+
+
+@TASKS.register("tagging")
+class Tagging(LabelTask):
+    """Words in columns and their labels, which say spans: names, phrases."""
+
+    tokenizer = "tagged_words"
+    tokens = "words"
+    suffix = "conll"
+
+    def known_words(self, sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> Set[str]:
+        return frozenset()
+
+    def predictions(self, text: LabelledText, labels: Sequence[Sequence[str]]) -> Iterator[str]:
+        tokenizer = cast("TaggedWords", text.tokenizer)
+        written = map(tokenizer.written, labels)
+        for file in self._files("test"):
+            yield from with_labels(file, tokenizer.options.columns, written)
+
+
+@TASKS.register("segmentation")
+class Segmentation(LabelTask):
+    """Text with spaces between words, which are to be found where it has none."""
+
+    tokenizer = "tagged_characters"
+    tokens = "characters"
+    suffix = "txt"
+
+    @classmethod
+    def check(cls, config: Config) -> list[tuple[str, str]]:
+        problems = super().check(config)
+        if config.task_options.get("vectors") is not None:
+            problems.append(("task_options.vectors", "is for words; the task 'segmentation' reads characters"))
+        return problems
+
+    def known_words(self, sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> Set[str]:
+        spans = ((tokens, span) for tokens, labels in sentences for span in tokenizer.spans(labels))
+        return frozenset("".join(tokens[span.first : span.end]) for tokens, span in spans)
+
+    def predictions(self, text: LabelledText, labels: Sequence[Sequence[str]]) -> Iterator[str]:
+        for (tokens, _), own in zip(text.sentences, labels, strict=True):
+            yield joined(tokens, text.tokenizer.spans(own))
+
+
+def joined(characters: Sequence[str], words: Sequence[Span]) -> str:
+    """The words at these places, with a space between them."""
+    return " ".join("".join(characters[word.first : word.end]) for word in words)
+
+
+def _read(name: str, files: Sequence[Path], tokenizer: TaggingTokenizer) -> LabelledText:
+    sentences = [sentence for file in files for sentence in tokenizer.read(file)]
+    if not any(sentence.tokens for sentence in sentences):
+        raise ConfigError(f"data.{name}: {', '.join(map(str, files))}: no sentence in it")
+    return LabelledText(sentences=sentences, corpus=_encoded(sentences, tokenizer), tokenizer=tokenizer)
+
+
+def _encoded(sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> TaggedCorpus:
+    labels: FlatSentences = flat(tokenizer.labels.encode(sentence.labels) for sentence in sentences)
+    return TaggedCorpus(tokenizer.features([sentence.tokens for sentence in sentences]), labels)

@@ -1,0 +1,78 @@
+"""Loss and scores of the labels that a tagger gives to a text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from nmt.data.progress import Advance, no_progress
+from nmt.data.tagging.features import TaggedCorpus
+from nmt.data.tagging.schemes import Span
+from nmt.data.tagging.tokenizers import Labelled, TaggingTokenizer
+from nmt.tasks.tagging.predicting import measure
+from nmt.tasks.tagging.scores import SpanCounts
+from nmt.training.distributed import World
+from nmt.training.validation import Check, Validation
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledText:
+    """A text with labels, as it is and encoded; sentences without a token are in both."""
+
+    sentences: Sequence[Labelled]
+    corpus: TaggedCorpus
+    tokenizer: TaggingTokenizer
+
+    @cached_property
+    def spans(self) -> list[list[Span]]:
+        """Of each sentence."""
+        return [self.tokenizer.spans(labels) for _, labels in self.sentences]
+
+    def predicted(self, ids: Sequence[int]) -> list[str]:
+        """The labels with these ids."""
+        return self.tokenizer.target_tokens(ids)
+
+    def count(self, labels: Sequence[Sequence[int]], *, known: Set[str] = frozenset()) -> SpanCounts:
+        """What is right of predicted labels of all sentences; `known` as for `SpanCounts`."""
+        counts = SpanCounts()
+        for sentence, wanted, ids in zip(self.sentences, self.spans, labels, strict=True):
+            counts.add(wanted, self.tokenizer.spans(self.predicted(ids)), tokens=sentence.tokens, known=known)
+        return counts
+
+
+def scores_of(counts: SpanCounts) -> dict[str, float]:
+    """F1, precision and recall, and the recall of new words where there are any."""
+    new = counts.new_recall
+    return {**counts.overall._asdict(), **({} if new is None else {"oov_recall": new})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagValidator:
+    """The validation text, whose sentences several processes share."""
+
+    text: LabelledText
+    device: torch.device
+    known: Set[str] = field(default_factory=frozenset)
+    """The words of the training text, of a segmentation."""
+    world: World
+
+    @property
+    def key(self) -> str:
+        return self.text.corpus.key
+
+    @property
+    def lines(self) -> int:
+        return 0
+
+    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
+        """As `nmt.training.task.Validates`."""
+        started = time.monotonic()
+        found = measure(model, self.text.corpus, device=self.device, world=self.world, check=check)
+        scores = {"loss": found.loss, **scores_of(self.text.count(found.labels, known=self.known))}
+        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
+        return Validation(scores, seconds=seconds)

@@ -1,0 +1,292 @@
+"""The tasks `tagging` and `segmentation`: runs that learn, resume and share; nmt-tag; what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nmt.cli import tag, translate
+from nmt.config import load_config
+from nmt.data.tagging.columns import Columns, read_columns
+from nmt.data.tagging.schemes import spans
+from nmt.data.tagging.segmented import words_of
+from nmt.interop.model_dir import load_model
+from nmt.models.base import loss_weights
+from nmt.tasks.tagging.loss import LabelledBatch, LabelLoss
+from nmt.tasks.tagging.tagger import LineTagger
+from nmt.training.batches import Position
+from nmt.training.distributed import Share
+from nmt.training.setup import build_updater
+from nmt.training.task import task_of
+from tests.tasks.tagged_texts import write_columns, write_config, write_segmented
+from tests.tiny_training import events, nmt_train, same, training_state
+
+CPU = torch.device("cpu")
+COLUMNS = Columns()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_columns(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("names")
+    write_columns(folder)
+    assert (
+        nmt_train(write_config(folder, training={"max_steps": 60, "validate_every": 30, "early_stopping_metric": "f1"}))
+        == 0
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("words")
+    write_segmented(folder)
+    more = {
+        "data": {"tokenizer_options": {"bigrams": True}},
+        "training": {"max_steps": 90, "validate_every": 30, "lr": 0.03},
+    }
+    assert nmt_train(write_config(folder, task="segmentation", **more)) == 0
+    return folder
+
+
+def test_names_are_learned_and_the_test_text_is_written_with_labels(names: Path) -> None:
+    first, last = events(names / "run", kinds=("validation",))
+    assert last["f1"] > 90 and last["loss"] < first["loss"]
+    (test,) = events(names / "run", kinds=("test",))
+    given, found = (list(read_columns(file, COLUMNS)) for file in (names / "test.conll", names / "run/test.conll"))
+    assert [sentence.words for sentence in given] == [sentence.words for sentence in found]
+    pairs = [(set(spans(a.labels)), set(spans(b.labels))) for a, b in zip(given, found, strict=True)]
+    right = sum(len(a & b) for a, b in pairs)
+    assert test["recall"] == pytest.approx(100 * right / sum(len(a) for a, _ in pairs), abs=1e-4)
+    assert set(test["by_type"]) == {"PER", "LOC"}
+    lines, own = ((file).read_text().split("\n") for file in (names / "test.conll", names / "run/test.conll"))
+    assert [line.rpartition(" ")[0] for line in lines] == [line.rpartition(" ")[0] for line in own]
+
+
+def test_words_are_learned_and_empty_lines_stay(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert events(words / "run", kinds=("validation",))[-1]["f1"] > 90
+    given, found = (
+        file.read_text(encoding="utf-8").split("\n") for file in (words / "test.txt", words / "run/test.txt")
+    )
+    assert ["".join(words_of(line)) for line in given] == [line.replace(" ", "") for line in found]
+    assert found[0] == ""
+
+
+@pytest.mark.parametrize("task", ["tagging", "segmentation"])
+def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, task: str) -> None:
+    """Words that are taken for unknown ones included, across the end of an epoch."""
+    states = []
+    for name, stops in (("whole", (9,)), ("stopped", (4, 9))):
+        own = tmp_path / name
+        own.mkdir()
+        (write_columns if task == "tagging" else write_segmented)(own, lines=40)
+        for steps in stops:
+            training = {"max_steps": steps, "save_every": 4, "validate_every": 4, "accumulate": 2}
+            assert nmt_train(write_config(own, task=task, options={"unknown_share": 1.0}, training=training)) == 0
+        states.append((load_file(own / "run/checkpoints/step-9/model.safetensors"), training_state(own / "run", 9)))
+    assert same(*states)
+
+
+@pytest.mark.parametrize("normalization", ["token", "sentence"])
+@pytest.mark.parametrize("crf", [True, False])
+def test_processes_that_share_a_batch_come_to_the_gradient_of_one(folder: Path, normalization: str, crf: bool) -> None:
+    options = {"character_size": 4, "character_hidden_size": 5, "crf": crf, "layers": 2}
+    config = load_config(
+        write_config(folder, model={"architecture_options": options}, training={"normalization": normalization})
+    )
+    task = task_of(config)
+    data = task.prepare(folder / "run", progress=False)
+
+    def gradients(shares: list[Share]) -> list[torch.Tensor]:
+        total: list[torch.Tensor] = []
+        for share in shares:
+            updater = build_updater(task, data.tokenizer, device=CPU)
+            world: Any = SimpleNamespace(rank=share.rank, size=share.size, device=CPU)
+            updater.model.train()
+            for group in islice(task.build_batches(data, world=world).groups(Position(1, 0)), 2):
+                updater.optimizer.zero_grad()
+                updater._backward(group)
+            mine = [
+                torch.zeros_like(weight) if weight.grad is None else weight.grad
+                for weight in updater.model.parameters()
+            ]
+            total = mine if not total else [a + b for a, b in zip(total, mine, strict=True)]
+        return total
+
+    whole, shared = gradients([Share()]), gradients([Share(0, 2), Share(1, 2)])
+    assert sum(float(gradient.abs().sum()) for gradient in whole) > 0
+    for one, two in zip(whole, shared, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalization", ["token", "sentence"])
+def test_the_loss_is_normalized_as_asked_for(folder: Path, normalization: str) -> None:
+    task = task_of(load_config(write_config(folder, training={"normalization": normalization})))
+    data = task.prepare(folder / "run", progress=False)
+    updater = build_updater(task, data.tokenizer, device=CPU)
+    group = next(task.build_batches(data).groups(Position(1, 0)))
+    (batch,), model = group.batches, updater.model.eval()
+    losses, lengths = model.token_losses(batch.source, batch.target), (batch.target != 0).sum(1)
+    mean = losses.sum() / lengths.sum() if normalization == "token" else (losses / lengths).mean()
+    weights = loss_weights(batch.target, normalization=normalization)  # type: ignore[arg-type]
+    found = LabelLoss()(LabelledBatch(model, batch, weights))
+    torch.testing.assert_close(found.total, mean)
+    torch.testing.assert_close(found.nll, losses)
+
+
+def tagged(run: Path, text: str, *options: str) -> list[str]:
+    source, output = run.parent / "in.txt", run.parent / "out.txt"
+    source.write_text(text, encoding="utf-8")
+    assert tag.main([str(run), "-i", str(source), "-o", str(output), "--device", "cpu", *options]) == 0
+    lines = output.read_text(encoding="utf-8").split("\n")
+    assert lines.pop() == ""
+    return lines
+
+
+def test_nmt_tag_writes_a_line_for_each_line(names: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "the cat saw Bob Smith\n\n \t \nAnna  went\tto\u2028Rome \nqqqqqqq\n" + "New York and " * 60 + "\n"
+    lines = tagged(names / "run", text)
+    assert [len(line.split()) for line in lines] == [5, 0, 0, 3, 1, 180]
+    assert lines[0] == "O O O I-PER I-PER" and lines[5] == "I-LOC I-LOC O " * 59 + "I-LOC I-LOC O"
+    said = capsys.readouterr().err
+    assert "6 lines in" in said and "2 empty" in said and "of the words unknown to the vocabulary" in said
+    alone = LineTagger(load_model(names / "run", task="tagging"), device=CPU)
+    assert [alone.tag([line])[0].text for line in text.split("\n")[:-1]] == lines
+
+
+def test_conll_output_names_each_word(names: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = tagged(names / "run", "saw Anna and\n\ncat and\n", "--format", "conll", "-q")
+    assert lines == ["saw\tO", "Anna\tI-PER", "and\tO", "", "", "cat\tO", "and\tO", ""]
+    assert capsys.readouterr().err == ""
+
+
+def test_segmented_lines_keep_their_characters_and_spaces(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = ["badedig", "", "co fucofuba", "\u3000", "日本x", "ba" * 90]
+    lines = tagged(words / "run", "".join(f"{line}\n" for line in raw))
+    assert [line.replace(" ", "") for line in lines] == ["".join(words_of(line)) for line in raw]
+    assert lines[0] == "ba dedi g" and lines[2].startswith("co fu") and lines[1] == lines[3] == ""
+    assert tag.main([str(words / "run"), "--format", "conll", "-i", str(words / "test.txt")]) == 2
+    assert "--format conll" in capsys.readouterr().err
+
+
+def test_nmt_tag_streams(names: Path) -> None:
+    command = [sys.executable, "-m", "nmt.cli.tag", str(names / "run"), "--device", "cpu", "-q"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for line, expected in ((b"Anna and\n", b"I-PER O\n"), (b"\n", b"\n"), (b"the and\n", b"O O\n")):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline() == expected
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_bytes_that_are_not_utf8(names: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (names / "bad.txt").write_bytes(b"Anna and\n\xff saw\n")
+    arguments = [str(names / "run"), "-i", str(names / "bad.txt"), "--device", "cpu"]
+    assert tag.main(arguments) == 1
+    assert "bad.txt, line 2: not UTF-8" in capsys.readouterr().err
+    assert tag.main([*arguments, "--errors", "empty", "-q"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "I-PER O\n\n" and "1 line not UTF-8" in err
+
+
+def test_models_are_for_their_command(names: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert translate.main([str(names / "run"), "-i", str(names / "test.conll")]) == 1
+    assert "is a model of the task tagging, but one of translation is needed here" in capsys.readouterr().err
+
+
+def test_a_saved_tokenizer_that_was_changed_is_refused(folder: Path) -> None:
+    assert nmt_train(write_config(folder, training={"max_steps": 1, "validate_every": 1})) == 0
+    loaded = load_model(folder / "run", task="tagging")
+    assert loaded.tokenizer.fingerprint() == task_of(loaded.config).prepare(folder / "run").tokenizer.fingerprint()
+    (folder / "run/tokenizer/scheme.txt").write_text("bioes\n")
+    with pytest.raises(Exception, match=r"scheme.txt: changed since it was saved"):
+        load_model(folder / "run", task="tagging")
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "said"),
+    [
+        ("data", {"tokenizer": "whitespace"}, "data.tokenizer: 'whitespace' reads no labels. Allowed: tagged_words"),
+        ("data", {"max_length": 50}, "data.max_length: says nothing to the task 'tagging'"),
+        ("model", {"decoder_layers": 2}, "model.decoder_layers: says nothing to the task 'tagging'"),
+        ("training", {"label_smoothing": 0.1}, "training.label_smoothing: says nothing to the task 'tagging'"),
+        ("training", {"early_stopping_metric": "bleu"}, "Allowed: loss, f1, precision, recall"),
+        ("data", {"tokenizer_options": {"word_column": 0}}, "columns are counted from 1"),
+    ],
+)
+def test_what_says_nothing_is_refused(
+    folder: Path, section: str, values: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nmt_train(write_config(folder, **{section: values})) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_other_tasks_have_no_use_for_its_tokenizers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(folder, model={"architecture": "deepnmt", "architecture_options": {}})
+    path.write_text(path.read_text().replace("task: tagging", "task: translation"))
+    assert nmt_train(path) == 2
+    assert "'tagged_words' is for the task 'tagging', not 'translation'" in capsys.readouterr().err
+
+
+def test_files_that_are_not_there_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(folder, options={"vectors": str(folder / "none.vec")}, data={"dev": str(folder / "none")})
+    assert nmt_train(path) == 1
+    said = capsys.readouterr().err
+    assert f"data.dev: {folder / 'none'}: no such file" in said
+    assert f"task_options.vectors: {folder / 'none.vec'}: no such file" in said
+
+
+def test_vectors_are_what_embeddings_start_from(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {"anna": "1 2 3 4 5 6", "0000": "6 5 4 3 2 1", "zebra": "0 0 0 0 0 0"}
+    with gzip.open(folder / "v.txt.gz", "wt") as stream:
+        stream.write("".join(f"{word} {numbers}\n" for word, numbers in rows.items()))
+    path = write_config(folder, options={"vectors": str(folder / "v.txt.gz")})
+    task = task_of(load_config(path))
+    data = task.prepare(folder / "run", progress=False)
+    model = task.build_model(data.tokenizer, device=CPU)
+    for word in ("anna", "0000"):
+        assert model.words.weight[data.tokenizer.tokens.id(word)].tolist() == list(map(float, rows[word].split()))
+    lines = task.data_lines(data, task.build_batches(data))
+    count = len(data.tokenizer.tokens) - 3
+    assert f"vectors: 2 of {count} words ({2 / count:.1%}) have one of 3 in {folder / 'v.txt.gz'}" in lines
+
+
+def test_labels_that_training_has_not_count_in_f1_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (folder / "dev.conll").read_text()
+    (folder / "dev.conll").write_text(f"{text}\nMars - I-PLANET\n")
+    assert nmt_train(write_config(folder, training={"max_steps": 2, "validate_every": 2})) == 0
+    assert "dev: 1 sentence with labels that the training text has not" in capsys.readouterr().err
+    (found,) = events(folder / "run", kinds=("validation",))
+    assert 0 < found["loss"] < 10
+
+
+def test_dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert nmt_train(write_config(folder), "--dry-run") == 0
+    out = capsys.readouterr().out
+    assert "vocabularies: words" in out and "characters" in out
+
+
+def test_all_texts_are_read_from_standard_input_too(
+    names: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Anna and\nthe and")))
+    assert tag.main([str(names / "run"), "--device", "cpu", "-q"]) == 0
+    assert capsys.readouterr().out == "I-PER O\nO O\n"
