@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from nmt.config import load_config
 from nmt.config.bundled import bundled_names
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
+from nmt.models.tagger import Sentences
 from nmt.training import health
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
@@ -49,11 +51,27 @@ def assert_healthy(found: health.Health) -> None:
 
 
 FULL_SIZE = [name for name in bundled_names() if name.startswith("wmt14_")]
+TAGGERS = ["conll2003_lrn.yaml", "sxu_atr.yaml"]
 
 
-@pytest.mark.parametrize("name", [name for name in bundled_names() if name not in FULL_SIZE])
+@pytest.mark.parametrize("name", [name for name in bundled_names() if name not in (*FULL_SIZE, *TAGGERS)])
 def test_bundled_configurations_start_healthy(name: str) -> None:
     assert_healthy(start_of(name))
+
+
+@pytest.mark.parametrize("name", TAGGERS)
+def test_bundled_taggers_start_healthy(name: str) -> None:
+    config = load_config(name)
+    torch.manual_seed(1)
+    is_segmentation = config.task == "segmentation"
+    model: Any = build_model(config.model, VOCABULARY, 20, *((0, VOCABULARY) if is_segmentation else (VOCABULARY, 0)))
+    words, labels = sentences(LENGTHS), sentences(LENGTHS).clamp(max=19)
+    labels = torch.where(words != 0, labels.clamp(min=3), 0)
+    read = Sentences(words, bigrams=words) if is_segmentation else Sentences(words, words, sentences((5,) * VOCABULARY))
+    (model.losses(read, labels).sum() / (labels != 0).sum()).backward()
+    found = health.inspect(model, read, labels)  # type: ignore[arg-type]
+    assert_healthy(found)
+    assert "output" in found.norms
 
 
 @pytest.mark.parametrize("unit", ["atr", "gru", "lrn", "lstm", "olrn", "sru"])
