@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
+from bench_stack import Stack
 from gpu_timing import Bench, Group, Row, copy_bandwidth, parse, replayed, run_groups, time_on_gpu
 from torch import Tensor, nn
 
@@ -29,6 +30,8 @@ PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)} | {
 }
 """Products of the input; tensors [B, T, H] that a forward and a backward pass must read or write at least, one in fp32
 counting twice."""
+STACKED: Final = 3
+"""Layers of a language model."""
 
 
 class Shapes(NamedTuple):
@@ -41,6 +44,7 @@ class Shapes(NamedTuple):
     """B, S, T, H"""
     loss: tuple[int, int, int] = (3000, 27700, 1024)
     """rows, words, width"""
+    stack: tuple[int, int, int] = (20, 70, 1024)
     dropped: tuple[int, int, int] = (64, 64, 512)
     """B, T, W"""
     copied: int = 2**30
@@ -259,6 +263,26 @@ def dropped(bench: Bench, shapes: Shapes) -> Iterator[Row]:
     yield Row("dropout by place against PyTorch's", plain[1] / both, "x", 1, details=details)
 
 
+def stack(bench: Bench, shapes: Shapes) -> Iterator[Row]:
+    """The layers of a language model against those of torch."""
+    x, dtype = bench.randn(*shapes.stack, grad=True), peer_type(bench)
+    peer = nn.LSTM(x.size(-1), x.size(-1), STACKED, batch_first=True).to(bench.device, dtype)
+    theirs = x.detach().to(dtype).requires_grad_()
+    times = both_ways(bench, lambda: peer(theirs)[0], [theirs, *peer.parameters()])
+    yield Row(f"{STACKED} layers of torch LSTM, forward and backward", times[1], "us", details={"us": times})
+    for unit, target in (("lstm", 1.0), ("gru", None), ("atr", None), ("sru", None), ("lrn", 2.0), ("olrn", None)):
+        layers = Stack(unit, STACKED, x.size(-1)).to(bench.device)
+
+        def run(layers: Stack = layers) -> Tensor:
+            with torch.autocast(bench.device.type, torch.bfloat16):
+                outputs: Tensor = layers(x)
+            return outputs
+
+        with selected(bench.fast):
+            own = both_ways(bench, run, [x, *layers.parameters()])
+        yield Row(f"{STACKED} layers of {unit} against torch LSTM", times[1] / own[1], "x", target, details={"us": own})
+
+
 def groups(bench: Bench, shapes: Shapes) -> dict[str, Group]:
     """All measurements."""
     bandwidth = cache(partial(copy_bandwidth, bench, size=shapes.copied))
@@ -269,6 +293,7 @@ def groups(bench: Bench, shapes: Shapes) -> dict[str, Group]:
     found |= {unit: partial(recurrent, unit, bench, shapes, layers=layers) for unit in ("atr", "gru", "lstm")}
     units = ("lrn", "atr", "gru")
     found |= {f"attention loop ({unit})": partial(attention_loop, unit, bench, shapes) for unit in units}
+    found["stack"] = partial(stack, bench, shapes)
     found["loss"] = partial(loss, bench, shapes)
     found["dropout"] = partial(dropped, bench, shapes)
     return found

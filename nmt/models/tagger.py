@@ -19,6 +19,7 @@ from nmt.models.dropout import Dropout
 from nmt.models.encoder import Bidirectional
 from nmt.models.initialize import initialize
 from nmt.models.linear import Linear
+from nmt.models.option_checks import check_dropouts, within
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import MODELS
 
@@ -50,16 +51,11 @@ class TaggerOptions:
     """Dropout of what the first layer reads; `null`: `model.dropout`, as after each layer."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("layers", 1, DEEPEST),
-            ("character_size", 0, WIDEST),
-            ("character_hidden_size", 1, WIDEST),
-            ("bigram_size", 1, WIDEST),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name}: must be from {least} to {most}, not {getattr(self, name)}")
-        if self.input_dropout is not None and not 0 <= self.input_dropout < 1:
-            raise ValueError(f"input_dropout: must be at least 0 and less than 1, not {self.input_dropout:g}")
+        within("layers", self.layers, 1, DEEPEST)
+        within("character_size", self.character_size, 0, WIDEST)
+        for name in ("character_hidden_size", "bigram_size"):
+            within(name, getattr(self, name), 1, WIDEST)
+        check_dropouts(self)
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,8 @@ def test_recurrent_dropout_is_of_the_layers_over_words_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"layers": 0}, "layers: must be from 1"),
-        ({"character_size": -1}, "character_size: must be from 0"),
+        ({"layers": 0}, "layers: must be 1"),
+        ({"character_size": -1}, "character_size: must be 0"),
         ({"input_dropout": 1.0}, "input_dropout: must be at least 0"),
     ],
 )

@@ -55,15 +55,22 @@ def rows_of(groups: Any) -> dict[str, Any]:
 def test_all_operations_are_measured(script: Callable[[str], ModuleType]) -> None:
     timing, ops = script("gpu_timing.py"), script("bench_ops.py")
     shapes = ops.Shapes(
-        elementwise=(2, 3, 4), recurrent=(2, 3, 4), attention=(2, 3, 3, 4), loss=(3, 9, 4), dropped=(2, 3, 4), copied=8
+        elementwise=(2, 3, 4),
+        recurrent=(2, 3, 4),
+        attention=(2, 3, 3, 4),
+        loss=(3, 9, 4),
+        stack=(2, 3, 4),
+        dropped=(2, 3, 4),
+        copied=8,
     )
     rows = rows_of(ops.groups(on_cpu(timing), shapes))
-    assert len(rows) == 1 + 6 * 3 + 3 + 3 * 5 + 1 + 3 + 1 + 1 + 1
+    assert len(rows) == 1 + 6 * 3 + 3 + 3 * 5 + 1 + 3 + 7 + 1 + 1 + 1
     assert rows["copy bandwidth"].value == pytest.approx(2 * 8 / 2e-6 / 1e9)
     share = rows["sru backward, share of copy bandwidth"]  # ten tensors of 2 x 3 x 4 values of two bytes
     assert share.value == pytest.approx(10 * 2 * 24 / (2 * 8))
     assert share.met
     assert rows["atr forward"].value == pytest.approx(2 / 3)
+    assert rows["3 layers of lrn against torch LSTM"].met is False
     assert rows["lrn against the loop with autograd"].met is False
 
 
