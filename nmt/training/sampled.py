@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.dropout import current
-from nmt.ops.linear_cross_entropy import linear_cross_entropy
+from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.registry import LOSSES
 from nmt.training.losses import BatchLoss, Loss, TrainingBatch
 from nmt.training.schedules import require
@@ -42,17 +42,30 @@ class SampledCrossEntropy(Loss):
             require(self.samples >= 1, f"samples: must be 1 or more, not {self.samples}")
 
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
-        table, words = batch.model.embeddings.softmax_table, batch.words
-        chosen, place, correction = _candidates(words, len(table), samples=self.options.samples)
-        features = batch.features()
-        found = linear_cross_entropy(
-            torch.cat([features, _first_column(features.new_ones(len(features)))], 1),
-            torch.cat([table.index_select(0, chosen), _first_column(correction.to(table.dtype))], 1),
-            targets=place.index_select(0, words),
+        found = sampled_losses(
+            batch.features(),
+            batch.model.embeddings.softmax_table,
+            batch.words,
             weights=batch.word_weights,
+            samples=self.options.samples,
             label_smoothing=self.label_smoothing,
         )
         return BatchLoss(found.total, found.nll)
+
+
+def sampled_losses(
+    features: Tensor, table: Tensor, words: Tensor, *, weights: Tensor, samples: int, label_smoothing: float = 0.0
+) -> Losses:
+    """As `linear_cross_entropy` of `words` [N] by `features` [N, E] and `table` [V, E], but over these words and
+    `samples` of the others; see `SampledCrossEntropy`."""
+    chosen, place, correction = _candidates(words, len(table), samples=samples)
+    return linear_cross_entropy(
+        torch.cat([features, _first_column(features.new_ones(len(features)))], 1),
+        torch.cat([table.index_select(0, chosen), _first_column(correction.to(table.dtype))], 1),
+        targets=place.index_select(0, words),
+        weights=weights,
+        label_smoothing=label_smoothing,
+    )
 
 
 def _candidates(words: Tensor, size: int, *, samples: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -297,6 +297,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"task": {"varied_windows": False}},
     {"task": {"activation_penalty": 1.0}},
     {"task": {"temporal_penalty": 1.0}},
+    {"task": {"samples": 3}},
     architecture(input_dropout=0.6),
     architecture(hidden_dropout=0.6),
     architecture(output_dropout=0.6),

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from nmt.data import Batch
+from nmt.models.base import PAD
 from nmt.models.language_model import LanguageModel, States
+from nmt.ops.linear_cross_entropy import Losses
 from nmt.ops.recurrence import at_least_fp32
 from nmt.tasks.language_model.batches import Window
 from nmt.training.distributed import World
 from nmt.training.losses import BatchLoss, Loss
+from nmt.training.sampled import sampled_losses
 
 
 @dataclass(frozen=True)
@@ -26,17 +29,37 @@ class WindowBatch:
     """[B, T], what each word counts for in the update"""
 
 
-class StreamLoss(Loss):
-    """Cross entropy of windows that follow each other; the states at the end of one are those before the next.
+class NextWordLoss(Loss):
+    """Cross entropy of next words.
 
-    No gradient passes from window to window. With penalties alpha and beta (Merity et al., 2017, "Revisiting activation
-    regularization for language RNNs") the mean square of the last states, after dropout, and of their change from word
-    to word, before it, are added.
+    With penalties alpha and beta (Merity et al., 2017, "Revisiting activation regularization for language RNNs") the
+    mean square of the last states, after dropout, and of their change from word to word, before it, are added. With
+    `samples` the softmax is over the batch's own words and a sample of the others: see `sampled_losses`.
     """
 
-    def __init__(self, *, activation_penalty: float = 0.0, temporal_penalty: float = 0.0) -> None:
+    def __init__(
+        self, *, activation_penalty: float = 0.0, temporal_penalty: float = 0.0, samples: int | None = None
+    ) -> None:
         super().__init__()
-        self._activation, self._temporal = activation_penalty, temporal_penalty
+        self._activation, self._temporal, self._samples = activation_penalty, temporal_penalty, samples
+
+    def cross_entropy(self, model: LanguageModel, features: Tensor, target: Tensor, weights: Tensor) -> Losses:
+        """As `LanguageModel.losses`, over all words or a sample."""
+        if self._samples is None:
+            return model.losses(features, target, weights=weights)
+        places = (target != PAD).flatten().nonzero().squeeze(1)
+        rows, chosen, own = features.flatten(0, 1)[places], target.flatten()[places], weights.flatten()[places]
+        return sampled_losses(rows, model.softmax_table, chosen, weights=own, samples=self._samples)
+
+
+class StreamLoss(NextWordLoss):
+    """`NextWordLoss` of windows that follow each other; the states at the end of one are those before the next.
+
+    No gradient passes from window to window.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._states: States | None = None
         self._saved: list[list[Tensor]] | None = None
 
@@ -46,7 +69,7 @@ class StreamLoss(Loss):
         run = model.run(window.source, states)
         self._states = tuple(type(state)(*(part.detach() for part in state)) for state in run.states)
         weights = batch.weights * window.share
-        found = model.losses(run.features, window.target, weights=weights)
+        found = self.cross_entropy(model, run.features, window.target, weights)
         total, of_rows = found.total, weights.sum(1).to(found.total.dtype)  # [B]
         if self._activation:
             total = total + self._activation * (of_rows * _mean_square(run.features)).sum()
@@ -99,16 +122,12 @@ class LinesBatch:
     """[B, T], what each word counts for in the update; 0 where there is none"""
 
 
-class LineLoss(Loss):
-    """Cross entropy of lines, each from the zero state, with the penalties of `StreamLoss` for their own words."""
-
-    def __init__(self, *, activation_penalty: float = 0.0, temporal_penalty: float = 0.0) -> None:
-        super().__init__()
-        self._activation, self._temporal = activation_penalty, temporal_penalty
+class LineLoss(NextWordLoss):
+    """`NextWordLoss` of lines, each from the zero state; the penalties are for their own words."""
 
     def __call__(self, batch: Any) -> BatchLoss:
         run = batch.model.run(batch.lines.source)
-        found = batch.model.losses(run.features, batch.lines.target, weights=batch.weights)
+        found = self.cross_entropy(batch.model, run.features, batch.lines.target, batch.weights)
         total, weights = found.total, batch.weights.to(found.total.dtype)
         if self._activation:
             total = total + self._activation * (weights * _square(run.features)).sum()

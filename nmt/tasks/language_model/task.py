@@ -24,6 +24,7 @@ from nmt.errors import ConfigError, counted
 from nmt.limits import MOST
 from nmt.models import build_model
 from nmt.models.language_model import LanguageModel
+from nmt.models.option_checks import within
 from nmt.registry import TASKS
 from nmt.tasks.language_model.batches import StreamBatches, Window
 from nmt.tasks.language_model.loss import LineLoss, LinesBatch, StreamLoss, WindowBatch
@@ -59,13 +60,15 @@ class LanguageModellingOptions:
     """alpha, by which the mean square of the last states is multiplied before it is added to the loss."""
     temporal_penalty: float = 0.0
     """beta, the same for the change of the last states from word to word."""
+    samples: int | None = None
+    """Words beside a batch's own over which training computes the softmax, as the loss `sampled_cross_entropy` does:
+    more updates in a given time. `null`: all. Validation is exact."""
     validation_rows: int = 10
     """Of a stream, rows that the validation text is cut into, which are read side by side. The test text is one row."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "validation_rows"):
-            if not 1 <= getattr(self, name) <= MOST:
-                raise ValueError(f"{name}: must be from 1 to {MOST}, not {getattr(self, name)}")
+        for name in ("steps", "samples", "validation_rows"):
+            within(name, getattr(self, name), 1, MOST)
         for name in ("steps", "varied_windows", "validation_rows"):
             if self.by_line and getattr(self, name) != getattr(type(self), name):
                 raise ValueError(f"{name}: says nothing with by_line, which has no stream")
@@ -122,7 +125,7 @@ class LanguageModelling(Task):
         },
         **{f"training.{key}": _NO_SEARCH for key in ("sample_every", "sample_sentences")},
         **{
-            f"training.{key}": "its loss is cross entropy over all words"
+            f"training.{key}": "its loss is cross entropy; see task_options.samples"
             for key in ("loss", "loss_options", "label_smoothing", "normalization")
         },
         **{
@@ -162,9 +165,13 @@ class LanguageModelling(Task):
 
     @classmethod
     def check(cls, config: Config) -> list[tuple[str, str]]:
+        found = []
         if config.model.tie_embeddings == "all":
-            return [("model.tie_embeddings", "'all' is for two languages. Allowed: none, target_softmax.")]
-        return []
+            found.append(("model.tie_embeddings", "'all' is for two languages. Allowed: none, target_softmax."))
+        softmaxes = config.model.architecture_options.get("softmaxes", 1)
+        if config.task_options.get("samples") is not None and softmaxes != 1:
+            found.append(("task_options.samples", "is not for a mixture of softmaxes; set it to null"))
+        return found
 
     @property
     def rows(self) -> int:
@@ -235,7 +242,11 @@ class LanguageModelling(Task):
     def build_loss(self) -> Loss:
         options = self.options
         kind = LineLoss if options.by_line else StreamLoss
-        return kind(activation_penalty=options.activation_penalty, temporal_penalty=options.temporal_penalty)
+        return kind(
+            activation_penalty=options.activation_penalty,
+            temporal_penalty=options.temporal_penalty,
+            samples=options.samples,
+        )
 
     def training_batch(self, model: Any, batch: Any, weights: Tensor) -> WindowBatch | LinesBatch:
         if self.options.by_line:
