@@ -52,11 +52,23 @@ def assert_healthy(found: health.Health) -> None:
 
 FULL_SIZE = [name for name in bundled_names() if name.startswith("wmt14_")]
 TAGGERS = ["conll2003_lrn.yaml", "sxu_atr.yaml"]
+LANGUAGE_MODELS = [name for name in bundled_names() if name.startswith(("ptb_", "wikitext2_"))]
+OTHERS = (*FULL_SIZE, *TAGGERS, *LANGUAGE_MODELS)
 
 
-@pytest.mark.parametrize("name", [name for name in bundled_names() if name not in (*FULL_SIZE, *TAGGERS)])
+@pytest.mark.parametrize("name", [name for name in bundled_names() if name not in OTHERS])
 def test_bundled_configurations_start_healthy(name: str) -> None:
     assert_healthy(start_of(name))
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_bundled_language_models_start_healthy(name: str) -> None:
+    torch.manual_seed(1)
+    model: Any = build_model(load_config(name).model, VOCABULARY, VOCABULARY)
+    source, target = sentences(), sentences()
+    weights = (target != 0) / (target != 0).sum()
+    model.losses(model.run(source).features, target, weights=weights).total.backward()
+    assert_healthy(health.inspect(model, source, target))
 
 
 @pytest.mark.parametrize("name", TAGGERS)
