@@ -13,9 +13,10 @@ from nmt.cli import sample, score
 from nmt.config.yaml12 import read_yaml
 from tests.conftest import REPOSITORY
 from tests.tasks.test_language_model import write_text
+from tests.test_fusion_guide import SECTION
 from tests.tiny_training import nmt_train
 
-GUIDE = (REPOSITORY / "docs/language_models.md").read_text(encoding="utf-8")
+GUIDE = (REPOSITORY / "docs/language_models.md").read_text(encoding="utf-8").split(SECTION)[0]
 COMMANDS = {"nmt-score": score, "nmt-sample": sample}
 
 

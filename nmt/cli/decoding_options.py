@@ -26,7 +26,7 @@ DECODING = (
     *("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long"),
     *("batch_tokens", "shortlist", "precision", "search_options", "min_length", "no_repeat_ngram"),
     *("ensemble_weights", "ensemble_mean", "coverage_penalty"),
-    *("replace_unknown", "placeholders", "glossary"),
+    *("replace_unknown", "placeholders", "glossary", "language_model", "language_model_weight"),
 )
 
 
@@ -85,6 +85,17 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--shortlist", metavar="FILE", help="words to choose from, in a file of nmt-shortlist; 'none': all words"
+    )
+    group.add_argument(
+        "--language-model",
+        metavar="MODEL",
+        help="run of a language model over the same words that has a say in each step; 'none': none",
+    )
+    group.add_argument(
+        "--language-model-weight",
+        metavar="W",
+        type=length_penalty,
+        help="what its log-probabilities are multiplied by before they are added, 0 to 10 (default: 0.2)",
     )
     group.add_argument(
         "--precision",
@@ -150,7 +161,7 @@ def overridden(
     from nmt.config.changed import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
-    for name in ("shortlist", "split_long", "ensemble_weights", "glossary"):
+    for name in ("shortlist", "split_long", "ensemble_weights", "glossary", "language_model"):
         if changes.get(name) == NONE:
             changes[name] = None
     if "search_options" in changes:

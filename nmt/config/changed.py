@@ -28,6 +28,8 @@ def changed_decoding(
     this beam widen it, which `say` is told in one line. `option` is what the user calls a key.
     Raises ConfigError for keys and values that are not allowed, and for such as do not go together.
     """
+    if changes.get("language_model", "") is None:
+        changes = {"language_model_weight": None, **changes}  # the saved weight was for the saved language model
     try:
         decoding = dataclasses.replace(saved, **changes)
     except ValidationError as error:

@@ -10,3 +10,5 @@ from nmt.home import expanded
 
 FilePath = Annotated[str, Strict(), Field(min_length=1), AfterValidator(expanded)]
 """The name of a file or directory, or the beginning of the names of several."""
+ModelPath = Annotated[FilePath, "model"]
+"""The name of the directory of a model."""

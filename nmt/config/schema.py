@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, Strict
 from pydantic.dataclasses import dataclass
 
-from nmt.config.paths import FilePath
+from nmt.config.paths import FilePath, ModelPath
 from nmt.limits import (
     DEEPEST,
     HIGHEST_RATE,
@@ -300,7 +300,11 @@ class DecodingConfig:
     bf16 where it is faster, else fp32; of an exported folder that of the folder."""
     shortlist: FilePath | None = None
     """File of nmt-shortlist: each sentence is translated with the words listed for it only, which is faster."""
-
+    language_model: ModelPath | None = None
+    """Run directory of a language model over the same target vocabulary, or a checkpoint of it, that has a say in each
+    step of the search: `language_model_weight` times its log-probability is added to that of each word."""
+    language_model_weight: Annotated[float, Field(ge=0, le=STRONGEST_PENALTY, strict=True)] | None = None
+    """How much it counts, at most 10; `null`: 0.2. Only with `language_model`."""
     replace_unknown: Bool = False
     """In place of a word that the target vocabulary lacks the translation has the source word that it comes from, by
     the attention. Only for tokenizers that have unknown words: `whitespace`, `sentencepiece` without byte_fallback."""

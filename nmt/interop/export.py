@@ -77,12 +77,17 @@ def export_model(
 
     Raises:
         CheckpointError: `output` is not free, or the model cannot be read or has been rounded by an export.
-        ConfigError: bf16 cannot hold a weight, or a file that the decoding settings name is missing.
+        ConfigError: bf16 cannot hold a weight, or decoding names a language model or a file that is missing.
     """
     what = "exported folders"
     replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_exported, what=what)
     check_trainable(find_model(model, checkpoint=checkpoint))
     loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
+    if loaded.config.decoding.language_model is not None:
+        raise ConfigError(
+            f"decoding.language_model: {loaded.config.decoding.language_model} is set, which an exported folder does "
+            "not have. Allowed in config.yaml: null; --language-model names it where the folder is used."
+        )
     form = FORMATS[stored]
     if form.others == torch.bfloat16:
         check_range(loaded.model)

@@ -31,7 +31,7 @@ _NEEDED: Final = (run_layout.CONFIG, run_layout.WEIGHTS, TOKENIZER_SUMS)
 
 
 def decoding_files(decoding: DecodingConfig) -> dict[str, str]:
-    """By its key each file that the decoding settings name, as `shortlist`."""
+    """By its key each file that the decoding settings name, as `shortlist`; a language model is no file."""
     hints = get_type_hints(DecodingConfig, include_extras=True)
     keys = [field.name for field in dataclasses.fields(DecodingConfig) if FilePath in get_args(hints[field.name])]
     return {key: value for key in keys if (value := getattr(decoding, key)) is not None}

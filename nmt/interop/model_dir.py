@@ -148,6 +148,14 @@ def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
     return run_layout.step_dir(path, _chosen_step(path, checkpoint, steps))
 
 
+def weights_of(path: str | Path) -> Path:
+    """The file with the weights that `path` means; where there is no model, one that is not there, either."""
+    try:
+        return find_model(path) / run_layout.WEIGHTS
+    except CheckpointError:
+        return Path(path) / run_layout.WEIGHTS
+
+
 def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
     if checkpoint == "best":
         best = run_layout.best_step(run)

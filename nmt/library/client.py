@@ -201,7 +201,7 @@ def _here(options: dict[str, Any]) -> dict[str, Any]:
     """Options with paths that mean the same in a process that may be in another directory by now."""
     paths = {
         name: os.path.abspath(expanded(value))
-        for name in ("shortlist", "glossary")
+        for name in ("shortlist", "glossary", "language_model")
         if isinstance(value := options.get(name), str) and value != NONE
     }
     return {**options, **paths}

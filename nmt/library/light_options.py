@@ -22,6 +22,8 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[Any, ...]]] = {
     "replace_unknown": (False,),
     "placeholders": (False,),
     "glossary": (NONE,),
+    "language_model": (NONE,),
+    "language_model_weight": (),
     "shortlist": (NONE,),
 }
 """Options that the engine does not have, and values by which nothing is asked for; "none" takes away a shortlist."""

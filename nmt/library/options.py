@@ -47,6 +47,10 @@ class Options(TypedDict, total=False):
     """Source tokens in a batch, times the beam."""
     shortlist: str | os.PathLike[str]
     """File made by nmt-shortlist: words to choose from; "none" allows all words."""
+    language_model: str | os.PathLike[str]
+    """Directory of a language model that joins the search; "none": none."""
+    language_model_weight: float
+    """How much it counts, 0 to 10."""
     replace_unknown: bool
     """Where the translation has an unknown word, write the source word that it comes from."""
     placeholders: bool
@@ -61,7 +65,7 @@ class Options(TypedDict, total=False):
 
 NONE = "none"
 """Takes away what the configuration of a model says."""
-WITHOUT = ("split_long", "shortlist", "ensemble_weights", "glossary")
+WITHOUT = ("split_long", "shortlist", "ensemble_weights", "glossary", "language_model")
 """Keys that can be taken away so."""
 OWN = {"scores": True, "details": ()}
 """Options that are not in the section `decoding`, with their defaults."""

@@ -70,6 +70,9 @@ class Search(ABC):
         if decoding.min_length > decoding.max_length_offset:
             message = f"{decoding.min_length} must not exceed max_length_offset ({decoding.max_length_offset})"
             found.append(("decoding.min_length", f"{message}: a source of one word could not reach it"))
+        if decoding.language_model_weight is not None and decoding.language_model is None:
+            message = "says nothing without decoding.language_model, which names a language model"
+            found.append(("decoding.language_model_weight", message))
         return found + [(f"decoding.{key}", message) for key, message in cls.check(decoding)]
 
     @abstractmethod

@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 import torch
 
+from nmt.config.schema import DecodingConfig
 from nmt.data import Tokenizer
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
+from nmt.models.language_model import LanguageModel
+from nmt.search.fusion import Fusion, fusion_of, load_language_model
 from nmt.search.precision import PrecisionName, SearchPrecision, choose_search_precision
 from nmt.search.shortlist import Shortlist, load_shortlist
 
@@ -24,6 +27,8 @@ class PreparedModels(NamedTuple):
     """The same, whose steps are CUDA graphs on a GPU."""
     shortlists: dict[str, Shortlist]
     """Those that have been read, by their files."""
+    language_models: dict[str, LanguageModel]
+    """Those that have been loaded, by their directories."""
 
     @property
     def device(self) -> torch.device:
@@ -35,6 +40,16 @@ class PreparedModels(NamedTuple):
         if path not in self.shortlists:
             self.shortlists[path] = load_shortlist(path, tokenizer)
         return self.shortlists[path]
+
+    def fusion(self, decoding: DecodingConfig, tokenizer: Tokenizer) -> Fusion | None:
+        """The language model that `decoding` names, which is loaded once; errors are those of `load_language_model`."""
+
+        def load(path: str) -> LanguageModel:
+            if path not in self.language_models:
+                self.language_models[path] = load_language_model(path, tokenizer, device=self.device)
+            return self.language_models[path]
+
+        return fusion_of(decoding, load)
 
     @property
     def vocabulary(self) -> int:
@@ -53,4 +68,4 @@ def prepare_models(
     place = next(models[0].parameters()).device if device is None else torch.device(device)
     chosen = choose_search_precision(precision, device=place, models=models)
     converted = [chosen.converted(model) for model in models]
-    return PreparedModels(chosen, converted, [GraphedModel(model) for model in converted], {})
+    return PreparedModels(chosen, converted, [GraphedModel(model) for model in converted], {}, {})

@@ -1,4 +1,4 @@
-"""A model as a search sees it: its distribution over the next word, changed by adjustments and masked by rules.
+"""A model as a search sees it: its distribution over the next word, adjusted, fused with another, masked by rules.
 
 N rows of hypotheses, sentence-major, of B sentences; V words, t words so far.
 """
@@ -6,14 +6,16 @@ N rows of hypotheses, sentence-major, of B sentences; V words, t words so far.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from nmt.models.language_model import States
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.ops.matrices.top import log_probabilities
+from nmt.search.fusion import Fusion, taken
 from nmt.search.protocol import SearchModel, SearchState
 
 S = TypeVar("S", bound=SearchState)
@@ -48,13 +50,15 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class RuledState(Generic[S]):
-    """The model's own state, and the words so far."""
+    """The model's own state, the words so far, and what a language model remembers of them."""
 
     inner: S
     history: Tensor
     """[N, t]"""
     lines: Tensor
     """Places in the batch of the sentences that are still there [B]."""
+    language: States | None = None
+    """Of the N rows; None before the first word, and without a language model."""
 
     @property
     def hypotheses(self) -> int:
@@ -63,26 +67,29 @@ class RuledState(Generic[S]):
 
     def expand(self, k: int) -> RuledState[S]:
         """Each row k times, one below the other."""
-        return RuledState(self.inner.expand(k), self.history.repeat_interleave(k, dim=0), self.lines)
+        every = torch.arange(len(self.history), device=self.history.device).repeat_interleave(k)
+        return RuledState(self.inner.expand(k), self.history[every], self.lines, taken(self.language, every))
 
     def reorder(self, rows: Tensor) -> RuledState[S]:
         """The rows [N'] in this order, each within its sentence."""
-        return RuledState(self.inner.reorder(rows), self.history.index_select(0, rows), self.lines)
+        history = self.history.index_select(0, rows)
+        return RuledState(self.inner.reorder(rows), history, self.lines, taken(self.language, rows))
 
     def keep(self, sentences: Tensor) -> RuledState[S]:
         """Only the sentences [B']."""
-        by_sentence = self.history.unflatten(0, (len(self.lines), self.hypotheses))
-        history = by_sentence.index_select(0, sentences).flatten(0, 1)
-        return RuledState(self.inner.keep(sentences), history, self.lines.index_select(0, sentences))
+        places = torch.arange(self.hypotheses, device=sentences.device)
+        rows = (sentences.unsqueeze(1) * self.hypotheses + places).flatten()
+        lines, history = self.lines.index_select(0, sentences), self.history.index_select(0, rows)
+        return RuledState(self.inner.keep(sentences), history, lines, taken(self.language, rows))
 
 
 class RuledModel(Generic[S]):
     """Start, best words and log-probabilities of `model` for one batch; what every `Search` is given.
 
-    The logits are adjusted in order, then normalised; then the rules are applied in order. So the scores of the words
-    that the rules leave are the model's own, whatever they exclude.
+    The logits are adjusted in order, then normalised; then those of a language model are added, and the rules are
+    applied in order. So the scores of the words that the rules leave are the model's own, whatever they exclude.
 
-    Without adjustments and rules `best` is the model's own, and so is the state.
+    Without adjustments, rules and a language model `best` is the model's own, and so is the state.
     """
 
     def __init__(
@@ -92,27 +99,34 @@ class RuledModel(Generic[S]):
         adjustments: Sequence[Adjustment] = (),
         rules: Sequence[Rule] = (),
         words: Tensor | None = None,
+        fusion: Fusion | None = None,
     ) -> None:
         """`words` [V]: ids of the words of `model` where these are not all ids, in order."""
         self._model = model
         self._adjustments = tuple(adjustments)
         self._rules = tuple(rules)
         self._words = words
+        self._fusion = fusion
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing is changed."""
-        return not self._adjustments and not self._rules
+        return not self._adjustments and not self._rules and self._fusion is None
 
     def adjusted(self, adjustment: Adjustment) -> RuledModel[S]:
         """The same with one more adjustment, after those that there are and before the rules."""
-        return RuledModel(
-            self._model, adjustments=[*self._adjustments, adjustment], rules=self._rules, words=self._words
-        )
+        return self._with(adjustments=[*self._adjustments, adjustment])
 
     def ruled(self, rule: Rule) -> RuledModel[S]:
         """The same with one more rule, after those that there are."""
-        return RuledModel(self._model, adjustments=self._adjustments, rules=[*self._rules, rule], words=self._words)
+        return self._with(rules=[*self._rules, rule])
+
+    def _with(
+        self, *, adjustments: Sequence[Adjustment] | None = None, rules: Sequence[Rule] | None = None
+    ) -> RuledModel[S]:
+        adjustments = self._adjustments if adjustments is None else adjustments
+        rules = self._rules if rules is None else rules
+        return RuledModel(self._model, adjustments=adjustments, rules=rules, words=self._words, fusion=self._fusion)
 
     def start(self, source: Tensor) -> Any:
         """State before the first token of the batch's sentences [B, S]."""
@@ -138,7 +152,7 @@ class RuledModel(Generic[S]):
             logits, state = self._model.step(tokens, state)
             return log_probabilities(logits), state
         logits, inner = self._model.step(tokens, state.inner)
-        return self._changed(logits, tokens, RuledState(inner, state.history, state.lines))
+        return self._changed(logits, tokens, replace(state, inner=inner))
 
     def attending_step(self, tokens: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Any]:
         """As `step`, between log-probabilities and state the attention [N, S]; see `AttendingModel`."""
@@ -147,19 +161,21 @@ class RuledModel(Generic[S]):
             logits, attention, state = model.attending_step(tokens, state)
             return log_probabilities(logits), attention, state
         logits, attention, inner = model.attending_step(tokens, state.inner)
-        log_probs, state = self._changed(logits, tokens, RuledState(inner, state.history, state.lines))
+        log_probs, state = self._changed(logits, tokens, replace(state, inner=inner))
         return log_probs, attention, state
 
     def _changed(self, logits: Tensor, tokens: Tensor | None, state: RuledState[S]) -> tuple[Tensor, RuledState[S]]:
-        """Adjusted and ruled log-probabilities, and the state after `tokens`; `state` has the words before them."""
+        """Log-probabilities as all of this makes them, and the state after `tokens`; `state` has the words before."""
         history = state.history if tokens is None else torch.cat([state.history, tokens.unsqueeze(1)], dim=1)
-        state = RuledState(state.inner, history, state.lines)
+        state = replace(state, history=history)
         step = Step(history, state.lines.repeat_interleave(state.hypotheses), state.hypotheses, self._words)
         if self._adjustments:
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
             for adjust in self._adjustments:
                 logits = adjust(logits, step)
         log_probs = log_probabilities(logits)
+        if self._fusion is not None:
+            state = replace(state, language=self._fusion.add_to(log_probs, tokens, state.language, self._words))
         if self._rules:
             original, log_probs = log_probs, log_probs.clone()
             for apply in self._rules:

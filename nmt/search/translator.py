@@ -21,6 +21,7 @@ from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
 from nmt.search.ensemble import as_one
 from nmt.search.ensemble_mean import ensemble_mean
+from nmt.search.fusion import Fusion
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.kept import Keeper
 from nmt.search.prepared import PreparedModels, prepare_models
@@ -82,6 +83,7 @@ class Translator:
         before_batch: Callable[[], object] | None = None,
         on_batch: Callable[[int], object] | None = None,
         prepared: PreparedModels | None = None,
+        fusion: Fusion | None = None,
     ) -> None:
         """`others` are models over the same vocabularies whose probabilities are averaged with those of `model`.
 
@@ -91,10 +93,11 @@ class Translator:
         search is faster and gives NaN for them. `before_batch` is called before each batch; what it raises ends the
         work. `on_batch` is then told how many sentences the batch has. `prepared` are these models as another
         translator has them (`Translator.prepared`), in the number format that `decoding` asks for; they are not
-        converted again.
+        converted again. `fusion` is the language model that `decoding` names, where that has been loaded already.
 
         Raises DataError for a shortlist or a glossary that cannot be used, ConfigError for a search or a model that
-        cannot do what `decoding` asks for, and for weights of another number of models.
+        cannot do what `decoding` asks for, and for weights of another number of models, CheckpointError for a language
+        model that cannot be loaded.
         """
         self._tokenizer = tokenizer
         self._decoding = decoding
@@ -121,6 +124,7 @@ class Translator:
             if getattr(decoding, key):
                 check_attention(prepared.models, key=f"decoding.{key}")
         self._shortlist = None if decoding.shortlist is None else prepared.shortlist(decoding.shortlist, tokenizer)
+        self._fusion = fusion if fusion is not None else prepared.fusion(decoding, tokenizer)
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[str]:
         """The best translation of each line, in order."""
@@ -255,7 +259,7 @@ class Translator:
         rules = self._constraints.rules(constraints, words=words, device=source.device)
         longer = self._longer(source[0].tolist(), constraints[0])  # more than 0 only for a sentence alone
         return self._search.search(
-            RuledModel(model, rules=rules, words=words),
+            RuledModel(model, rules=rules, words=words, fusion=self._fusion),
             source,
             beam_size=decoding.beam_size,
             length_penalty=decoding.length_penalty,

@@ -16,6 +16,7 @@ from nmt.files.errors import naming, reason
 from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, open_regular, read_bounded
 from nmt.interop import run_layout
+from nmt.interop.model_dir import weights_of
 from nmt.synthetic.choice import SIMILARITIES
 from nmt.synthetic.counts import Counts
 from nmt.synthetic.texts import Texts
@@ -157,6 +158,8 @@ def _search(decoding: DecodingConfig) -> dict[str, Any]:
     for key in ("shortlist", "glossary"):
         if (path := getattr(decoding, key)) is not None:
             found[f"decoding.{key}"] = _DIGEST + _sum_of_file(Path(path))
+    if decoding.language_model is not None:
+        found["decoding.language_model"] = _DIGEST + _sum_of_file(weights_of(decoding.language_model))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from nmt.interop.facts import read_longest_source, write_longest_source
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import TASKS
+from nmt.search.fusion import Fusion, fusion_of, load_language_model
 from nmt.search.glossary import load_glossary
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translation import Translation as Translated
@@ -252,6 +254,7 @@ def build_samples(config: Config, data: PreparedData, *, device: torch.device) -
         device=device,
         every=every,
         sentences=config.training.sample_sentences,
+        fusion=build_fusion(data.tokenizer, config.decoding, device=device),
     )
 
 
@@ -262,11 +265,18 @@ def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: t
         load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
     if decoding.glossary is not None:
         load_glossary(decoding.glossary)
+    fusion = build_fusion(tokenizer, decoding, device=device)
 
     def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translated]:
-        yield from Translator(model, tokenizer, decoding, device=device, window=WINDOW).translations(lines)
+        translator = Translator(model, tokenizer, decoding, device=device, window=WINDOW, fusion=fusion)
+        yield from translator.translations(lines)
 
     return translate
+
+
+def build_fusion(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Fusion | None:
+    """The language model that joins the search, loaded once for all validations."""
+    return fusion_of(decoding, partial(load_language_model, tokenizer=tokenizer, device=device))
 
 
 def largest_batch(corpus: Pairs, sampler: BatchSampler) -> tuple[Pairs, Rows]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from nmt.config.schema import Config, DecodingConfig
 from nmt.data.validation_facts import ValidationFacts
+from nmt.interop.model_dir import weights_of
 
 _SAME_TRANSLATIONS = ("n_best", "batch_tokens")
 """Keys of `decoding` that change no translation that is scored."""
@@ -51,6 +52,8 @@ def _search(decoding: DecodingConfig) -> dict[str, Any]:
     for key in ("shortlist", "glossary"):
         if getattr(decoding, key) is not None:
             found[f"decoding.{key}"] = _content(Path(getattr(decoding, key)))
+    if decoding.language_model is not None:
+        found["decoding.language_model"] = _content(weights_of(decoding.language_model))
     return found
 
 

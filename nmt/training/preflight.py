@@ -13,9 +13,10 @@ from nmt.config.problems import Problem
 from nmt.config.schema import Config
 from nmt.data import planned_sizes
 from nmt.demo import check_languages
-from nmt.errors import ConfigError, NmtError
+from nmt.errors import CheckpointError, ConfigError, NmtError
 from nmt.evaluation import build_metrics
 from nmt.interop import run_layout
+from nmt.interop.model_dir import find_model
 from nmt.kernel_check import choose_kernels
 from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS
 from nmt.training.initial_weights import find_initial_weights
@@ -59,13 +60,19 @@ def without_files(config: Config) -> list[Problem]:
 
 
 def without_shortlist(config: Config) -> list[Problem]:
-    """A problem where shortlist or glossary are not there, which a run that goes on needs, too."""
+    """A problem where shortlist, glossary or language model are not there, which a run that goes on needs, too."""
     files = {f"decoding.{key}": getattr(config.decoding, key) for key in ("shortlist", "glossary")}
-    return [
+    found = [
         Problem(key, f"{path}: no such file", in_files=True)
         for key, path in files.items()
         if path is not None and not Path(path).is_file()
     ]
+    if config.decoding.language_model is not None:
+        try:
+            find_model(config.decoding.language_model)
+        except CheckpointError as error:
+            found.append(Problem("decoding.language_model", str(error), in_files=True))
+    return found
 
 
 def _questions(config: Config, *, device: torch.device, budget: Budget) -> Iterator[tuple[str, Callable[[], object]]]:

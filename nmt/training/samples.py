@@ -10,6 +10,7 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import Corpus, Tokenizer
 from nmt.data.sampling import Rows
 from nmt.models.base import Seq2Seq
+from nmt.search.fusion import Fusion
 from nmt.search.translator import Translator
 from nmt.training.random_state import random_state, set_random_state
 
@@ -25,6 +26,8 @@ class TrainingSamples:
     every: int
     """Updates between two samples."""
     sentences: int
+    fusion: Fusion | None = None
+    """The language model that `decoding` names."""
 
     def take(self, model: Seq2Seq, rows: Rows) -> list[dict[str, str]]:
         """`source`, `target` and `translation` of the first of `rows`, as text.
@@ -35,7 +38,7 @@ class TrainingSamples:
         chosen = [int(row) for row in rows[: self.sentences]]
         before = random_state()
         try:
-            translator = Translator(model, self.tokenizer, self.decoding, device=self.device)
+            translator = Translator(model, self.tokenizer, self.decoding, device=self.device, fusion=self.fusion)
             found = translator.search([self.corpus.source(row).tolist() for row in chosen])
         finally:
             set_random_state(before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from nmt.cli.decoding_options import overridden
 from nmt.cli.translate import build_parser
 from nmt.config.schema import DecodingConfig
@@ -22,3 +24,14 @@ def test_a_beam_smaller_than_the_saved_number_of_translations_gives_as_many_as_i
 def test_what_is_not_given_stays() -> None:
     assert given() == SAVED
     assert given("--length-penalty", "1").length_penalty == 1.0
+
+
+def test_the_weight_goes_with_the_language_model_that_it_was_for() -> None:
+    saved = dataclasses.replace(SAVED, language_model="lm", language_model_weight=0.3)
+    parser = build_parser()
+    none, other = (
+        overridden(saved, parser.parse_args(["model", *arguments]))
+        for arguments in (["--language-model", "none"], ["--language-model", "other"])
+    )
+    assert (none.language_model, none.language_model_weight) == (None, None)
+    assert (other.language_model, other.language_model_weight) == ("other", 0.3)

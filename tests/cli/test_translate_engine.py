@@ -139,6 +139,8 @@ def test_lines_of_other_formats_without_and_with_wishes(
         ("--replace-unknown",),
         ("--placeholders",),
         ("--glossary", "terms.txt"),
+        ("--language-model", "lm"),
+        ("--language-model-weight", "0.2"),
         ("--prefix", "TEXT"),
         ("--constraints", "TEXT"),
         ("--device", "cuda"),

@@ -204,6 +204,7 @@ def test_the_settings_of_the_search() -> None:
         ("replace_unknown", {"replace_unknown": True}),
         ("placeholders", {"placeholders": True}),
         ("glossary", {"glossary": "terms.tsv"}),
+        ("language_model", {"language_model": "lm"}),
     ],
 )
 def test_a_search_that_the_engine_has_not_is_refused_by_its_key(key: str, changes: dict[str, Any]) -> None:

@@ -244,6 +244,13 @@ def test_files_that_decoding_names_go_along(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "other").exists()
 
 
+def test_a_language_model_is_no_part_of_a_folder(tmp_path: Path) -> None:
+    run = make_model_dir(tmp_path / "run", decoding=", language_model: runs/lm")
+    with pytest.raises(ConfigError, match=r"^decoding.language_model: runs/lm is set, .*: null; --language-model"):
+        export_model(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_is_written_whole_or_not_at_all(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "new" / "out"
     export_model(run, out, stored="int8")

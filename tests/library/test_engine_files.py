@@ -120,6 +120,8 @@ NOT_THERE = {
     "replace_unknown": True,
     "placeholders": True,
     "glossary": "terms.txt",
+    "language_model": "lm",
+    "language_model_weight": 0.2,
 }
 
 

@@ -73,6 +73,17 @@ def test_a_shortlist_is_its_contents(tmp_path: Path) -> None:
     assert len(list(differences(conditions(BLEU, FACTS), found[0]))) == 1
 
 
+def test_a_language_model_is_its_weights(tmp_path: Path) -> None:
+    found = []
+    for name, content in (("a", b"1"), ("b", b"1"), ("b", b"2")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "model.safetensors").write_bytes(content)
+        config = changed(BLEU, decoding=DecodingConfig(language_model=str(tmp_path / name)))
+        found.append(conditions(config, FACTS))
+    assert list(differences(found[0], found[1])) == []
+    assert list(differences(found[1], found[2])) == ["decoding.language_model has other contents"]
+
+
 def test_facts_tell_texts_apart() -> None:
     texts = [ParallelText(["a", "b"], ["c"]), ParallelText(["a b"], ["c"]), ParallelText(["a", "b", ""], ["c"])]
     assert len({validation_facts(text, []).source for text in texts}) == 3

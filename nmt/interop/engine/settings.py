@@ -15,6 +15,7 @@ _USUAL: Final = {
     "replace_unknown": False,
     "placeholders": False,
     "glossary": None,
+    "language_model": None,
 }
 """Keys that change translations in a way that the engine does not know, and the values with which they do nothing."""
 
