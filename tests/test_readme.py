@@ -1,9 +1,10 @@
-"""README.md is true: its commands run, its configurations load, its examples do what it says of them."""
+"""README.md and the pages that continue it are true: commands run, configurations load, examples do what is said."""
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import io
 import os
 import re
 import shlex
@@ -22,7 +23,17 @@ from tests.conftest import REPOSITORY
 from tests.console import call, entry_points, parser_of
 from tests.tiny_training import write_config, write_corpus
 
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+PAGES = (
+    "README.md",
+    "docs/commands.md",
+    "docs/configuring.md",
+    "docs/installing.md",
+    "docs/several_gpus.md",
+    "docs/units.md",
+    "docs/from_zero.md",
+)
+README = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in PAGES)
+"""What is tested here; tests/test_from_zero.py has more of the last one."""
 GUIDE = (REPOSITORY / "docs" / "fast_translation.md").read_text(encoding="utf-8")
 TINY = {
     "model.hidden_size": 8,
@@ -69,7 +80,7 @@ TORCHRUN = [line for line in COMMANDS if line.startswith("torchrun ")]
 
 def test_each_block_is_of_a_kind_that_is_checked() -> None:
     assert {block.language for block in blocks()} <= {"", "python", "yaml"}
-    kinds = ("scripts/", "nmt-", "torchrun ", "pip install .", ". .venv/bin/activate", "cat bad.yaml")
+    kinds = ("scripts/", "nmt-", "torchrun ", "pip install ", ". .venv/bin/activate", "cat bad.yaml")
     assert [line for line in COMMANDS if not line.startswith(kinds)] == []
     assert len(OURS) >= 4
 
@@ -124,15 +135,17 @@ def test_environment_and_extras_are_the_real_ones() -> None:
     assert set(re.findall(r"\[(\w+)\]", line)) == set(re.findall(r'"(\w+)": ', extras))
 
 
-def test_linked_files_exist() -> None:
-    links = set(re.findall(r"\]\((?!https?:)([^)#]+)\)", README))
-    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+@pytest.mark.parametrize("name", PAGES)
+def test_linked_files_exist(name: str) -> None:
+    page = REPOSITORY / name
+    links = set(re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")))
+    assert links and [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_shipped_configurations_are_those_it_lists() -> None:
-    sentence = README[README.index("Shipped, and found by name") :]
+    section = README[README.index("Shipped, and found by name") :].split("\n#")[0]
     listed = set()
-    for name in re.findall(r"`([\w{},]+\.yaml)`", sentence):
+    for name in re.findall(r"`([\w{},]+\.yaml)`", section):
         units = re.search(r"\{(.*)\}", name)
         listed |= {re.sub(r"\{.*\}", unit, name) for unit in units[1].split(",")} if units else {name}
     assert listed == {path.name for path in (REPOSITORY / "configs").glob("*.yaml")}
@@ -160,6 +173,14 @@ def test_the_multi30k_commands_in_small(
         assert call(*line, *extra) == 0
     assert capfd.readouterr().out.splitlines()[1].startswith("BLEU ")
     assert len((tmp_path / "translations.de").read_text(encoding="utf-8").splitlines()) == 8
+    export, pipe, serve = the_block("", "nmt-export", "nmt-serve").splitlines()
+    assert call(*shlex.split(export)) == 0
+    capfd.readouterr()
+    said, translate = pipe.split(" | ")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{shlex.split(said)[1]}\n".encode())))
+    assert call(*shlex.split(translate)) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 1
+    assert Path(shlex.split(serve)[1]).is_file()
 
 
 def test_the_first_configuration_trains(

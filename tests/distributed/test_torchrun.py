@@ -1,4 +1,4 @@
-"""The command of the README, with torchrun itself: it starts the processes again when one has been killed."""
+"""The command of docs/several_gpus.md, with torchrun itself: it starts the processes again when one has been killed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_a_killed_process_is_started_again_and_the_run_goes_on(tmp_path: Path) -
     write_corpus(tmp_path)
     config = write_config(tmp_path, training={"save_every": 4, "validate_every": 8, "max_steps": 8})
     (tmp_path / "kill.py").write_text(KILL, encoding="utf-8")
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    line = next(line for line in readme.splitlines() if line.startswith("torchrun ") and "nmt.cli.train" in line)
+    guide = (REPOSITORY / "docs/several_gpus.md").read_text(encoding="utf-8")
+    line = next(line for line in guide.splitlines() if line.startswith("torchrun ") and "nmt.cli.train" in line)
     words = shlex.split(line.replace("--nproc-per-node 8", "--nproc-per-node 2").replace("wmt14_lrn.yaml", str(config)))
     command = [sys.executable, "-m", "torch.distributed.run", *words[1:], "--device", "cpu", "--plugin", "kill.py"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
