@@ -111,6 +111,7 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 def test_the_table_names_existing_commands_and_options() -> None:
     rows = [line for line in README.splitlines() if line.startswith("| `nmt-")]
     assert {row.split("`")[1].split()[0] for row in rows} == set(entry_points())
+    assert f"All {len(entry_points())} commands" in README
     for row in rows:
         name = row.split("`")[1].split()[0]
         known = options_of(parser_of(name))
