@@ -147,7 +147,7 @@ UNITS = {
         out c
     """,
 }
-"""By the name of the unit. A name after `before` is of the state before, after `input` it is a product of the input, and
+"""By the name of the unit. A name after `before` is of the state before, after `input` a product of the input, and
 after `out` what is carried to the next step besides the last line."""
 
 ARCHITECTURES = {
