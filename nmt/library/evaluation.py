@@ -120,10 +120,14 @@ def evaluate(
         test_set: in place of references and source, a test set that sacreBLEU knows, such as `wmt14`.
         language_pair: of the test set, such as `en-de`.
         metrics: as nmt-eval's `--metrics`.
-        tokenize, lowercase, language, dash_splits: options of metrics, as those of nmt-eval.
+        tokenize: of BLEU, as nmt-eval's `--tokenize`.
+        lowercase: of BLEU, as nmt-eval's `--lowercase`.
+        language: of the text, for `bleu_moses_lc`, as nmt-eval's `--language`.
+        dash_splits: of `bleu_moses_lc`, as nmt-eval's `--no-dash-splits` when false.
         baselines: translations to compare with, by their names.
         significance: the test for it, `bootstrap` (paired resampling, the default) or `approximate` (randomisation).
-        samples, seed: of the test and of the intervals; by default 1,000 resamples and 10,000 trials.
+        samples: of the test and of the intervals; by default 1,000 resamples and 10,000 trials.
+        seed: of the test and of the intervals.
         confidence: also 95% intervals, by bootstrap resampling.
         by_length: also score short and long sentences separately.
         options: for the translation, as those of `Translator.translate`.
