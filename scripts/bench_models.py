@@ -3,7 +3,7 @@
 
     scripts/bench_models.py [-o FILE.json]
 
-Needs PyTorch, Triton and NumPy. Targets and results: docs/benchmarks/gpu.md.
+Needs PyTorch, Triton and NumPy. Targets: docs/benchmarks/not-measured.md.
 """
 
 from __future__ import annotations

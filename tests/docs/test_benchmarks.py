@@ -1,0 +1,60 @@
+"""docs/benchmarks: the overview has each page, no table is endless, and summaries are those of the raw numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from types import ModuleType
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+FOLDER = REPOSITORY / "docs/benchmarks"
+LONGEST_TABLE = 60
+
+
+def test_the_overview_has_a_question_for_each_page() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+)\? \| [^|]+ \| \[[\w.-]+\]\(([\w.-]+)\) \|$", text, flags=re.M)
+    pages = [page for _, page in rows]
+    assert sorted(pages) == sorted(path.name for path in FOLDER.glob("*.md") if path.name != "README.md")
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.md")))
+def test_tables_are_short(name: str) -> None:
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    assert (
+        max((block.count("\n") for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.M)), default=0) < LONGEST_TABLE
+    )
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    pytest.importorskip("nmt.ops.triton_tools", reason="Triton is not installed")
+    monkeypatch.syspath_prepend(str(REPOSITORY / "scripts"))
+    monkeypatch.setattr(sys, "path", list(sys.path))  # which the script changes, too
+    loader = SourceFileLoader("compile_kernels", str(REPOSITORY / "scripts/compile_kernels"))
+    spec = spec_from_loader("compile_kernels", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_the_summary_of_the_kernels_is_that_of_all_forms(script: ModuleType) -> None:
+    raw = json.loads((FOLDER / "kernels-resources.json").read_text(encoding="utf-8"))["kernels"]
+    assert script.summary(raw) in (FOLDER / "kernels-resources.md").read_text(encoding="utf-8")
+    assert f"all {len(raw)} forms" in (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert all(row["spills"] == 0 for row in raw)
+
+
+def test_a_summary_has_the_fewest_and_the_most(script: ModuleType) -> None:
+    rows = [
+        {"unit": "lrn", "kernel": "forward", "registers": registers, "shared bytes": shared, "spills": 0}
+        for registers, shared in ((40, 1000), (64, 0), (50, 4096))
+    ]
+    assert script.summary(rows).splitlines()[2:] == ["| lrn | forward | 3 | 40 to 64 | 0 to 4,096 | 0 |"]
