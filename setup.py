@@ -100,6 +100,7 @@ setup(
             "nmt-translate=nmt.cli.translate:main",
             "nmt-eval=nmt.cli.evaluate:main",
             "nmt-score=nmt.cli.score:main",
+            "nmt-rank=nmt.cli.rank:main",
             "nmt-sample=nmt.cli.sample:main",
             "nmt-tag=nmt.cli.tag:main",
             "nmt-average=nmt.cli.average:main",

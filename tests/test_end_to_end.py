@@ -60,6 +60,7 @@ def test_all_commands_are_installed() -> None:
         "nmt-backtranslate",
         "nmt-plot",
         "nmt-report",
+        "nmt-rank",
         "nmt-sample",
         "nmt-tag",
         "nmt-serve",

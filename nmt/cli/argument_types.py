@@ -38,6 +38,25 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
 
 
+def feature_name(text: str) -> str:
+    """The name of a feature of an n-best list."""
+    if not text or any(letter.isspace() or letter in "=,|" for letter in text):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no name: no spaces, and none of = , |")
+    return text
+
+
+def feature_weights(text: str) -> dict[str, float]:
+    """`NAME=NUMBER` with commas between, each name once."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name or not equals or name in found:
+            twice = "is there twice" if name in found else "is not NAME=NUMBER"
+            raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; such as score=1,lm=0.3")
+        found[name] = _number(value, float, lambda number: abs(number) <= LARGEST, "a number")
+    return found
+
+
 def heads(text: str) -> str | tuple[int, ...]:
     """`mean`, `all`, or numbers from 1 with commas between."""
     if text in ("mean", "all"):

@@ -16,6 +16,7 @@ from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, ex
 from nmt.cli.decoding_options import add_ensemble, check_ensemble, with_ensemble
 from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
+from nmt.cli.score_n_best import add_n_best, check_n_best, score_n_best
 from nmt.cli.score_text import add_text, check_text, score_text_file
 from nmt.cli.score_totals import Sums
 from nmt.errors import ConfigError, counted
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """Mean negative log-probability of each target sentence given its source, in nats per
 token with the end symbol counted: one number a line on standard output, the corpus perplexity on
 standard error. Lower is better. An empty side is scored as the end symbol alone. With --text
-the same of each line of a text, by language models."""
+the same of each line of a text, by language models. With --n-best a list of translations with one
+more feature."""
 AUTO_BATCH_TOKENS = 4096
 """What decoding.batch_tokens: auto means here, where the logits of all target tokens are held at once."""
 
@@ -41,12 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-score."""
     parser = make_parser(
-        "nmt-score", DESCRIPTION, usage="MODEL... (--source FILE --target FILE | --text FILE) [options]"
+        "nmt-score",
+        DESCRIPTION,
+        usage="MODEL... (--source FILE --target FILE | --text FILE |\n"
+        "                              --n-best LIST [--source FILE]) [options]",
     )
     add_models(parser)
     parser.add_argument("--source", metavar="FILE", type=Path, help="source text, .gz too")
     parser.add_argument("--target", metavar="FILE", type=Path, help="its translation, line by line")
     add_text(parser)
+    add_n_best(parser)
     parser.add_argument("--json", action="store_true", help="one object with summary and scores instead of lines")
     parser.add_argument(
         "--batch-tokens", metavar="N", type=positive, help="tokens in a batch (default: the first model's)"
@@ -94,6 +100,9 @@ class Totals(Sums):
 
 def score(arguments: argparse.Namespace) -> int:
     """Load, read, score and print."""
+    check_n_best(arguments)
+    if arguments.n_best is not None:
+        return score_n_best(arguments)
     check_text(arguments)
     if arguments.text is not None:
         return score_text_file(arguments)

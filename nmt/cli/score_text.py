@@ -47,7 +47,7 @@ def check_text(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
     pair = [f"--{name}" for name in ("source", "target") if getattr(arguments, name) is not None]
     if arguments.text is None and len(pair) < 2:
-        raise ConfigError("give --source and --target, or --text for language models")
+        raise ConfigError("give --source and --target, or --text for language models, or --n-best")
     if arguments.text is not None and pair:
         raise ConfigError(f"{pair[0]}: not with --text, which language models score")
     if arguments.text is None:

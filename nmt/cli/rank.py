@@ -1,0 +1,168 @@
+"""nmt-rank: the best translations of an n-best list by weighted features, and weights that suit references."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.argument_types import feature_weights
+from nmt.cli.common import add_errors, add_plugins, execute, make_parser, say
+from nmt.cli.output import output_stream
+from nmt.config import import_plugins
+from nmt.errors import ConfigError, DataError, counted, near_miss
+from nmt.files.noted import NotedLines
+
+if TYPE_CHECKING:
+    from nmt.data.n_best import Entry
+
+DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses' format, by the weighted sum
+of their features, and write the best, one for each line. nmt-translate --format moses writes such
+lists, and nmt-score --n-best adds features to them."""
+FORMATS = ("text", "moses")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (default: the process's) and return its exit code."""
+    return execute(build_parser(), rank, argv)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options of nmt-rank."""
+    parser = make_parser(
+        "nmt-rank",
+        DESCRIPTION,
+        usage="LIST (--weights NAME=W,... | --tune --ref FILE...)\n                [-o FILE] [options]",
+    )
+    parser.add_argument("list", metavar="LIST", help="n-best list in Moses' format, .gz too")
+    parser.add_argument(
+        "--weights",
+        metavar="NAME=W,...",
+        type=feature_weights,
+        help="weight of each feature that counts, such as score=1,lm=0.3; 'words' is the number of words of a "
+        "translation, which every list has",
+    )
+    parser.add_argument(
+        "--tune", action="store_true", help="write the weights by which the best translations score highest instead"
+    )
+    parser.add_argument(
+        "--ref", metavar="FILE", nargs="+", default=[], help="of --tune, one file for each set of references"
+    )
+    parser.add_argument("--metric", metavar="NAME", help="of --tune: bleu (default), chrf, ter and the like")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="text (default): the best translation of each line; moses: all of them, best first, with their sums",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
+    add_errors(parser)
+    add_plugins(parser)
+    return parser
+
+
+def rank(arguments: argparse.Namespace) -> int:
+    """Read, rank and write."""
+    _check(arguments)
+    from nmt.files.undecodable import Undecodable
+
+    undecodable = Undecodable(arguments.errors)
+    inputs = [arguments.list, *arguments.ref]
+    with output_stream(arguments.output, inputs=inputs) as output:
+        lines = (_tuned if arguments.tune else _ranked)(arguments, _entries(arguments.list, undecodable))
+        for line in lines:
+            output.write(line.encode("utf-8"))
+    if undecodable.noted:
+        say("nmt-rank", f"{arguments.list}: {undecodable.summary()}")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options that do not go together."""
+    if arguments.tune == (arguments.weights is not None):
+        raise ConfigError("give one of --weights and --tune")
+    if arguments.tune and not arguments.ref:
+        raise ConfigError("--tune: give the references in --ref")
+    if arguments.tune and arguments.format is not None:
+        raise ConfigError("--format: not with --tune, which writes weights")
+    if not arguments.tune:
+        for name in ("ref", "metric"):
+            if getattr(arguments, name):
+                raise ConfigError(f"--{name}: only with --tune")
+
+
+def _entries(path: str, undecodable: object) -> Iterator[Entry]:
+    from nmt.data.n_best import read_n_best
+    from nmt.data.text import read_lines
+
+    return read_n_best(read_lines(Path(path), undecodable=undecodable), name=path)  # type: ignore[arg-type]
+
+
+def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
+    """The lines of the output; one without a translation is empty."""
+    from nmt.data.n_best import groups_of
+    from nmt.evaluation.ranking import ranked
+
+    as_text = arguments.format != "moses"
+    missing, following, changed, translations = NotedLines(), 0, 0, 0
+    for group in groups_of(entries):
+        for number in range(following, group[0].number):
+            missing.add(number + 1)
+            if as_text:
+                yield "\n"
+        following = group[0].number + 1
+        translations += len(group)
+        _check_features(group, arguments.weights, path=arguments.list)
+        best_first = ranked(group, arguments.weights)
+        changed += best_first[0].text != group[0].text
+        if as_text:
+            yield f"{best_first[0].text}\n"
+        else:
+            yield from (entry.line() for entry in best_first)
+    lines = counted(following, "line")
+    said = [f"{counted(translations, 'translation')} of {lines}; for {changed:,} another one than the first is best"]
+    said += [missing.said("without a translation")] if missing else []
+    say("nmt-rank", "; ".join(said))
+
+
+def _check_features(group: Sequence[Entry], weights: dict[str, float], *, path: str) -> None:
+    """Raise DataError for a translation that lacks a feature with a weight."""
+    from nmt.evaluation.ranking import features_of
+
+    for entry in group:
+        known = features_of(entry)
+        for name in weights:
+            if name not in known:
+                listed = f"{near_miss(name, list(known))} Allowed: {', '.join(known)}."
+                raise DataError(f"{path}: a translation of number {entry.number} has no feature '{name}'.{listed}")
+
+
+def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
+    """The line with the weights."""
+    from nmt.data.n_best import groups_of
+    from nmt.data.text import read_lines
+    from nmt.evaluation import build_metric
+    from nmt.evaluation.ranking import tune
+
+    import_plugins(arguments.plugins)
+    name = arguments.metric or "bleu"
+    metric = build_metric(name)
+    references = [list(read_lines(Path(path))) for path in arguments.ref]
+    groups = list(groups_of(entries))
+    for path, stream in zip(arguments.ref, references, strict=True):
+        if [group[0].number for group in groups] != list(range(len(stream))):
+            there = counted(len(groups), "line")
+            raise DataError(
+                f"{arguments.list} has translations of {there}, but {path} has {counted(len(stream), 'line')}; each "
+                "reference needs one, and numbers begin with 0"
+            )
+    if not groups:
+        raise DataError(f"{arguments.list}: holds no translation")
+    found = tune(groups, references, metric)
+    yield ",".join(f"{feature}={weight:g}" for feature, weight in found.weights.items()) + "\n"
+    say("nmt-rank", f"{name} {found.score:.2f} with these weights, {found.before:.2f} of the first translations")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""nmt-score --n-best: how probable models find the translations of an n-best list, as one more feature of each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import chain, tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.cli.argument_types import feature_name
+from nmt.cli.common import EXIT_FAILURE, say
+from nmt.cli.decoding_options import check_ensemble, with_ensemble
+from nmt.cli.models import FIRST, named_models
+from nmt.errors import ConfigError, DataError, counted
+from nmt.files.noted import NotedLines
+
+if TYPE_CHECKING:
+    from nmt.data.n_best import Entry
+    from nmt.interop.model_dir import LoadedModel
+
+BATCH_TOKENS = 4096
+"""Tokens of a batch, unless the configuration of a translation model has a number."""
+
+
+def add_n_best(parser: argparse.ArgumentParser) -> None:
+    """Add the options of n-best lists."""
+    group = parser.add_argument_group("n-best lists, by translation models with --source, else by language models")
+    group.add_argument(
+        "--n-best",
+        metavar="LIST",
+        type=Path,
+        help="n-best list in Moses' format, .gz too, which is written with one more feature of each translation: its "
+        "log-probability in nats, the end counted",
+    )
+    group.add_argument(
+        "--feature",
+        metavar="NAME",
+        type=feature_name,
+        help="what the feature is called (default: model with --source, else lm)",
+    )
+
+
+def check_n_best(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options that do not go together."""
+    if arguments.n_best is None:
+        if arguments.feature is not None:
+            raise ConfigError("--feature: only with --n-best")
+        return
+    for name in ("target", "text", "by_line", "per_token", "dynamic", "json"):
+        if getattr(arguments, name):
+            raise ConfigError(f"--{name.replace('_', '-')}: not with --n-best, which writes a list")
+
+
+def score_n_best(arguments: argparse.Namespace) -> int:
+    """Load, read, score and print."""
+    from nmt.data.n_best import read_n_best
+    from nmt.data.text import read_lines
+    from nmt.files.undecodable import Undecodable
+    from nmt.interop.ensemble import load_models
+
+    named = named_models(arguments)
+    if not named:
+        raise ConfigError(f"no MODEL to score with; {FIRST}")
+    translates = arguments.source is not None
+    if translates:
+        check_ensemble(arguments, models=len(named))
+    elif arguments.ensemble_weights is not None or arguments.ensemble_mean is not None:
+        raise ConfigError("--ensemble-weights, --ensemble-mean: not for language models, which count all the same")
+    rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
+    sources = list(read_lines(arguments.source, undecodable=rules[0])) if translates else None
+    path = str(arguments.n_best)
+    entries = read_n_best(read_lines(arguments.n_best, undecodable=rules[1]), name=path)
+    first = next(entries, None)  # what is no list is an error before models are loaded
+    models = load_models(
+        named,
+        plugins=arguments.plugins,
+        device=arguments.device,
+        checkpoint=arguments.checkpoint,
+        purpose="scoring",
+        task="translation" if translates else "language_model",
+    )
+    feature = arguments.feature or ("model" if translates else "lm")
+    every = entries if first is None else chain([first], entries)
+    ours, theirs = tee(_checked(every, feature=feature, path=path, sources=sources, source=arguments.source))
+    texts = ((None if sources is None else sources[entry.number], entry.text) for entry in theirs)
+    lines, total, not_finite = 0, 0.0, NotedLines()
+    for entry, value in zip(ours, _log_probs(models, texts, arguments), strict=True):
+        lines += 1
+        total += value
+        if not abs(value) < float("inf"):
+            not_finite.add(lines)
+        sys.stdout.write(entry.with_feature(feature, value).line())
+    sys.stdout.flush()
+    mean = f"; {feature} {total / lines:.4f} on average" if lines else ""
+    by = f", by {len(models)} models" if len(models) > 1 else ""
+    found = [f"{counted(lines, 'translation')}{mean}{by}"]
+    found += [not_finite.said("with a score that is not finite")] if not_finite else []
+    files = (arguments.source, arguments.n_best)
+    found += [f"{file}: {rule.summary()}" for file, rule in zip(files, rules, strict=True) if rule.noted]
+    say("nmt-score", "; ".join(found))
+    return EXIT_FAILURE if not_finite else 0
+
+
+def _checked(
+    entries: Iterator[Entry], *, feature: str, path: str, sources: list[str] | None, source: Path | None
+) -> Iterator[Entry]:
+    """The translations; DataError for one that has the feature already, and for one of a line that is not there."""
+    for place, entry in enumerate(entries, start=1):
+        if feature in entry.features:
+            raise DataError(f"{path}, line {place}: has the feature '{feature}' already; choose another --feature")
+        if sources is not None and entry.number >= len(sources):
+            there = counted(len(sources), "line")
+            raise DataError(f"{path}, line {place}: number {entry.number}, but {source} has {there}, from number 0")
+        yield entry
+
+
+def _log_probs(
+    models: list[LoadedModel], texts: Iterator[tuple[str | None, str]], arguments: argparse.Namespace
+) -> Iterator[float]:
+    """The log-probability of each translation."""
+    networks: list[Any] = [loaded.model for loaded in models]
+    tokenizer = models[0].tokenizer
+    if arguments.source is None:
+        from nmt.tasks.language_model.scoring import score_lines
+
+        batch_tokens = arguments.batch_tokens or BATCH_TOKENS
+        lines = score_lines(networks, tokenizer, (text for _, text in texts), batch_tokens=batch_tokens)
+        return (sum(line.log_probs) for line in lines)
+    from nmt.search import score_pairs
+    from nmt.search.ensemble_mean import ensemble_mean
+
+    decoding = with_ensemble(models[0].config.decoding, arguments)
+    configured = BATCH_TOKENS if decoding.batch_tokens == "auto" else decoding.batch_tokens
+    pairs = score_pairs(
+        networks[0],
+        tokenizer,
+        ((source or "", text) for source, text in texts),
+        batch_tokens=arguments.batch_tokens or configured,
+        others=networks[1:],
+        mean=ensemble_mean(decoding, models=len(models)),
+    )
+    return (-pair.mean_nll * pair.tokens for pair in pairs)

@@ -1,0 +1,95 @@
+"""N-best lists in Moses' format: `number ||| text ||| name= value ... ||| score`, a line for each translation."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from nmt.errors import DataError, shown
+
+BAR = "|||"
+ESCAPED = "&#124;" * len(BAR)
+"""What stands for a bar in a text."""
+NAME = re.compile(r"[^\s=,|]+")
+"""The name of a feature."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One translation of a line."""
+
+    number: int
+    """Of the line, from 0."""
+    text: str
+    features: Mapping[str, float]
+    """By their names; of several values of one name those after the first are `name.2`, `name.3` and so on."""
+    written: str
+    """The features as the list has them."""
+    rest: tuple[str, ...]
+    """What comes after the features: the score, and whatever else a program has written."""
+
+    def with_feature(self, name: str, value: float) -> Entry:
+        """The same with one more feature, after the others."""
+        text = f"{self.written} {name}= {value:.6f}".strip()
+        return Entry(self.number, self.text, {**self.features, name: value}, text, self.rest)
+
+    def with_score(self, score: float) -> Entry:
+        """The same with another score."""
+        return Entry(self.number, self.text, self.features, self.written, (f"{score:.6f}", *self.rest[1:]))
+
+    def line(self) -> str:
+        """As it stands in a list, with the end of the line."""
+        parts = (str(self.number), self.text.replace(BAR, ESCAPED), self.written, *self.rest)
+        return f" {BAR} ".join(parts) + "\n"
+
+
+def read_n_best(lines: Iterable[str], *, name: str) -> Iterator[Entry]:
+    """The translations of a list, in order; `name` is what errors call it.
+
+    Raises DataError, which names the line, for what is not in the format, and for numbers of lines that fall.
+    """
+    last = 0
+    for place, line in enumerate(lines, start=1):
+        entry = _entry(line, where=f"{name}, line {place}")
+        if entry.number < last:
+            raise DataError(f"{name}, line {place}: number {entry.number} comes after {last}; numbers must not fall")
+        last = entry.number
+        yield entry
+
+
+def groups_of(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """The translations of each line together."""
+    for _, group in groupby(entries, key=lambda entry: entry.number):
+        yield list(group)
+
+
+def _entry(line: str, *, where: str) -> Entry:
+    number, *others = (part.strip() for part in line.split(BAR))
+    if len(others) < 2 or not (number.isascii() and number.isdigit()) or len(number) > 18:
+        raise DataError(f"{where}: is not 'number {BAR} text {BAR} name= value ... {BAR} score', Moses' format")
+    text, written, *rest = others
+    return Entry(int(number), text.replace(ESCAPED, BAR), _features(written, where=where), written, tuple(rest))
+
+
+def _features(written: str, *, where: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    name, count = "", 0
+    for part in written.split():
+        if part.endswith("="):
+            name, count = part[:-1], 0
+            if not NAME.fullmatch(name) or name in found:
+                problem = "is there twice" if name in found else "is no name of a feature"
+                raise DataError(f"{where}: {shown(name)} {problem}")
+            continue
+        count += 1
+        try:
+            value = float(part)
+        except ValueError:
+            value = math.nan
+        if math.isnan(value) or not name:
+            raise DataError(f"{where}: {shown(part)} is no feature; allowed: 'name= number', as in 'score= -1.5'")
+        found[name if count == 1 else f"{name}.{count}"] = value
+    return found
