@@ -240,7 +240,7 @@ class TrainingConfig:
     keep_best: NotNegative = 1
     """Best checkpoints kept, by `early_stopping_metric`."""
     average_last: NotNegative = 0
-    """At the end the mean of the newest so many checkpoints is made (RUN/average) and scored on the test text beside
+    """At the end the mean of the newest so many checkpoints is made (RUN/average) and scored on the test text, as is
     the best one; at most `keep_last`, 0 makes none."""
     patience: Positive | None = None
     """Stop after this many validations without a new best."""

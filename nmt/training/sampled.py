@@ -36,7 +36,7 @@ class SampledCrossEntropy(Loss):
         """Options of `sampled_cross_entropy`."""
 
         samples: int = 1000
-        """Words of the vocabulary beside the batch's own."""
+        """Words of the vocabulary besides the batch's own."""
 
         def __post_init__(self) -> None:
             require(self.samples >= 1, f"samples: must be 1 or more, not {self.samples}")

@@ -61,7 +61,7 @@ class LanguageModellingOptions:
     temporal_penalty: float = 0.0
     """beta, the same for the change of the last states from word to word."""
     samples: int | None = None
-    """Words beside a batch's own over which training computes the softmax, as the loss `sampled_cross_entropy` does:
+    """Words besides a batch's own over which training computes the softmax, as the loss `sampled_cross_entropy` does:
     more updates in a given time. `null`: all. Validation is exact."""
     validation_rows: int = 10
     """Of a stream, rows that the validation text is cut into, which are read side by side. The test text is one row."""
