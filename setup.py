@@ -103,6 +103,7 @@ setup(
             "nmt-rank=nmt.cli.rank:main",
             "nmt-sample=nmt.cli.sample:main",
             "nmt-tag=nmt.cli.tag:main",
+            "nmt-classify=nmt.cli.classify:main",
             "nmt-average=nmt.cli.average:main",
             "nmt-check=nmt.cli.check:main",
             "nmt-shortlist=nmt.cli.shortlist:main",

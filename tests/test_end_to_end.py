@@ -63,6 +63,7 @@ def test_all_commands_are_installed() -> None:
         "nmt-rank",
         "nmt-sample",
         "nmt-tag",
+        "nmt-classify",
         "nmt-serve",
     }
 

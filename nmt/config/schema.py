@@ -59,8 +59,8 @@ class ModelConfig:
     """Encoder-decoder: `transformer` (residual blocks of a unit or self-attention, attention, feed-forward layers),
     `deepnmt` (stacked layers with residuals), `rnnsearch` (one layer each), `rnnsearch_deepatt` (an encoder of
     alternating directions, a decoder of several attentions a step); for the task `language_model` the one of that
-    name (recurrent layers above each other), for `tagging` and `segmentation` `tagger`
-    (bidirectional layers); or one that a plugin registers."""
+    name (recurrent layers above each other), for `tagging` and `segmentation` `tagger` (bidirectional layers), for
+    `classification` `classifier` (the same, with attention between two texts); or one that a plugin registers."""
     architecture_options: Options = fixed(default_factory=dict)
     """Options of the architecture itself; see the table of architectures."""
     cell: Text = fixed("lrn")
@@ -347,7 +347,8 @@ class Config:
     """Directory of the run: checkpoints, logs, tokenizer, resolved configuration."""
     task: Text = fixed("translation")
     """What is learned: `translation`, `language_model` (the next word of a text), `tagging` (labels of words),
-    `segmentation` (words of text without spaces), or a task that a plugin registers."""
+    `segmentation` (words of text without spaces), `classification` (labels of texts, or of pairs of texts), or a task
+    that a plugin registers."""
     task_options: Options = fixed(default_factory=dict)
     """Options of the task; see the table of tasks."""
     seed: Seed = fixed(1)

@@ -27,6 +27,10 @@ class Dice:
         """One of the items, each as likely as the others."""
         return items[self._rng.randrange(len(items))]
 
+    def below(self, end: int) -> int:
+        """0..end - 1, each as likely as the others."""
+        return self._rng.randrange(end)
+
     def number(self) -> int:
         """2..99, half of them below 13."""
         return self._rng.randrange(2, 13) if self.chance(0.5) else self._rng.randrange(13, 100)

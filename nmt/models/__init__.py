@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nmt.models.base import PAD, DecodingState, Encoded, Seq2Seq
 from nmt.models.build import build_model, cell_maker, count_parameters, initializer, parameters_by_part
+from nmt.models.classifier import Classifier
 from nmt.models.decoder import Decoder, DecoderLayer
 from nmt.models.deepnmt import DeepNMT
 from nmt.models.dropout import Dropout
@@ -20,6 +21,7 @@ from nmt.models.transformer import Transformer
 __all__ = [
     "PAD",
     "Bidirectional",
+    "Classifier",
     "Decoder",
     "DecoderLayer",
     "DecodingState",

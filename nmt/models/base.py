@@ -209,6 +209,11 @@ class Seq2Seq(nn.Module):
     def target_vocab_size(self) -> int:
         return self.embeddings.target_vocab_size
 
+    @property
+    def tables(self) -> list[nn.Parameter]:
+        """Those of words, and what belongs to them: their rows are words' own."""
+        return list(self.embeddings.parameters())
+
     def encode(self, source: Tensor, *, tight: bool = False) -> Encoded:
         """Encode source [B, S]; columns of padding alone are dropped, which leaves S'.
 

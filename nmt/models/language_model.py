@@ -258,6 +258,11 @@ class LanguageModel(nn.Module):
         return self.words.softmax_table
 
     @property
+    def tables(self) -> list[nn.Parameter]:
+        """Those of embeddings, and of the softmax."""
+        return list(self.words.parameters())
+
+    @property
     def cells(self) -> list[Cell[Any]]:
         """The layers, lowest first."""
         return cast("list[Cell[Any]]", list(self.layers))

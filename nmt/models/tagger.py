@@ -207,6 +207,12 @@ class Tagger(nn.Module):
         return self.output.weights[0].size(0) + FIRST_LABEL
 
     @property
+    def tables(self) -> list[nn.Parameter]:
+        """Those of embeddings."""
+        parts = (self.words, self.bigrams, None if self.letters is None else self.letters.table)
+        return [part.weight for part in parts if part is not None]
+
+    @property
     def cells(self) -> list[Cell[Any]]:
         """The units of all layers, lowest first."""
         return [module for module in self.modules() if isinstance(module, Cell)]

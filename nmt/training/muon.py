@@ -81,7 +81,7 @@ class Muon(OwnOptimizer):
     @staticmethod
     def groups(model: Seq2Seq) -> list[dict[str, Any]]:
         """The parameters of a model: the tables, whose rows are words' own, and the others."""
-        tables = list(model.embeddings.parameters())
+        tables = model.tables
         known = {id(table) for table in tables}
         others = [weight for weight in model.parameters() if id(weight) not in known]
         return [{"params": tables, "tables": True}, {"params": others}]

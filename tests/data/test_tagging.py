@@ -20,7 +20,7 @@ from nmt.data.tagging.tokenizers import (
     TaggedWords,
     TaggedWordsOptions,
 )
-from nmt.data.tagging.vectors import read_vectors
+from nmt.data.vectors import read_vectors
 from nmt.data.vocabulary import EOS, UNK
 from nmt.errors import CheckpointError, DataError
 from tests.tasks.tagged_texts import write_columns

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.config import load_config
 from nmt.config.bundled import bundled_names
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
+from nmt.models.classifier import FIRST_LABEL, Texts
 from nmt.models.tagger import Sentences
 from nmt.training import health
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
@@ -53,7 +55,8 @@ def assert_healthy(found: health.Health) -> None:
 FULL_SIZE = [name for name in bundled_names() if name.startswith("wmt14_")]
 TAGGERS = ["conll2003_lrn.yaml", "sxu_atr.yaml"]
 LANGUAGE_MODELS = [name for name in bundled_names() if name.startswith(("ptb_", "wikitext2_"))]
-OTHERS = (*FULL_SIZE, *TAGGERS, *LANGUAGE_MODELS)
+CLASSIFIERS = [name for name in bundled_names() if name.startswith("snli_")]
+OTHERS = (*FULL_SIZE, *TAGGERS, *LANGUAGE_MODELS, *CLASSIFIERS)
 
 
 @pytest.mark.parametrize("name", [name for name in bundled_names() if name not in OTHERS])
@@ -84,6 +87,18 @@ def test_bundled_taggers_start_healthy(name: str) -> None:
     found = health.inspect(model, read, labels)  # type: ignore[arg-type]
     assert_healthy(found)
     assert "output" in found.norms
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_bundled_classifiers_start_healthy(name: str) -> None:
+    torch.manual_seed(1)
+    model: Any = build_model(load_config(name).model, VOCABULARY, VOCABULARY)
+    texts = Texts(sentences(LENGTHS), sentences(tuple(reversed(LENGTHS))))
+    labels = torch.arange(len(LENGTHS)).unsqueeze(1) % 3 + FIRST_LABEL
+    F.cross_entropy(model.scores(texts), labels[:, 0] - FIRST_LABEL).backward()
+    found = health.inspect(model, texts, labels)  # type: ignore[arg-type]
+    assert_healthy(found)
+    assert set(found.norms) == {"words", "comparison", "attention of comparison", "towers", "output"}
 
 
 @pytest.mark.parametrize("unit", ["atr", "gru", "lrn", "lstm", "olrn", "sru"])

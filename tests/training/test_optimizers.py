@@ -216,12 +216,24 @@ def test_muon_is_adam_for_tables_vectors_and_numbers():
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("config", ["multi30k.yaml", "multi30k_gru.yaml"])
-def test_muon_takes_all_weights_of_a_model_and_leaves_the_tables_to_adam(config):
-    model = build_model(load_config(config).model, 40, 40)
+@pytest.mark.parametrize(
+    ("config", "further", "of_words"),
+    [
+        ("multi30k.yaml", [], "embeddings."),
+        ("multi30k_gru.yaml", [], "embeddings."),
+        ("ptb_atr.yaml", [], "words."),
+        ("snli_lrn.yaml", [], "words."),
+        ("conll2003_lrn.yaml", [30, 0], ("words.", "letters.table.")),
+        ("sxu_atr.yaml", [0, 30], ("words.", "bigrams.")),
+    ],
+)
+def test_muon_takes_all_weights_of_a_model_and_leaves_the_tables_to_adam(config, further, of_words):
+    model = build_model(load_config(config).model, 40, 40, *further)
     tables, others = OPTIMIZERS.get("muon").groups(model)
-    assert {id(weight) for weight in tables["params"]} == {id(weight) for weight in model.embeddings.parameters()}
     names = {id(weight): name for name, weight in model.named_parameters()}
+    assert {names[id(weight)] for weight in tables["params"]} == {
+        name for name in names.values() if name.startswith(of_words)
+    }
     found = [names[id(weight)] for group in (tables, others) for weight in group["params"]]
     assert sorted(found) == sorted(names.values()) and tables["tables"] and not others.get("tables")
 

@@ -9,21 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.config.paths import FilePath
 from nmt.config.schema import Config
-from nmt.data import BatchSampler, Tokenizer
+from nmt.data import Tokenizer
 from nmt.data.flat_sentences import FlatSentences
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.tagging.columns import with_labels
 from nmt.data.tagging.features import TaggedCorpus, flat
 from nmt.data.tagging.schemes import Span
 from nmt.data.tagging.tokenizers import Labelled, TaggedWords, TaggingTokenizer
-from nmt.data.tagging.vectors import Vectors, read_vectors
-from nmt.data.text import as_list
 from nmt.data.validation_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import ConfigError, counted
@@ -31,24 +28,17 @@ from nmt.interop.model_dir import sizes_of
 from nmt.models import build_model
 from nmt.models.tagger import Tagger
 from nmt.registry import TASKS
-from nmt.tasks.tagging.batches import TagBatch, TagBatches, tag_batch
+from nmt.tasks.in_memory import InMemoryTask, largest_batch, unused_keys
+from nmt.tasks.tagging.batches import TagBatches, tag_batch
 from nmt.tasks.tagging.loss import LabelledBatch, LabelLoss
 from nmt.tasks.tagging.predicting import measure, unknown_labels
 from nmt.tasks.tagging.validation import LabelledText, TagValidator, scores_of
-from nmt.training.distributed import Share, World
+from nmt.training.distributed import World
 from nmt.training.losses import Loss
 from nmt.training.random_state import seed_everything
-from nmt.training.task import MemorySample, Task
+from nmt.training.task import MemorySample
 from nmt.training.text_file import write_lines
 from nmt.training.trainer import Trainer
-
-TEXTS = ("train", "dev", "test")
-SAMPLE_SENTENCES = 2
-"""Sentences of the largest batch on which the memory of a whole one is measured."""
-_NO_PAIRS = "a tagger reads one text"
-_NO_SEARCH = "a tagger searches for nothing"
-_NO_CORPUS = "its text is kept in memory"
-"""Why keys of translation say nothing here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +89,7 @@ class PreparedLabels:
         return {f"{name}_sentences": len(corpus) for name, corpus in self.texts.items()}
 
 
-class LabelTask(Task):
+class LabelTask(InMemoryTask):
     """Sentences whose tokens have labels."""
 
     Options = TaggingOptions
@@ -112,46 +102,16 @@ class LabelTask(Task):
     """Of the files that predictions are written to."""
     scores: ClassVar[Mapping[str, bool]] = {"f1": True, "precision": True, "recall": True}
     unused: ClassVar[Mapping[str, str]] = {
-        **{
-            f"data.{key}": _NO_PAIRS
-            for key in (
-                "source_language",
-                "target_language",
-                "generator",
-                "monolingual",
-                "monolingual_tag",
-                "sampling_temperature",
-                "sampling_weights",
-                "dev_references",
-                "test_references",
-            )
-        },
-        **{f"data.{key}": "sentences are kept whole, however long" for key in ("max_length", "too_long")},
-        "data.workers": _NO_CORPUS,
-        **{f"training.{key}": _NO_SEARCH for key in ("sample_every", "sample_sentences")},
+        **unused_keys(
+            pairs="a tagger reads one text",
+            search="a tagger searches for nothing",
+            model="it has no decoder and no attention; see model.cell and model.architecture_options",
+            evaluation="validation measures loss, F1, precision and recall",
+        ),
         **{
             f"training.{key}": "its loss is the likelihood of the labels; see model.architecture_options.crf"
             for key in ("loss", "loss_options", "label_smoothing")
         },
-        **{
-            f"model.{key}": "it has no decoder and no attention; see model.cell and model.architecture_options"
-            for key in (
-                "encoder_cell",
-                "encoder_cell_options",
-                "decoder_cell",
-                "decoder_cell_options",
-                "encoder_hidden_size",
-                "encoder_layers",
-                "decoder_layers",
-                "context_aware_encoder",
-                "deep_attention",
-                "deep_output",
-                "attention_heads",
-                "tie_embeddings",
-            )
-        },
-        "decoding": _NO_SEARCH,
-        "evaluation": "validation measures loss, F1, precision and recall",
     }
 
     @classmethod
@@ -175,22 +135,9 @@ class LabelTask(Task):
     def predictions(self, text: LabelledText, labels: Sequence[Sequence[str]]) -> Iterator[str]:
         """The lines of the test text with these labels of its sentences, in its own format."""
 
-    def _files(self, name: str) -> list[Path]:
-        return [Path(path) for path in as_list(getattr(self.config.data, name))]
-
-    def missing_files(self) -> list[tuple[str, str]]:
-        files = [(f"data.{name}", path) for name in TEXTS for path in self._files(name)]
-        if self.options.vectors is not None:
-            files.append(("task_options.vectors", Path(self.options.vectors)))
-        return [(key, f"{path}: no such file") for key, path in files if not path.is_file()]
-
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedLabels:
-        files = {name: self._files(name) for name in TEXTS}
-        if not files["train"]:
-            raise ConfigError("data.train: no training text; give a file or a list of files")
-        cache = self.config.data.cache_dir
-        folder = Path(cache) if cache else run / "cache"
-        known = known_files(folder, [path for paths in files.values() for path in paths], shown=progress)
+        files = self.files()
+        known = known_files(self.cache(run), [path for paths in files.values() for path in paths], shown=progress)
         known.save()
         made = make_tokenizer(self.config, [], files["train"], run_dir=run, known=known, shown=progress)
         tokenizer = cast("TaggingTokenizer", made)
@@ -205,49 +152,18 @@ class LabelTask(Task):
             dev=texts.get("dev"),
             test=texts.get("test"),
         )
-        self._vectors(tokenizer)  # a mistake in them should show before the work
+        self.vectors(tokenizer)  # a mistake in them should show before the work
         return data
-
-    def _vectors(self, tokenizer: TaggingTokenizer) -> Vectors | None:
-        """Those of the words of the vocabulary; read once."""
-        if self.options.vectors is None:
-            return None
-        if self._read_vectors is None or self._read_vectors[0] != tokenizer.fingerprint():
-            size, tokens = self.config.model.embedding_size, tokenizer.tokens.tokens
-            found = read_vectors(Path(self.options.vectors), tokens, size=size)
-            self._read_vectors = tokenizer.fingerprint(), found
-        return self._read_vectors[1]
-
-    _read_vectors: tuple[str, Vectors] | None = None
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> Tagger:
         seed_everything(self.config.seed)
         built: Any = build_model(self.config.model, *sizes_of(tokenizer))
-        model = cast("Tagger", built)
-        vectors = self._vectors(cast("TaggingTokenizer", tokenizer))
-        if vectors is not None:
-            with torch.no_grad():
-                model.words.weight[torch.from_numpy(vectors.ids)] = torch.from_numpy(vectors.values)
-        return model.to(device)
+        model = cast("Tagger", built).to(device)
+        self.start_from_vectors(model.words.weight, tokenizer)
+        return model
 
     def build_batches(self, data: PreparedLabels, *, world: World | None = None) -> TagBatches:
-        training, seed = self.config.training, self.config.seed
-        sampler = BatchSampler(
-            data.train,
-            batch_tokens=training.batch_tokens,
-            batch_sentences=training.batch_sentences,
-            pool_batches=self.config.data.pool_batches,
-            seed=seed,
-        )
-        return TagBatches(
-            data.train,
-            sampler,
-            accumulate=training.accumulate,
-            share=None if world is None else Share(world.rank, world.size),
-            unknown=self.options.unknown_share,
-            seed=seed,
-            pinned=world is not None and world.device.type == "cuda",
-        )
+        return TagBatches(data.train, unknown=self.options.unknown_share, **self.batch_settings(data.train, world))
 
     def build_loss(self) -> Loss:
         return LabelLoss()
@@ -257,11 +173,8 @@ class LabelTask(Task):
 
     def memory_sample(self, data: PreparedLabels, batches: TagBatches) -> MemorySample:
         """Of the batch with the most cells among those of the first pool."""
-        lengths = data.train.source_lengths
-        rows = max(batches.sampler.pool(0, 0).batches, key=lambda rows: len(rows) * int(lengths[rows].max()))
-        longest = rows[np.argsort(-lengths[rows], kind="stable")[:SAMPLE_SENTENCES]]
-        sample: TagBatch = tag_batch(data.train, longest)
-        return MemorySample(sample, len(rows))
+        longest, rows = largest_batch(batches.sampler.pool(0, 0).batches, data.train.source_lengths)
+        return MemorySample(tag_batch(data.train, longest), rows)
 
     def build_validator(self, data: PreparedLabels, *, device: torch.device, world: World) -> TagValidator | None:
         if data.dev is None:
@@ -289,7 +202,7 @@ class LabelTask(Task):
         ]
         if data.empty:
             lines.append(f"train: {counted(data.empty, 'empty line')} left out")
-        vectors = self._vectors(data.tokenizer)
+        vectors = self.vectors(data.tokenizer)
         if vectors is not None:
             words = len(data.tokenizer.tokens) - len(SPECIAL_TOKENS)
             lines.append(vectors.describe(str(self.options.vectors), words=words))
@@ -303,9 +216,6 @@ class LabelTask(Task):
             for name, count in found.items()
             if count
         ]
-
-    def describe_epoch(self, batches: TagBatches) -> str:
-        return f"{super().describe_epoch(batches)}, {batches.padding_share():.1%} padding"
 
     def test_output(self, *, average: bool = False) -> Path:
         return Path(self.config.run_dir) / f"test{'.average' if average else ''}.{self.suffix}"
@@ -349,7 +259,7 @@ class Tagging(LabelTask):
     def predictions(self, text: LabelledText, labels: Sequence[Sequence[str]]) -> Iterator[str]:
         tokenizer = cast("TaggedWords", text.tokenizer)
         written = map(tokenizer.written, labels)
-        for file in self._files("test"):
+        for file in self.files()["test"]:
             yield from with_labels(file, tokenizer.options.columns, written)
 
 

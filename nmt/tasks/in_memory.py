@@ -1,0 +1,138 @@
+"""What tasks share whose texts are files that are read into memory: files, batches, vectors of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.data import BatchSampler, Tokenizer
+from nmt.data.sampler import HasLengths
+from nmt.data.sampling import Rows
+from nmt.data.text import as_list
+from nmt.data.vectors import Vectors, read_vectors
+from nmt.errors import ConfigError
+from nmt.training.distributed import Share, World
+from nmt.training.task import Task
+
+TEXTS: Final = ("train", "dev", "test")
+SAMPLE_ROWS = 2
+"""Rows of the largest batch on which the memory of a whole one is measured."""
+_OF_TRANSLATION: Final = {
+    "data": (
+        "source_language",
+        "target_language",
+        "generator",
+        "monolingual",
+        "monolingual_tag",
+        "sampling_temperature",
+        "sampling_weights",
+        "dev_references",
+        "test_references",
+    ),
+    "model": (
+        "encoder_cell",
+        "encoder_cell_options",
+        "decoder_cell",
+        "decoder_cell_options",
+        "encoder_hidden_size",
+        "encoder_layers",
+        "decoder_layers",
+        "context_aware_encoder",
+        "deep_attention",
+        "deep_output",
+        "attention_heads",
+        "tie_embeddings",
+    ),
+}
+
+
+def unused_keys(*, pairs: str, search: str, model: str, evaluation: str) -> Mapping[str, str]:
+    """Keys of translation that say nothing to such a task.
+
+    Why not: `pairs` of parallel text, `search` of searches, `model` of encoders and decoders, `evaluation` of metrics.
+    """
+    return {
+        **{f"data.{key}": pairs for key in _OF_TRANSLATION["data"]},
+        **{f"data.{key}": "texts are kept whole, however long" for key in ("max_length", "too_long")},
+        "data.workers": "its text is kept in memory",
+        **{f"training.{key}": search for key in ("sample_every", "sample_sentences")},
+        **{f"model.{key}": model for key in _OF_TRANSLATION["model"]},
+        "decoding": search,
+        "evaluation": evaluation,
+    }
+
+
+class InMemoryTask(Task):
+    """A task whose options have `vectors`, the name of a file of vectors of words or None."""
+
+    def files(self) -> dict[str, list[Path]]:
+        """Of each of TEXTS, which may have none but the training text; ConfigError where that has none."""
+        found = {name: [Path(path) for path in as_list(getattr(self.config.data, name))] for name in TEXTS}
+        if not found["train"]:
+            raise ConfigError("data.train: no training text; give a file or a list of files")
+        return found
+
+    def missing_files(self) -> list[tuple[str, str]]:
+        files = [(f"data.{name}", path) for name, paths in self.files().items() for path in paths]
+        if self.options.vectors is not None:
+            files.append(("task_options.vectors", Path(self.options.vectors)))
+        return [(key, f"{path}: no such file") for key, path in files if not path.is_file()]
+
+    def cache(self, run: Path) -> Path:
+        """Where what is made of the text is kept."""
+        cache = self.config.data.cache_dir
+        return Path(cache) if cache else run / "cache"
+
+    def vectors(self, tokenizer: Tokenizer) -> Vectors | None:
+        """Those of the words of the vocabulary; read once. None where the options name no file."""
+        if self.options.vectors is None:
+            return None
+        if self._vectors is None or self._vectors[0] != tokenizer.fingerprint():
+            tokens = tokenizer.source_tokens(range(tokenizer.source_size))
+            found = read_vectors(Path(self.options.vectors), tokens, size=self.config.model.embedding_size)
+            self._vectors = tokenizer.fingerprint(), found
+        return self._vectors[1]
+
+    _vectors: tuple[str, Vectors] | None = None
+
+    def start_from_vectors(self, table: Tensor, tokenizer: Tokenizer) -> Tensor | None:
+        """Put them into the table of embeddings [V, E]; return the ids of the words that have one, None without any."""
+        vectors = self.vectors(tokenizer)
+        if vectors is None:
+            return None
+        ids = torch.from_numpy(vectors.ids).to(table.device)
+        with torch.no_grad():
+            table[ids] = torch.from_numpy(vectors.values).to(table.device)
+        return ids
+
+    def batch_settings(self, corpus: HasLengths, world: World | None) -> dict[str, Any]:
+        """What a `BatchStream` of the corpus is made with."""
+        training, seed = self.config.training, self.config.seed
+        sampler = BatchSampler(
+            corpus,
+            batch_tokens=training.batch_tokens,
+            batch_sentences=training.batch_sentences,
+            pool_batches=self.config.data.pool_batches,
+            seed=seed,
+        )
+        return {
+            "sampler": sampler,
+            "accumulate": training.accumulate,
+            "share": None if world is None else Share(world.rank, world.size),
+            "seed": seed,
+            "pinned": world is not None and world.device.type == "cuda",
+        }
+
+    def describe_epoch(self, batches: Any) -> str:
+        return f"{super().describe_epoch(batches)}, {batches.padding_share():.1%} padding"
+
+
+def largest_batch(batches: Iterable[Rows], lengths: np.ndarray[Any, Any]) -> tuple[Rows, int]:
+    """The longest rows of the batch with the most cells, and how many rows it has; `lengths` are those of all rows."""
+    rows = max(batches, key=lambda rows: len(rows) * int(lengths[rows].max()))
+    return rows[np.argsort(-lengths[rows], kind="stable")[:SAMPLE_ROWS]], len(rows)
