@@ -1,0 +1,54 @@
+"""Every command of nmt that a page shows has options that exist: each line is parsed by the real parser.
+
+Most pages have tests of their own, which run their commands; this one is for those that need days, GPUs or downloads.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.console import entry_points, parser_of
+
+PAGES = ["README.md", *sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").rglob("*.md"))]
+PLACEHOLDERS = {r"<[^> ][^>]*>": "1", r"\$\(cat weights\)": "score=1"}
+"""What stands for a value that the page gives in a table, and a value."""
+
+
+def commands(name: str) -> list[list[str]]:
+    """The words of each command of nmt in the blocks of a page that have no language; also what torchrun starts."""
+    text = (REPOSITORY / name).read_text(encoding="utf-8")
+    found = []
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.M | re.S):
+        if language:
+            continue
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            line = re.sub(r"^(?:\$ |[A-Z_]+=\S+ )+", "", line.strip())
+            line = re.sub(r"^torchrun .* -m nmt\.cli\.", "nmt-", line)
+            command = re.match(r"(nmt-[a-z]+) (?!attention |memory )", line)  # of nmt-plot, with parsers of their own
+            if command is None or command[1] not in entry_points():
+                continue
+            for pattern, value in PLACEHOLDERS.items():
+                line = re.sub(pattern, value, line)
+            words = shlex.split(re.sub(r"\s#.*|\$\w+", "", line.partition(" | ")[0].partition(" && ")[0]))
+            ends = [place for place, word in enumerate(words) if word in ("<", ">", "2>&1")]
+            found.append(words[: min(ends, default=len(words))])
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_options_exist(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, *arguments in commands(name):
+        try:
+            parser_of(command).parse_args(arguments)
+        except SystemExit:
+            pytest.fail(f"{command} {shlex.join(arguments)}: {capsys.readouterr().err.splitlines()[-1]}")
+
+
+def test_most_pages_show_commands() -> None:
+    counts = {name: len(commands(name)) for name in PAGES}
+    assert sum(counts.values()) > 150
+    assert counts["docs/results.md"] > 20 and counts["docs/reproducing_wmt14.md"] >= 4
