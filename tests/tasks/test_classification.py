@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 from itertools import islice
@@ -97,6 +98,59 @@ def test_entailment_is_learned_from_both_texts_alone(tmp_path: Path) -> None:
     assert first["accuracy"] < 42
 
 
+def test_word_by_word_learns_what_neither_text_tells(tmp_path: Path) -> None:
+    """Whether the first text has the word of the second: half of the lines, whatever the words."""
+    for seed, name in enumerate(("train", "dev", "test")):
+        generator, rows = random.Random(seed), ["first\tsecond\tlabel\n"]
+        for number in range(2000 if name == "train" else 200):
+            words = generator.sample("abcdefgh", 8)
+            rows.append(f"{' '.join(words[:4])}\t{words[3 + number % 2]}\t{('yes', 'no')[number % 2]}\n")
+        (tmp_path / f"{name}.tsv").write_text("".join(rows))
+    model = {"hidden_size": 16, "embedding_size": 16, "dropout": 0.0, "init_range": 0.3}
+    training = {"max_steps": 700, "validate_every": 700, "batch_sentences": 16, "lr": 0.01, "label_smoothing": 0.0}
+    config = write_config(
+        tmp_path,
+        options={"format": "tsv", "texts": ["first", "second"], "label": "label"},
+        model={**model, "architecture_options": {"labels": ["yes", "no"]}},
+        data={name: str(tmp_path / f"{name}.tsv") for name in ("train", "dev", "test")},
+        training=training,
+    )
+    assert nmt_train(config) == 0
+    (test,) = events(tmp_path / "run", kinds=("test",))
+    assert test["accuracy"] > 90
+
+
+@pytest.mark.parametrize("unit", ["atr", "lrn"])
+def test_shipped_configurations_train_on_files_of_the_form_of_snli(
+    tmp_path: Path, unit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("data/snli", "data/glove"):
+        Path(folder).mkdir(parents=True)
+    row = {
+        "annotator_labels": ["neutral"],
+        "captionID": "1.jpg#4",
+        "gold_label": "neutral",
+        "sentence1": "A man sleeps.",
+        "sentence1_binary_parse": "( ( A man ) ( sleeps . ) )",
+        "sentence1_parse": "(ROOT (S (NP (DT A) (NN man)) (VP (VBZ sleeps)) (. .)))",
+        "sentence2": "A man.",
+        "sentence2_binary_parse": "( A ( man . ) )",
+        "sentence2_parse": "(ROOT (NP (DT A) (NN man) (. .)))",
+    }
+    labels = ["neutral", "-", "entailment", "contradiction"] * 4
+    text = "".join(f"{json.dumps({**row, 'gold_label': label})}\n" for label in labels)
+    for name in ("train", "dev", "test"):
+        Path(f"data/snli/snli_1.0_{name}.jsonl").write_text(text)
+    vectors = "".join(f"{word} {' '.join(['0.125'] * 300)}\n" for word in ("A", "man", ". .", "."))
+    Path("data/glove/glove.840B.300d.txt").write_text(vectors)
+    assert nmt_train(Path(f"snli_{unit}.yaml"), "--set", "training.max_epochs=1") == 0
+    said = capsys.readouterr().err
+    assert "train: 12 pairs (entailment 4, neutral 4, contradiction 4), 84 tokens, 0 of them unknown" in said
+    assert "train: 4 lines without a label left out" in said
+    assert "vectors: 3 of 4 words (75.0%) have one of 4 in data/glove/glove.840B.300d.txt" in said
+
+
 def test_labels_are_learned_and_the_test_text_is_written(colours: Path) -> None:
     first, *_, last = events(colours / "run", kinds=("validation",))
     assert last["accuracy"] > 90 and last["loss"] < first["loss"]
@@ -108,6 +162,8 @@ def test_labels_are_learned_and_the_test_text_is_written(colours: Path) -> None:
     assert test["accuracy"] == pytest.approx(100 * right / len(found), abs=1e-4)
     assert set(test["by_label"]) == {"plain", "colour"} and np.sum(test["confusion"]) == len(found) == 20
     assert np.trace(test["confusion"]) == right
+    (start,) = events(colours / "run", kinds=("start",))
+    assert (start["train_texts"], start["dev_texts"], start["test_texts"]) == (120, 20, 20)
 
 
 @pytest.mark.parametrize("attention", ["word_by_word", "aligned"])
@@ -267,9 +323,9 @@ def test_evaluation_of_lines_and_of_json_is_that_of_the_run(
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("a\tb\nc\n", [], "line 2: 1 column, but 2 texts belong there"),
-        ("a\tb\tc\n", [], "line 1: 3 columns, but 2 texts belong there"),
-        ("a\tb\n", ["--evaluate"], "line 1: 2 columns, but 2 texts and a label belong there"),
+        ("a\tb\nc\n", [], "line 2: 1 column; expected: 2 texts, with tabs between them"),
+        ("a\tb\tc\n", [], "line 1: 3 columns; expected: 2 texts, with"),
+        ("a\tb\n", ["--evaluate"], "line 1: 2 columns; expected: 2 texts and a label"),
         ("a\tb\tneutral\na\tb\tmaybe\n", ["--evaluate"], "line 2: 'maybe' is no label. Allowed: entailment, neutral"),
         ('{"sentence1": "a"}\n', ["--json"], "line 1: no key 'sentence2'; there are 'sentence1'"),
         ("a\tb\n", ["--json"], "line 1: not JSON"),

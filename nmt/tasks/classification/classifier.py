@@ -94,7 +94,7 @@ class LineClassifier:
         if len(fields) != texts + self._labelled:
             has = counted(len(fields), "column")
             wanted = f"{counted(texts, 'text')}{' and a label' if self._labelled else ''}"
-            raise DataError(f"{name}, line {number}: {has}, but {wanted} belong there, tabs between them")
+            raise DataError(f"{name}, line {number}: {has}; expected: {wanted}, with tabs between them")
         label = fields.pop().strip() if self._labelled else ""
         return Record(tuple(map(self._layout.text, fields)), label, number)
 
