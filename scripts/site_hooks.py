@@ -15,6 +15,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 LOG = logging.getLogger("mkdocs.hooks")
+NAMED_BY_FILE = re.compile(r"\[(?:docs/)?[\w./-]*\.md\]\(((?!https?:)[^)#]+\.md)(#[^)]*)?\)")
+"""A link to a page whose text is the name of its file: path, place in the page."""
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(?:#[^)]*)?\)")
 """A link that leaves its own folder: text, steps up, path."""
 
@@ -33,7 +35,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) -> str:
-    """Names the files outside docs/ that a page links to: the site does not contain them. They must exist."""
+    """Titles in place of names of pages, and names of files outside docs/, which the site does not contain."""
     folder = Path(config["docs_dir"], page.file.src_uri).parent
 
     def named(match: re.Match[str]) -> str:
@@ -46,4 +48,10 @@ def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) ->
         name = str(target.relative_to(ROOT))
         return f"`{name}`" if text.strip("`") == name else f"{text} (`{name}`)"
 
-    return LINK.sub(named, markdown)
+    def titled(match: re.Match[str]) -> str:
+        target = folder / match[1]
+        text = target.read_text(encoding="utf-8") if target.is_file() else ""
+        title = re.match(r"# (.+)", text)  # MkDocs reports a page that does not exist
+        return match[0] if title is None else f"[{title[1]}]({match[1]}{match[2] or ''})"
+
+    return LINK.sub(named, NAMED_BY_FILE.sub(titled, markdown))

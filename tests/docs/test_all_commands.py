@@ -5,17 +5,21 @@ Most pages have tests of their own, which run their commands; this one is for th
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 
 import pytest
 
+from nmt.config.schema import SECTIONS, Config
 from tests.conftest import REPOSITORY
 from tests.console import entry_points, parser_of
 
 PAGES = ["README.md", *sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").rglob("*.md"))]
 PLACEHOLDERS = {r"<[^> ][^>]*>": "1", r"\$\(cat weights\)": "score=1"}
 """What stands for a value that the page gives in a table, and a value."""
+KEYS = {field.name for field in dataclasses.fields(Config)}
+KEYS |= {f"{name}.{field.name}" for name, section in SECTIONS.items() for field in dataclasses.fields(section)}
 
 
 def commands(name: str) -> list[list[str]]:
@@ -46,6 +50,14 @@ def test_options_exist(name: str, capsys: pytest.CaptureFixture[str]) -> None:
             parser_of(command).parse_args(arguments)
         except SystemExit:
             pytest.fail(f"{command} {shlex.join(arguments)}: {capsys.readouterr().err.splitlines()[-1]}")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_keys_that_are_set_exist(name: str) -> None:
+    for words in commands(name):
+        values = [value for option, value in zip(words, words[1:], strict=False) if option == "--set"]
+        keys = {".".join(value.partition("=")[0].split(".")[:2]) for value in values}
+        assert keys <= KEYS or "bad.yaml" in words, words  # which shows how mistakes are reported
 
 
 def test_most_pages_show_commands() -> None:

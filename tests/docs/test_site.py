@@ -33,11 +33,13 @@ def page(name: str) -> SimpleNamespace:
     [
         ("a.md", "[base](../nmt/cells/base.py) x", "base (`nmt/cells/base.py`) x"),
         ("a.md", "[nmt/cells](../nmt/cells)", "`nmt/cells`"),
-        ("benchmarks/a.md", "[results](../results.md#gpu)", "[results](../results.md#gpu)"),
+        ("benchmarks/a.md", "[results.md](../results.md#gpu)", "[Results](../results.md#gpu)"),
         ("a.md", "![curves](../LICENSE)", "![curves](../LICENSE)"),
+        ("a.md", "([results.md](results.md#gpu))", "([Results](results.md#gpu))"),
+        ("benchmarks/a.md", "[the results](../results.md)", "[the results](../results.md)"),
     ],
 )
-def test_files_outside_are_named(hooks: ModuleType, name: str, text: str, expected: str) -> None:
+def test_links_have_titles_and_files_outside_are_named(hooks: ModuleType, name: str, text: str, expected: str) -> None:
     assert hooks.on_page_markdown(text, page=page(name), config=CONFIG, files=None) == expected
 
 
