@@ -56,4 +56,5 @@ def open_runs(
 
 def _search(decoding: DecodingConfig) -> str:
     named = "" if decoding.search == AUTO else f"search {decoding.search}, "
-    return f"{named}{SEARCHES.get(decoding.chosen_search).size(decoding)}"
+    fused = "" if decoding.language_model is None else f", with the language model {decoding.language_model}"
+    return f"{named}{SEARCHES.get(decoding.chosen_search).size(decoding)}{fused}"

@@ -88,6 +88,8 @@ _MEANT: dict[str, str] = {
     "decoding.min_length": "min_output_length min_len min_decoding_length",
     "decoding.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
     "decoding.ensemble_mean": "ensemble_mode",
+    "decoding.language_model": "lm_path",
+    "decoding.language_model_weight": "lm_weight",
 }  # fmt: skip
 OTHER_NAMES: Final = MappingProxyType(
     {name: tuple(keys.split()) for keys, names in _MEANT.items() for name in names.split()}

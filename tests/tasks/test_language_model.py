@@ -342,7 +342,7 @@ def test_penalties_of_lines_are_of_their_words_alone(folder: Path) -> None:
     for source, target, count in zip(batch.source, batch.target, words, strict=True):
         with torch.no_grad():
             run = model.run(source[None, :count])
-        log_p = model.log_probabilities(run.features)[0]
+            log_p = model.log_probabilities(run.features)[0]
         own = -log_p.gather(1, target[:count, None]).sum() + 2.0 * run.features.square().mean(2).sum()
         expected += float(own + 3.0 * run.raw.diff(dim=1).square().mean(2).sum()) / sum(words)
     assert float(found.total) == pytest.approx(expected, rel=1e-5)
