@@ -133,7 +133,7 @@ def test_samples_are_drawn_in_proportion_to_the_product() -> None:
     assert float(((counts - expected)[used].square() / expected[used]).sum()) < 30  # of 4 words
 
 
-SHORT = torch.tensor([1, EOS, 4, 7, 8, 11, 12, 15, 20, 22])
+SHORT = torch.tensor([PAD, 1, EOS, 4, 7, 8, 11, 12, 15, 20, 22])
 
 
 @pytest.mark.parametrize("restricted", [False, True])
@@ -153,7 +153,7 @@ def test_batches_of_1_and_64(method: Any, beam: int, restricted: bool) -> None:
 
     source = sentences()
     together, near_ties = search(source), 0
-    for place in range(0, len(source), 3):
+    for place in range(0, len(source), 7):
         found, (alone,) = together[place], search(source[place, None])
         assert [one.score for one in found] == pytest.approx([one.score for one in alone], rel=1e-5)
         if ids(found) != ids(alone):
@@ -164,6 +164,24 @@ def test_batches_of_1_and_64(method: Any, beam: int, restricted: bool) -> None:
         assert {token for own in together for one in own for token in one.ids} <= {*SHORT.tolist()}
     plain = search(source, with_fusion=False)
     assert sum(ids(one) != ids(other) for one, other in zip(together, plain, strict=True)) > 20
+
+
+def test_with_a_shortlist_it_reads_the_words_that_the_places_stand_for() -> None:
+    """Scores are those of the translations read again: p over the listed words, q over all."""
+    torch.manual_seed(5)
+    model, language_model = small_model("lrn", layer_norm=True), tiny_language_model(23)
+    source = sentences()[:6]
+    inner = RestrictedModel(model, BatchWords(SHORT, torch.zeros(len(source), len(SHORT), dtype=torch.bool)))
+    ruled = RuledModel(inner, words=SHORT, fusion=Fusion(language_model, weight=WEIGHT))
+    found = inner.with_ids(beam_search(ruled, source, beam_size=3, length_penalty=0.0, max_length_offset=4))
+    for row, own in enumerate(found):
+        for one in own:
+            tokens = [*one.ids, EOS] if one.has_ended else one.ids
+            with torch.no_grad():
+                logits = model(source[row, None], torch.tensor([tokens]))[0, :, SHORT]
+            places = torch.searchsorted(SHORT, torch.tensor(tokens))
+            log_p = logits.double().log_softmax(1).gather(1, places.unsqueeze(1)).sum()
+            assert one.score == pytest.approx(float(log_p + WEIGHT * log_q(language_model, tokens).sum()), rel=1e-4)
 
 
 def test_rows_of_a_language_model_go_with_theirs() -> None:
