@@ -17,6 +17,7 @@ from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
+    from nmt.files.undecodable import Undecodable
 
 DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses' format, by the weighted sum
 of their features, and write the best, one for each line. nmt-translate --format moses writes such
@@ -87,16 +88,16 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.tune and arguments.format is not None:
         raise ConfigError("--format: not with --tune, which writes weights")
     if not arguments.tune:
-        for name in ("ref", "metric"):
+        for name in ("ref", "metric", "plugins"):
             if getattr(arguments, name):
-                raise ConfigError(f"--{name}: only with --tune")
+                raise ConfigError(f"--{name.removesuffix('s')}: only with --tune")
 
 
-def _entries(path: str, undecodable: object) -> Iterator[Entry]:
+def _entries(path: str, undecodable: Undecodable) -> Iterator[Entry]:
     from nmt.data.n_best import read_n_best
     from nmt.data.text import read_lines
 
-    return read_n_best(read_lines(Path(path), undecodable=undecodable), name=path)  # type: ignore[arg-type]
+    return read_n_best(read_lines(Path(path), undecodable=undecodable), name=path)
 
 
 def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
@@ -144,11 +145,12 @@ def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[
     from nmt.data.text import read_lines
     from nmt.evaluation import build_metric
     from nmt.evaluation.ranking import tune
+    from nmt.files.undecodable import Undecodable
 
     import_plugins(arguments.plugins)
     name = arguments.metric or "bleu"
     metric = build_metric(name)
-    references = [list(read_lines(Path(path))) for path in arguments.ref]
+    references = [list(read_lines(Path(path), undecodable=Undecodable(arguments.errors))) for path in arguments.ref]
     groups = list(groups_of(entries))
     for path, stream in zip(arguments.ref, references, strict=True):
         if [group[0].number for group in groups] != list(range(len(stream))):

@@ -120,6 +120,7 @@ def test_weights_are_tuned_and_written(tmp_path: Path, capsys: pytest.CaptureFix
         (("{0}/list", "--tune"), 2, "--tune: give the references in --ref"),
         (("{0}/list", "--weights", "score=1", "--ref", "{0}/text"), 2, "--ref: only with --tune"),
         (("{0}/list", "--weights", "score=1", "--metric", "bleu"), 2, "--metric: only with --tune"),
+        (("{0}/list", "--weights", "score=1", "--plugin", "x.py"), 2, "--plugin: only with --tune"),
         (("{0}/list", "--tune", "--ref", "{0}/text", "--format", "text"), 2, "--format: not with --tune"),
         (("{0}/list", "--weights", "score"), 2, "'score' is not NAME=NUMBER; such as score=1,lm=0.3"),
         (("{0}/list", "--weights", "score=1,score=2"), 2, "'score=2' is there twice"),
