@@ -82,6 +82,7 @@ def test_parses_are_read_as_their_words() -> None:
         ('{"a": "x", "label": "yes"}', layout("json"), "line 1: no key 'b'; there are 'a', 'label'"),
         ('{"a": "x", "b": null, "label": "yes"}', layout("json"), "line 1: 'b' is None. Allowed: text, or a whole"),
         ('{"a": "x", "b": "y", "label": true}', layout("json"), "line 1: 'label' is True. Allowed: text, or a whole"),
+        ('{"a": "x\\ud800", "b": "y", "label": "yes"}', layout("json"), "line 1: 'a' is not text: it has half of a"),
         ('{"a": "x", "b": "y", "label": "YES"}', layout("json"), "line 1: 'YES' is no label. Allowed: yes, no"),
     ],
 )

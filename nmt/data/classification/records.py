@@ -94,7 +94,10 @@ def _value(found: dict[str, Any], key: str, *, where: str) -> str:
     value = found[key]
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise DataError(f"{where}: {shown(key)} is {shown(value)}. Allowed: text, or a whole number for a label.")
-    return str(value)
+    text = str(value)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise DataError(f"{where}: {shown(key)} is not text: it has half of a surrogate pair")
+    return text
 
 
 def _columns(lines: Iterator[tuple[int, str]], name: str, places: Sequence[Place], *, header: bool) -> Iterator[Raw]:

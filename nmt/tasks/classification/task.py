@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,10 +171,9 @@ class Classification(InMemoryTask):
         return names
 
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedTexts:
-        folder = self.cache(run)
         read = {name: self._read(name, paths) for name, paths in self.files().items() if paths}
-        words = _write_texts(folder / "texts.txt", read["train"])
-        known = known_files(folder, [words], shown=progress)
+        words = _write_texts(self.cache(run), read["train"])
+        known = known_files(words.parent, [words], shown=progress)
         known.save()
         tokenizer = make_tokenizer(self.config, [], [words], run_dir=run, known=known, shown=progress)
         texts = {name: self._encoded(found, tokenizer) for name, found in read.items()}
@@ -303,12 +303,13 @@ def _tokenizer_problems(config: Config, options: ClassificationOptions) -> list[
     return problems
 
 
-def _write_texts(path: Path, read: Read) -> Path:
-    """The texts alone, one a line, from which the tokenizer is made; written only where they are other ones."""
+def _write_texts(folder: Path, read: Read) -> Path:
+    """A file of the texts alone, one a line, from which the tokenizer is made; other texts have another name."""
     content = "".join(f"{text}\n" for record in read.records for text in record.texts)
+    path = folder / f"texts-{hashlib.sha256(content.encode()).hexdigest()[:16]}.txt"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_file() or path.read_bytes() != content.encode():
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.is_file():
             replace_text(path, content)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({reason(error)})") from error
