@@ -1,0 +1,68 @@
+"""docs/examples: the programs run, with a small model, and the page names them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.tiny_run import make_run
+from tests.tiny_training import write_config, write_corpus
+
+FOLDER = REPOSITORY / "docs/examples"
+PAGE = (REPOSITORY / "docs/examples.md").read_text(encoding="utf-8")
+
+
+def execute(name: str, *arguments: str, cwd: Path) -> str:
+    """What an example prints."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, str(FOLDER / name), *arguments]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    write_corpus(folder)
+    tokenizer = {"tokenizer": "sentencepiece", "tokenizer_options": {"vocab_size": 320}}
+    write_config(folder, data=tokenizer, model={"cell": "lrn"}, training={"max_steps": 2, "validate_every": 2})
+    return folder
+
+
+def test_a_model_is_trained_and_looked_into(folder: Path) -> None:
+    said = execute("look_inside.py", "tiny.yaml", "--text", "bi da", cwd=folder)
+    assert "training.max_steps = 2 is reached" in said and "attends to" in said
+    assert re.search(r"encoder\.0\.forward \(lrn\): mean of its gates \{'i': 0\.\d+, 'f': 0\.\d+\}", said)
+    assert (folder / "attention.svg").read_text(encoding="utf-8").endswith("</svg>\n")
+
+
+def test_a_unit_of_ones_own_is_compared(folder: Path) -> None:
+    said = execute("own_unit.py", "tiny.yaml", "--updates", "2", cwd=folder).splitlines()
+    assert [line.partition(":")[0] for line in said] == ["lrn", "leaky"]
+    assert all("after 2 updates" in line for line in said)
+
+
+def test_a_server_is_measured(folder: Path) -> None:
+    run = make_run(folder / "served", sentencepiece=True)
+    said = execute("serve_and_measure.py", str(run), "dev.en", "--clients", "2", "--requests", "6", cwd=folder)
+    assert re.search(r"[\d.]+ sentences a second with 2 clients; a sentence took [\d.]+ ms \(median\)", said)
+
+
+def test_the_page_names_all_of_them_and_shows_how_to_start_them() -> None:
+    assert set(re.findall(r"\(examples/(\w+\.py)\)", PAGE)) == {path.name for path in FOLDER.glob("*.py")}
+    assert set(re.findall(r"^python docs/examples/(\w+\.py)", PAGE, flags=re.M)) == {
+        path.name for path in FOLDER.glob("*.py") if path.name != "leaky.py"
+    }
+
+
+def test_the_unit_is_that_of_the_page_of_units() -> None:
+    code = (FOLDER / "leaky.py").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/units.md").read_text(encoding="utf-8")
+    assert code[code.index("import torch") :] in page
