@@ -18,6 +18,9 @@ LARGEST_RATIO = 1e6
 DETAILS = ("tokens", "scores", "entropies", "attention", "heads", "alignment")
 """See `nmt.search.translation`, which does not come without torch."""
 
+WORDS = "words"
+"""The feature of every n-best list: `nmt.evaluation.ranking`."""
+
 NONE = "none"
 """Takes away what the configuration of a model says."""
 
@@ -42,6 +45,8 @@ def feature_name(text: str) -> str:
     """The name of a feature of an n-best list."""
     if not text or any(letter.isspace() or letter in "=,|" for letter in text):
         raise argparse.ArgumentTypeError(f"{shown(text)} is no name: no spaces, and none of = , |")
+    if text == WORDS:
+        raise argparse.ArgumentTypeError(f"'{WORDS}' is what nmt-rank calls the number of words; choose another name")
     return text
 
 
@@ -53,7 +58,8 @@ def feature_weights(text: str) -> dict[str, float]:
         if not name or not equals or name in found:
             twice = "is there twice" if name in found else "is not NAME=NUMBER"
             raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; such as score=1,lm=0.3")
-        found[name] = _number(value, float, lambda number: abs(number) <= LARGEST, "a number")
+        wanted = f"a number from {-LARGEST:g} to {LARGEST:g}"
+        found[name] = _number(value, float, lambda number: abs(number) <= LARGEST, wanted)
     return found
 
 

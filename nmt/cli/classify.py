@@ -99,6 +99,8 @@ class Totals:
         """What --evaluate reports, as lines for people."""
         from nmt.tasks.classification.scores import Confusion
 
+        if not self.pairs:
+            return ["--evaluate: no line with a label"]
         confusion = Confusion.of_pairs(self.pairs, labels=labels)
         scores = ", ".join(f"{name} {value:.2f}" for name, value in confusion.scores.items())
         without = self.lines - self.empty - confusion.texts

@@ -71,7 +71,11 @@ def rank(arguments: argparse.Namespace) -> int:
     undecodable = Undecodable(arguments.errors)
     inputs = [arguments.list, *arguments.ref]
     with output_stream(arguments.output, inputs=inputs) as output:
-        lines = (_tuned if arguments.tune else _ranked)(arguments, _entries(arguments.list, undecodable))
+        entries = _entries(arguments.list, undecodable)
+        if arguments.tune:
+            lines = _tuned(arguments, entries)
+        else:
+            lines = _ranked(arguments, _complete(entries, arguments.weights, path=arguments.list))
         for line in lines:
             output.write(line.encode("utf-8"))
     if undecodable.noted:
@@ -114,7 +118,6 @@ def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator
                 yield "\n"
         following = group[0].number + 1
         translations += len(group)
-        _check_features(group, arguments.weights, path=arguments.list)
         best_first = ranked(group, arguments.weights)
         changed += best_first[0].text != group[0].text
         if as_text:
@@ -127,16 +130,17 @@ def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator
     say("nmt-rank", "; ".join(said))
 
 
-def _check_features(group: Sequence[Entry], weights: dict[str, float], *, path: str) -> None:
-    """Raise DataError for a translation that lacks a feature with a weight."""
+def _complete(entries: Iterator[Entry], weights: dict[str, float], *, path: str) -> Iterator[Entry]:
+    """The translations; DataError for one that lacks a feature with a weight."""
     from nmt.evaluation.ranking import features_of
 
-    for entry in group:
+    for place, entry in enumerate(entries, start=1):
         known = features_of(entry)
         for name in weights:
             if name not in known:
                 listed = f"{near_miss(name, list(known))} Allowed: {', '.join(known)}."
-                raise DataError(f"{path}: a translation of number {entry.number} has no feature '{name}'.{listed}")
+                raise DataError(f"{path}, line {place}: has no feature '{name}'.{listed}")
+        yield entry
 
 
 def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
@@ -152,15 +156,18 @@ def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[
     metric = build_metric(name)
     references = [list(read_lines(Path(path), undecodable=Undecodable(arguments.errors))) for path in arguments.ref]
     groups = list(groups_of(entries))
+    if not groups:
+        raise DataError(f"{arguments.list}: holds no translation")
+    for place, group in enumerate(groups):
+        if group[0].number != place:
+            raise DataError(f"{arguments.list}: no translation of number {place}; --tune needs one of each reference")
     for path, stream in zip(arguments.ref, references, strict=True):
-        if [group[0].number for group in groups] != list(range(len(stream))):
+        if len(groups) != len(stream):
             there = counted(len(groups), "line")
             raise DataError(
                 f"{arguments.list} has translations of {there}, but {path} has {counted(len(stream), 'line')}; each "
-                "reference needs one, and numbers begin with 0"
+                "reference needs one"
             )
-    if not groups:
-        raise DataError(f"{arguments.list}: holds no translation")
     found = tune(groups, references, metric)
     yield ",".join(f"{feature}={weight:g}" for feature, weight in found.weights.items()) + "\n"
     say("nmt-rank", f"{name} {found.score:.2f} with these weights, {found.before:.2f} of the first translations")

@@ -62,6 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
 def sample(arguments: argparse.Namespace) -> int:
     """Load the model, draw and print."""
     # Late, so that --help and mistakes in the options do not wait for torch.
+    from nmt.data import UNK
     from nmt.interop.model_dir import load_model
     from nmt.tasks.language_model.sampling import Sampling, sample_lines
 
@@ -76,6 +77,9 @@ def sample(arguments: argparse.Namespace) -> int:
     names = ("temperature", "top_k", "top_p", "max_tokens", "unknown", "seed")
     sampling = Sampling(**{name: getattr(arguments, name) for name in names})
     model: Any = loaded.model
+    unknown = loaded.tokenizer.encode_target([arguments.prompt])[0].count(UNK)
+    if unknown:
+        say("nmt-sample", f"--prompt: {counted(unknown, 'token')} unknown to the model, read and written as such")
     cut = 0
     for text, has_ended in sample_lines(
         model, loaded.tokenizer, arguments.prompt, count=arguments.lines, sampling=sampling

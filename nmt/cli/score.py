@@ -18,7 +18,7 @@ from nmt.cli.descriptors import require
 from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.cli.score_n_best import add_n_best, check_n_best, score_n_best
 from nmt.cli.score_text import add_text, check_text, score_text_file
-from nmt.cli.score_totals import Sums
+from nmt.cli.score_totals import BATCH_TOKENS, Sums
 from nmt.errors import ConfigError, counted
 from nmt.files.noted import NotedLines
 
@@ -31,8 +31,6 @@ token with the end symbol counted: one number a line on standard output, the cor
 standard error. Lower is better. An empty side is scored as the end symbol alone. With --text
 the same of each line of a text, by language models. With --n-best a list of translations with one
 more feature."""
-AUTO_BATCH_TOKENS = 4096
-"""What decoding.batch_tokens: auto means here, where the logits of all target tokens are held at once."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -134,7 +132,7 @@ def score(arguments: argparse.Namespace) -> int:
     undecodable = (Undecodable(arguments.errors), Undecodable(arguments.errors))
     decoding = with_ensemble(loaded.config.decoding, arguments)
     configured = decoding.batch_tokens
-    batch_tokens = arguments.batch_tokens or (AUTO_BATCH_TOKENS if configured == "auto" else configured)
+    batch_tokens = arguments.batch_tokens or (BATCH_TOKENS if configured == "auto" else configured)
     totals = Totals(longest=shortest_training(models))
     for pair in score_pairs(
         loaded.model,

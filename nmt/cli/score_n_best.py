@@ -13,15 +13,13 @@ from nmt.cli.argument_types import feature_name
 from nmt.cli.common import EXIT_FAILURE, say
 from nmt.cli.decoding_options import check_ensemble, with_ensemble
 from nmt.cli.models import FIRST, named_models
+from nmt.cli.score_totals import BATCH_TOKENS
 from nmt.errors import ConfigError, DataError, counted
 from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
     from nmt.interop.model_dir import LoadedModel
-
-BATCH_TOKENS = 4096
-"""Tokens of a batch, unless the configuration of a translation model has a number."""
 
 
 def add_n_best(parser: argparse.ArgumentParser) -> None:

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.argument_types import dynamic
 from nmt.cli.common import EXIT_FAILURE, say
 from nmt.cli.models import FIRST, named_models
-from nmt.cli.score_totals import Sums
-from nmt.errors import ConfigError, counted
+from nmt.cli.score_totals import BATCH_TOKENS, Sums
+from nmt.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
     from nmt.tasks.language_model.scoring import LineScore
-
-BATCH_TOKENS = 4096
-"""Tokens of a batch of lines that are scored by themselves."""
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +51,10 @@ def check_text(arguments: argparse.Namespace) -> None:
         for name in ("by_line", "per_token", "dynamic"):
             if getattr(arguments, name):
                 raise ConfigError(f"--{name.replace('_', '-')}: only with --text")
+    if arguments.per_token and arguments.json:
+        raise ConfigError("--per-token: not with --json, which has a score for each line")
+    if arguments.text is not None and arguments.batch_tokens and not arguments.by_line:
+        raise ConfigError("--batch-tokens: of a text only with --by-line; else each line is read after those before it")
     if arguments.by_line and arguments.dynamic:
         raise ConfigError("--dynamic: not with --by-line; it follows a text from line to line")
 
@@ -110,6 +111,8 @@ def score_text_file(arguments: argparse.Namespace) -> int:
             print(" ".join(f"{value:.6f}" for value in line.log_probs))
         else:
             print(f"{line.mean_nll:.6f}")
+    if not totals.lines:
+        raise DataError(f"{arguments.text}: no line in it")
     if arguments.json:
         print(json.dumps(totals.record(lines=totals.lines), allow_nan=False))
     sys.stdout.flush()

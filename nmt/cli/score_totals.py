@@ -8,6 +8,9 @@ from typing import Any
 
 from nmt.files.noted import NotedLines
 
+BATCH_TOKENS = 4096
+"""Tokens of a batch where neither an option nor the configuration has a number: the logits of all are held at once."""
+
 
 @dataclass
 class Sums:

@@ -15,6 +15,8 @@ ESCAPED = "&#124;" * len(BAR)
 """What stands for a bar in a text."""
 NAME = re.compile(r"[^\s=,|]+")
 """The name of a feature."""
+MOST_MISSING = 100_000
+"""Lines in a row that may have no translation; more are taken for a damaged number."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,17 @@ class Entry:
 def read_n_best(lines: Iterable[str], *, name: str) -> Iterator[Entry]:
     """The translations of a list, in order; `name` is what errors call it.
 
-    Raises DataError, which names the line, for what is not in the format, and for numbers of lines that fall.
+    Raises DataError, which names the line, for what is not in the format, and for numbers of lines that fall or leave
+    out more than MOST_MISSING.
     """
     last = 0
     for place, line in enumerate(lines, start=1):
         entry = _entry(line, where=f"{name}, line {place}")
         if entry.number < last:
             raise DataError(f"{name}, line {place}: number {entry.number} comes after {last}; numbers must not fall")
+        if entry.number - last > MOST_MISSING:
+            left_out = f"more than {MOST_MISSING:,} lines without a translation"
+            raise DataError(f"{name}, line {place}: number {entry.number} comes after {last}: {left_out}")
         last = entry.number
         yield entry
 
@@ -76,20 +82,27 @@ def _entry(line: str, *, where: str) -> Entry:
 
 def _features(written: str, *, where: str) -> dict[str, float]:
     found: dict[str, float] = {}
-    name, count = "", 0
-    for part in written.split():
+    name, count = "", 1
+    for part in [*written.split(), "="]:
         if part.endswith("="):
+            if not count:
+                raise DataError(f"{where}: {shown(name)} has no value; allowed: 'name= number', as in 'score= -1.5'")
             name, count = part[:-1], 0
-            if not NAME.fullmatch(name) or name in found:
-                problem = "is there twice" if name in found else "is no name of a feature"
-                raise DataError(f"{where}: {shown(name)} {problem}")
             continue
         count += 1
+        key = name if count == 1 else f"{name}.{count}"
         try:
             value = float(part)
         except ValueError:
             value = math.nan
-        if math.isnan(value) or not name:
-            raise DataError(f"{where}: {shown(part)} is no feature; allowed: 'name= number', as in 'score= -1.5'")
-        found[name if count == 1 else f"{name}.{count}"] = value
+        problem = None
+        if not NAME.fullmatch(name):
+            problem = f"{shown(name or part)} is no name of a feature"
+        elif math.isnan(value):
+            problem = f"{shown(part)}, the value of {shown(key)}, is no number"
+        elif key in found:
+            problem = f"{shown(key)} is there twice"
+        if problem is not None:
+            raise DataError(f"{where}: {problem}; allowed: 'name= number', as in 'score= -1.5'")
+        found[key] = value
     return found

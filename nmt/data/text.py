@@ -68,6 +68,12 @@ def on_one_line(text: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
+def check_no_mark(line: str, *, where: str) -> None:
+    """Raise DataError if the first line of a file begins with a byte order mark, which would be part of a word."""
+    if line.startswith("\ufeff"):
+        raise DataError(f"{where}: begins with a byte order mark (U+FEFF); save the file as UTF-8 without it")
+
+
 def open_bytes(path: Path) -> IO[bytes]:
     """The bytes of a file, unpacked if its name ends in .gz; lines are those that "\n" ends."""
     if path.suffix == ".gz":

@@ -46,9 +46,9 @@ def weighted(entry: Entry, weights: Mapping[str, float]) -> float:
 
 def ranked(entries: Sequence[Entry], weights: Mapping[str, float]) -> list[Entry]:
     """The translations of a line, best first, with their sums as scores; of equal ones the first stays first."""
-    scored = [entry.with_score(weighted(entry, weights)) for entry in entries]
     totals = [weighted(entry, weights) for entry in entries]
-    return [scored[place] for place in sorted(range(len(entries)), key=lambda place: -totals[place])]
+    best_first = sorted(range(len(entries)), key=lambda place: -totals[place])
+    return [entries[place].with_score(totals[place]) for place in best_first]
 
 
 class Tuned(NamedTuple):

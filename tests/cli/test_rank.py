@@ -124,11 +124,13 @@ def test_weights_are_tuned_and_written(tmp_path: Path, capsys: pytest.CaptureFix
         (("{0}/list", "--tune", "--ref", "{0}/text", "--format", "text"), 2, "--format: not with --tune"),
         (("{0}/list", "--weights", "score"), 2, "'score' is not NAME=NUMBER; such as score=1,lm=0.3"),
         (("{0}/list", "--weights", "score=1,score=2"), 2, "'score=2' is there twice"),
-        (("{0}/list", "--weights", "score=x"), 2, "'x' is not a number"),
+        (("{0}/list", "--weights", "score=x"), 2, "'x' is not a number from -1e+30 to 1e+30"),
+        (("{0}/list", "--weights", "score=1e31"), 2, "'1e31' is not a number from -1e+30 to 1e+30"),
+        (("{0}/gap", "--tune", "--ref", "{0}/short"), 1, "gap: no translation of number 1; --tune needs one"),
         (
             ("{0}/list", "--weights", "scor=1"),
             1,
-            "number 0 has no feature 'scor'. Did you mean 'score'? ",
+            "list, line 1: has no feature 'scor'. Did you mean 'score'? ",
         ),
         (("{0}/none", "--weights", "score=1"), 1, "none: no such file"),
         (("{0}/text", "--weights", "score=1"), 1, "text, line 1: is not 'number ||| text"),
@@ -141,6 +143,7 @@ def test_mistakes_are_named_in_one_line(
     folder: Path, arguments: tuple[str, ...], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "short").write_text("x\n")
+    (folder / "gap").write_text("0 ||| x ||| score= 1 ||| 1\n2 ||| y ||| score= 1 ||| 1\n")
     assert ranking(*(argument.format(folder) for argument in arguments)) == code
     said = capsys.readouterr().err
     assert message.format(folder) in said and len(said.splitlines()) == 1
@@ -153,6 +156,7 @@ def test_mistakes_are_named_in_one_line(
         (("{0}/lm", "--n-best", "{0}/list", "--text", "{0}/text"), 2, "--text: not with --n-best"),
         (("{0}/lm", "--feature", "x", "--text", "{0}/text"), 2, "--feature: only with --n-best"),
         (("{0}/lm", "--n-best", "{0}/list", "--feature", "a b"), 2, "'a b' is no name"),
+        (("{0}/lm", "--n-best", "{0}/list", "--feature", "words"), 2, "'words' is what nmt-rank calls the number"),
         (("{0}/lm", "--n-best", "{0}/list", "--feature", "score"), 1, "line 1: has the feature 'score' already"),
         (("{0}/lm", "--n-best", "{0}/text"), 1, "text, line 1: is not 'number"),
         (("{0}/run", "--n-best", "{0}/list"), 1, "a model of the task translation, but one of language_model"),

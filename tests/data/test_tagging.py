@@ -92,6 +92,7 @@ def test_columns_are_read_and_written(tmp_path: Path) -> None:
     [
         ("a X O\nb O\n", 2, "2 columns, but line 1 has 3"),
         ("a\n", 1, "1 column, but words are to be in column 2"),
+        ("\ufeffx a O\n", 1, "begins with a byte order mark"),
         ("x a B-\n", 1, "'B-' is no label"),
         ("x a O\nx a K-LOC\n", 2, "'K-LOC' is no label"),
         ("x\ta b\tO\n", 1, "'a b' is no word"),

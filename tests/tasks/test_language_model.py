@@ -444,6 +444,28 @@ def test_commands_for_translation_refuse_a_language_model(trained: Path, capsys:
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--per-token", "--json"), 2, "--per-token: not with --json"),
+        (("--batch-tokens", "9"), 2, "--batch-tokens: of a text only with --by-line"),
+        (("--json",), 1, "empty.txt: no line in it"),
+    ],
+)
+def test_mistakes_in_scoring_texts_are_named(
+    trained: Path, arguments: tuple[str, ...], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (trained / "empty.txt").touch()
+    assert score.main([str(trained / "run"), "--text", str(trained / "empty.txt"), *arguments]) == code
+    out, said = capsys.readouterr()
+    assert not out and message in said and len(said.splitlines()) == 1
+
+
+def test_unknown_words_of_a_prompt_are_reported(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sample.main([str(trained / "run"), "--prompt", f"zzz {WORDS[1]} qqq"]) == 0
+    assert "--prompt: 2 tokens unknown to the model" in capsys.readouterr().err
+
+
 def test_samples_are_reproducible_and_follow_the_prompt(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [str(trained / "run"), "--prompt", "ba be", "--max-tokens", "6"]
     assert sample.main([*arguments, "--lines", "3"]) == 0

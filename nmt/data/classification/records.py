@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from nmt.data.text import on_one_line, read_lines
+from nmt.data.text import check_no_mark, on_one_line, read_lines
 from nmt.errors import DataError, counted, shown
 
 Place = str | int
@@ -81,7 +81,7 @@ def _json_values(lines: Iterable[tuple[int, str]], name: str, keys: Sequence[Pla
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            said = getattr(error, "msg", "too deep")
+            said = getattr(error, "msg", "too deep, or a number of thousands of digits")
             raise DataError(f"{name}, line {number}: not JSON ({said})") from error
         if not isinstance(found, dict):
             raise DataError(f"{name}, line {number}: not a JSON object, {{...}}")
@@ -110,6 +110,7 @@ def _columns(lines: Iterator[tuple[int, str]], name: str, places: Sequence[Place
             continue
         fields = line.split("\t")
         if most is None:
+            check_no_mark(line, where=f"{name}, line {number}")
             most = number, len(fields)
             names = fields if header else None
             find = [_column(place, names, where=f"{name}, line {number}") for place in places]
@@ -132,6 +133,8 @@ def _column(place: Place, names: list[str] | None, *, where: str) -> Callable[[l
         if names is None or place not in names:
             there = ", ".join(map(shown, names or [])) or "none"
             raise DataError(f"{where}: no column is named {shown(place)}; there are {there}")
+        if names.count(place) > 1:
+            raise DataError(f"{where}: {names.count(place)} columns are named {shown(place)}; choose one by its number")
         place = names.index(place) + 1
     index = place - 1 if place > 0 else place
     return lambda fields: fields[index] if -len(fields) <= index < len(fields) else None
