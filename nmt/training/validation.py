@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +25,7 @@ from nmt.search import Translation
 from nmt.training.distributed import World, interleave
 from nmt.training.stopping import InterruptedValidationError
 
+T = TypeVar("T")
 LOSS_BATCH_TOKENS = 4096
 """Cells of a target batch in which the loss is computed."""
 
@@ -87,6 +90,45 @@ def problems(not_finite: NotedLines, at_limit: NotedLines) -> list[str]:
     return [noted.said(what) for noted, what in said if noted]
 
 
+def in_all_processes(world: World, work: Callable[[], T]) -> list[T]:
+    """What `work` gives in each process, which JSON must hold; InterruptedValidationError in all if one raises it."""
+    mine = None
+    with contextlib.suppress(InterruptedValidationError):  # the others must hear of it
+        mine = [work()]
+    parts = [part for part in world.gather(mine) if part is not None]
+    if len(parts) < world.size:
+        raise InterruptedValidationError
+    return [part for (part,) in parts]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreValidator(ABC):
+    """Validation data of which there are scores and nothing else."""
+
+    device: torch.device
+    world: World
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Digest of the data."""
+
+    @property
+    def lines(self) -> int:
+        return 0
+
+    @abstractmethod
+    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
+        """`loss`, and whatever else is measured of `model`, in evaluation mode; the same in all processes."""
+
+    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
+        """As `nmt.training.task.Validates`."""
+        started = time.monotonic()
+        scores = self.scores(model, check=check)
+        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
+        return Validation(scores, seconds=seconds)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Validator:
     """The development corpus and what is measured on it."""
@@ -146,18 +188,13 @@ class Validator:
 
     def _shared(self, model: Seq2Seq, *, check: Check, translated: Advance) -> tuple[list[BatchLoss], list[Found]]:
         """Losses of the corpus's batches and translations of its lines, in order; each process does its part."""
-        rank, size = self.world.rank, self.world.size
-        mine = None
-        try:
-            batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[rank::size]
+
+        def mine() -> tuple[list[BatchLoss], list[Found]]:
+            batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[self.world.rank :: self.world.size]
             losses = batch_losses(model, self.corpus, batches, device=self.device, check=check)
-            mine = losses, self._translations(model, check=check, translated=translated) if self.metrics else []
-        except InterruptedValidationError:
-            pass  # the others must hear of it
-        parts = self.world.gather(mine)
-        whole = [part for part in parts if part is not None]
-        if len(whole) < size:
-            raise InterruptedValidationError
+            return losses, self._translations(model, check=check, translated=translated) if self.metrics else []
+
+        whole = in_all_processes(self.world, mine)
         return interleave([losses for losses, _ in whole]), interleave([lines for _, lines in whole])
 
     def _mine(self) -> Sequence[str]:

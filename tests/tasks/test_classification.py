@@ -24,7 +24,7 @@ from nmt.config import load_config
 from nmt.data.classification.corpus import encode
 from nmt.interop.model_dir import load_model
 from nmt.models.base import loss_weights
-from nmt.tasks.classification.classifier import TASK, LineClassifier
+from nmt.tasks.classification.classifier import LineClassifier
 from nmt.tasks.classification.loss import ClassifiedBatch
 from nmt.tasks.classification.predicting import predict
 from nmt.training.batches import Position
@@ -258,7 +258,7 @@ def test_the_loss_is_smoothed_cross_entropy(folder: Path, smoothing: float) -> N
 
 
 def test_a_label_does_not_depend_on_the_batch(pairs: Path) -> None:
-    loaded: Any = load_model(pairs / "run", task=TASK)
+    loaded: Any = load_model(pairs / "run", task="classification")
     texts = [(f"a {'the ' * n}", "b " * (20 - n)) for n in range(20)]
     corpus = encode(texts, [0] * 20, loaded.tokenizer)
     together = predict(loaded.model, corpus, device=CPU)
@@ -283,7 +283,7 @@ def test_nmt_classify_writes_a_line_for_each_line(colours: Path, capsys: pytest.
     said = capsys.readouterr().err
     assert "labels: plain, colour" in said and "7 lines in" in said and "2 empty" in said
     assert "of the tokens unknown to the vocabulary" in said
-    alone = LineClassifier(load_model(colours / "run", task=TASK), device=CPU)
+    alone = LineClassifier(load_model(colours / "run", task="classification"), device=CPU)
     assert [alone.classify([line], name="x")[0].label for line in text.split("\n")[:-1]] == lines
 
 

@@ -19,8 +19,6 @@ from nmt.models.classifier import Classifier
 from nmt.tasks.classification.predicting import predict
 from nmt.tasks.classification.task import ClassificationOptions
 
-TASK = "classification"
-
 
 class ClassifiedLine(NamedTuple):
     """What a model makes of one line."""
@@ -43,7 +41,7 @@ class LineClassifier:
     def __init__(
         self, loaded: LoadedModel, *, device: torch.device, json: bool = False, labelled: bool = False
     ) -> None:
-        """`loaded` is a model of TASK.
+        """`loaded` is a model of the task `classification`.
 
         Lines have their texts with a tab between two, and if they are `labelled` a tab and the label at the end. With
         `json` they are objects with the keys that the model was trained on. Raises ConfigError where it has none.

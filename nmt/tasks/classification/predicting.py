@@ -14,7 +14,7 @@ from nmt.data.classification.corpus import ClassifiedCorpus
 from nmt.models.classifier import FIRST_LABEL, Classifier
 from nmt.tasks.classification.batches import text_batch
 from nmt.training.distributed import World, interleave
-from nmt.training.stopping import InterruptedValidationError
+from nmt.training.validation import in_all_processes
 
 BATCH_TOKENS = 4096
 """Cells of a batch, both texts counted as long as the longer one."""
@@ -65,15 +65,12 @@ def measure(
     Raises InterruptedValidationError in all of them when `check` raises it in one.
     """
     rows = range(world.rank, len(corpus), world.size)
-    mine = None
-    try:
+
+    def mine() -> tuple[list[float], list[int]]:
         log_p = predict(model, corpus, device=device, rows=rows, on_batch=lambda _: check())
         right = log_p[np.arange(len(rows)), corpus.labels[rows.start :: world.size] - FIRST_LABEL]
-        mine = (-right).tolist(), log_p.argmax(1).tolist()
-    except InterruptedValidationError:
-        pass  # the others must hear of it
-    parts = [part for part in world.gather(mine) if part is not None]
-    if len(parts) < world.size:
-        raise InterruptedValidationError
+        return (-right).tolist(), log_p.argmax(1).tolist()
+
+    parts = in_all_processes(world, mine)
     losses = interleave([losses for losses, _ in parts])
     return Measured(float(np.mean(losses)), interleave([labels for _, labels in parts]))

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from nmt.data.classification.corpus import ClassifiedCorpus
 from nmt.data.classification.records import Record
-from nmt.data.progress import Advance, no_progress
 from nmt.models.classifier import FIRST_LABEL
 from nmt.tasks.classification.predicting import measure
 from nmt.tasks.classification.scores import Confusion
-from nmt.training.distributed import World
-from nmt.training.validation import Check, Validation
+from nmt.training.validation import Check, ScoreValidator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,25 +33,15 @@ class ClassifiedText:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassValidator:
+class ClassValidator(ScoreValidator):
     """The validation text, which several processes share."""
 
     text: ClassifiedText
-    device: torch.device
-    world: World
 
     @property
     def key(self) -> str:
         return self.text.corpus.key
 
-    @property
-    def lines(self) -> int:
-        return 0
-
-    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
-        """As `nmt.training.task.Validates`."""
-        started = time.monotonic()
+    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
         found = measure(model, self.text.corpus, device=self.device, world=self.world, check=check)
-        scores = {"loss": found.loss, **self.text.compare(found.labels).scores}
-        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
-        return Validation(scores, seconds=seconds)
+        return {"loss": found.loss, **self.text.compare(found.labels).scores}

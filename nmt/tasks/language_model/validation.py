@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from nmt.data.progress import Advance, no_progress
 from nmt.data.streams import EncodedText, Rows
 from nmt.data.text_lines import TextLines
 from nmt.models.language_model import LanguageModel, States
 from nmt.training.distributed import World, interleave
-from nmt.training.stopping import InterruptedValidationError
-from nmt.training.validation import LOSS_BATCH_TOKENS, Check, Validation, batch_losses, mean_loss, rows_by_length
+from nmt.training.validation import (
+    LOSS_BATCH_TOKENS,
+    Check,
+    ScoreValidator,
+    batch_losses,
+    in_all_processes,
+    mean_loss,
+    rows_by_length,
+)
 
 STEPS = 70
 """Words that are read at once."""
@@ -47,46 +52,27 @@ def stream_losses(
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamValidator:
+class StreamValidator(ScoreValidator):
     """The validation text as a stream in some rows, which several processes share."""
 
     text: EncodedText
     rows: int
-    device: torch.device
-    world: World
 
     @property
     def key(self) -> str:
         return self.text.key
 
-    @property
-    def lines(self) -> int:
-        return 0
-
-    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
-        """As `nmt.training.task.Validates`."""
-        started = time.monotonic()
-        mean = self._mean(model, check=check)
-        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
-        return Validation({"loss": mean}, seconds=seconds)
-
-    def _mean(self, model: LanguageModel, *, check: Check) -> float:
+    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
         rows = Rows.of(self.text.ids, self.rows)
         cuts = np.linspace(0, len(rows.targets), self.world.size + 1).astype(int).tolist()
         first, end = cuts[self.world.rank], cuts[self.world.rank + 1]
-        mine: float | None
-        try:
-            mine = (
-                stream_losses(model, rows, device=self.device, check=check, first=first, end=end)
-                if end > first
-                else 0.0
-            )
-        except InterruptedValidationError:
-            mine = None  # the others must hear of it
-        parts = [part for part in self.world.gather(mine) if part is not None]
-        if len(parts) < self.world.size:
-            raise InterruptedValidationError
-        return sum(parts) / len(self.text.ids)
+
+        def mine() -> float:
+            if end == first:
+                return 0.0
+            return stream_losses(model, rows, device=self.device, check=check, first=first, end=end)
+
+        return {"loss": sum(in_all_processes(self.world, mine)) / len(self.text.ids)}
 
 
 @torch.inference_mode()
@@ -96,37 +82,20 @@ def line_loss(model: Any, lines: TextLines, *, device: torch.device, world: Worl
     Several processes share the lines, and all get the same result. Raises InterruptedValidationError in all of them
     when `check` raises it in one.
     """
-    mine = None
-    try:
-        batches = list(rows_by_length(lines, cells=LOSS_BATCH_TOKENS))[world.rank :: world.size]
-        mine = batch_losses(model, lines, batches, device=device, check=check)
-    except InterruptedValidationError:
-        pass  # the others must hear of it
-    parts = [part for part in world.gather(mine) if part is not None]
-    if len(parts) < world.size:
-        raise InterruptedValidationError
+    batches = list(rows_by_length(lines, cells=LOSS_BATCH_TOKENS))[world.rank :: world.size]
+    parts = in_all_processes(world, lambda: batch_losses(model, lines, batches, device=device, check=check))
     return mean_loss(interleave(parts))
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineValidator:
+class LineValidator(ScoreValidator):
     """The validation text line by line."""
 
     text: EncodedText
-    device: torch.device
-    world: World
 
     @property
     def key(self) -> str:
         return self.text.key
 
-    @property
-    def lines(self) -> int:
-        return 0
-
-    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
-        """As `nmt.training.task.Validates`."""
-        started = time.monotonic()
-        mean = line_loss(model, TextLines.of(self.text), device=self.device, world=self.world, check=check)
-        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
-        return Validation({"loss": mean}, seconds=seconds)
+    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
+        return {"loss": line_loss(model, TextLines.of(self.text), device=self.device, world=self.world, check=check)}

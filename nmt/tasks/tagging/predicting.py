@@ -13,7 +13,7 @@ from nmt.data.tagging.features import Features, TaggedCorpus
 from nmt.models.tagger import FIRST_LABEL, Tagger
 from nmt.tasks.tagging.batches import sentences_of, tag_batch
 from nmt.training.distributed import World, interleave
-from nmt.training.stopping import InterruptedValidationError
+from nmt.training.validation import in_all_processes
 
 BATCH_TOKENS = 4096
 """Cells of a batch."""
@@ -70,8 +70,8 @@ def measure(
     lengths = corpus.source_lengths
     known = np.flatnonzero((lengths > 0) & ~_with_unknown_labels(corpus))
     batches = batch_lines(lengths[known].tolist(), batch_tokens=BATCH_TOKENS)
-    mine = None
-    try:
+
+    def mine() -> tuple[list[float], list[list[int]]]:
         losses = []
         for places in batches[world.rank :: world.size]:
             check()
@@ -79,12 +79,9 @@ def measure(
             losses.append(float(model.losses(batch.source, batch.target).double().sum()))
         rows = range(world.rank, len(corpus), world.size)
         labels = predict(model, corpus.features, device=device, rows=rows, on_batch=lambda _: check())
-        mine = losses, labels
-    except InterruptedValidationError:
-        pass  # the others must hear of it
-    parts = [part for part in world.gather(mine) if part is not None]
-    if len(parts) < world.size:
-        raise InterruptedValidationError
+        return losses, labels
+
+    parts = in_all_processes(world, mine)
     total, tokens = sum(interleave([losses for losses, _ in parts])), int(lengths[known].sum())
     return Measured(total / tokens if tokens else float("nan"), interleave([labels for _, labels in parts]))
 

@@ -15,8 +15,6 @@ from nmt.models.tagger import Tagger
 from nmt.tasks.tagging.predicting import predict
 from nmt.tasks.tagging.task import joined
 
-TASKS = ("tagging", "segmentation")
-
 
 class TaggedLine(NamedTuple):
     """What a model makes of one line."""
@@ -35,7 +33,7 @@ class LineTagger:
     """Tags lines of text; a segmentation keeps the spaces of a line, which the model does not see, as ends of words."""
 
     def __init__(self, loaded: LoadedModel, *, device: torch.device) -> None:
-        """`loaded` is a model of one of TASKS."""
+        """`loaded` is a model of the task `tagging` or `segmentation`."""
         self._model = cast("Tagger", cast("Any", loaded.model))
         self._tokenizer = cast("TaggingTokenizer", loaded.tokenizer)
         self._device = device

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import torch
-
-from nmt.data.progress import Advance, no_progress
 from nmt.data.tagging.features import TaggedCorpus
 from nmt.data.tagging.schemes import Span
 from nmt.data.tagging.tokenizers import Labelled, TaggingTokenizer
 from nmt.tasks.tagging.predicting import measure
 from nmt.tasks.tagging.scores import SpanCounts
-from nmt.training.distributed import World
-from nmt.training.validation import Check, Validation
+from nmt.training.validation import Check, ScoreValidator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,27 +47,17 @@ def scores_of(counts: SpanCounts) -> dict[str, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagValidator:
+class TagValidator(ScoreValidator):
     """The validation text, whose sentences several processes share."""
 
     text: LabelledText
-    device: torch.device
     known: Set[str] = field(default_factory=frozenset)
     """The words of the training text, of a segmentation."""
-    world: World
 
     @property
     def key(self) -> str:
         return self.text.corpus.key
 
-    @property
-    def lines(self) -> int:
-        return 0
-
-    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
-        """As `nmt.training.task.Validates`."""
-        started = time.monotonic()
+    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
         found = measure(model, self.text.corpus, device=self.device, world=self.world, check=check)
-        scores = {"loss": found.loss, **scores_of(self.text.count(found.labels, known=self.known))}
-        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
-        return Validation(scores, seconds=seconds)
+        return {"loss": found.loss, **scores_of(self.text.count(found.labels, known=self.known))}
