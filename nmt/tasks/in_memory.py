@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.config.schema import Config
 from nmt.data import BatchSampler, Tokenizer
 from nmt.data.sampler import HasLengths
 from nmt.data.sampling import Rows
@@ -22,7 +23,7 @@ from nmt.training.task import Task
 TEXTS: Final = ("train", "dev", "test")
 SAMPLE_ROWS = 2
 """Rows of the largest batch on which the memory of a whole one is measured."""
-_OF_TRANSLATION: Final = {
+OF_TRANSLATION: Final = {
     "data": (
         "source_language",
         "target_language",
@@ -49,6 +50,7 @@ _OF_TRANSLATION: Final = {
         "tie_embeddings",
     ),
 }
+"""Keys of parallel text, and of encoders and decoders, by section."""
 
 
 def unused_keys(*, pairs: str, search: str, model: str, evaluation: str) -> Mapping[str, str]:
@@ -57,11 +59,11 @@ def unused_keys(*, pairs: str, search: str, model: str, evaluation: str) -> Mapp
     Why not: `pairs` of parallel text, `search` of searches, `model` of encoders and decoders, `evaluation` of metrics.
     """
     return {
-        **{f"data.{key}": pairs for key in _OF_TRANSLATION["data"]},
+        **{f"data.{key}": pairs for key in OF_TRANSLATION["data"]},
         **{f"data.{key}": "texts are kept whole, however long" for key in ("max_length", "too_long")},
         "data.workers": "its text is kept in memory",
         **{f"training.{key}": search for key in ("sample_every", "sample_sentences")},
-        **{f"model.{key}": model for key in _OF_TRANSLATION["model"]},
+        **{f"model.{key}": model for key in OF_TRANSLATION["model"]},
         "decoding": search,
         "evaluation": evaluation,
     }
@@ -110,26 +112,27 @@ class InMemoryTask(Task):
             table[ids] = torch.from_numpy(vectors.values).to(table.device)
         return ids
 
-    def batch_settings(self, corpus: HasLengths, world: World | None) -> dict[str, Any]:
-        """What a `BatchStream` of the corpus is made with."""
-        training, seed = self.config.training, self.config.seed
-        sampler = BatchSampler(
-            corpus,
-            batch_tokens=training.batch_tokens,
-            batch_sentences=training.batch_sentences,
-            pool_batches=self.config.data.pool_batches,
-            seed=seed,
-        )
-        return {
-            "sampler": sampler,
-            "accumulate": training.accumulate,
-            "share": None if world is None else Share(world.rank, world.size),
-            "seed": seed,
-            "pinned": world is not None and world.device.type == "cuda",
-        }
-
     def describe_epoch(self, batches: Any) -> str:
         return f"{super().describe_epoch(batches)}, {batches.padding_share():.1%} padding"
+
+
+def batch_settings(config: Config, corpus: HasLengths, world: World | None) -> dict[str, Any]:
+    """What a `BatchStream` of the corpus is made with."""
+    training = config.training
+    sampler = BatchSampler(
+        corpus,
+        batch_tokens=training.batch_tokens,
+        batch_sentences=training.batch_sentences,
+        pool_batches=config.data.pool_batches,
+        seed=config.seed,
+    )
+    return {
+        "sampler": sampler,
+        "accumulate": training.accumulate,
+        "share": None if world is None else Share(world.rank, world.size),
+        "seed": config.seed,
+        "pinned": world is not None and world.device.type == "cuda",
+    }
 
 
 def largest_batch(batches: Iterable[Rows], lengths: np.ndarray[Any, Any]) -> tuple[Rows, int]:

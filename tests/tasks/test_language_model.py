@@ -28,6 +28,7 @@ from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
+from tests.tasks.shared_gradients import gradients
 from tests.tiny_training import WORDS, events, nmt_train
 
 CPU = torch.device("cpu")
@@ -251,34 +252,15 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, task: dict[str, An
     assert len(logs[0]) == 3 and [event["loss"] for event in logs[0]] == [event["loss"] for event in logs[1]]
 
 
-def sharing(share: Share) -> World:
-    """The world of one of several processes, which exchange nothing."""
-    world = World(CPU)
-    world.rank, world.size = share.rank, share.size
-    return world
-
-
 @pytest.mark.parametrize("by_line", [False, True])
 def test_processes_that_share_the_rows_come_to_the_gradient_of_one(folder: Path, by_line: bool) -> None:
     config = load_config(write_config(folder, task={"temporal_penalty": 1.0, "by_line": by_line}))
     task = task_of(config)
     data = task.prepare(folder / "run", progress=False)
 
-    def gradients(shares: list[Share]) -> list[torch.Tensor]:
-        """Of the third update, weights unchanged before."""
-        total: list[torch.Tensor] = []
-        for share in shares:
-            updater = build_updater(task, data.tokenizer, device=CPU)
-            stream = task.build_batches(data, world=sharing(share))
-            updater.model.train()
-            for group in islice(stream.groups(Position(1, 0)), 3):
-                updater.optimizer.zero_grad()
-                updater._backward(group)
-            mine = [weight.grad.clone() for weight in updater.model.parameters()]
-            total = mine if not total else [a + b for a, b in zip(total, mine, strict=True)]
-        return total
-
-    for one, two in zip(gradients([Share()]), gradients([Share(0, 2), Share(1, 2)]), strict=True):
+    whole = gradients(task, data, [Share()], updates=3)
+    shared = gradients(task, data, [Share(0, 2), Share(1, 2)], updates=3)
+    for one, two in zip(whole, shared, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
 
 

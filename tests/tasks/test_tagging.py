@@ -7,9 +7,7 @@ import io
 import os
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +27,7 @@ from nmt.training.batches import Position
 from nmt.training.distributed import Share
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
+from tests.tasks.shared_gradients import gradients
 from tests.tasks.tagged_texts import write_columns, write_config, write_segmented
 from tests.tiny_training import events, nmt_train, same, training_state
 
@@ -113,23 +112,8 @@ def test_processes_that_share_a_batch_come_to_the_gradient_of_one(folder: Path, 
     task = task_of(config)
     data = task.prepare(folder / "run", progress=False)
 
-    def gradients(shares: list[Share]) -> list[torch.Tensor]:
-        total: list[torch.Tensor] = []
-        for share in shares:
-            updater = build_updater(task, data.tokenizer, device=CPU)
-            world: Any = SimpleNamespace(rank=share.rank, size=share.size, device=CPU)
-            updater.model.train()
-            for group in islice(task.build_batches(data, world=world).groups(Position(1, 0)), 2):
-                updater.optimizer.zero_grad()
-                updater._backward(group)
-            mine = [
-                torch.zeros_like(weight) if weight.grad is None else weight.grad
-                for weight in updater.model.parameters()
-            ]
-            total = mine if not total else [a + b for a, b in zip(total, mine, strict=True)]
-        return total
-
-    whole, shared = gradients([Share()]), gradients([Share(0, 2), Share(1, 2)])
+    whole = gradients(task, data, [Share()], updates=2)
+    shared = gradients(task, data, [Share(0, 2), Share(1, 2)], updates=2)
     assert sum(float(gradient.abs().sum()) for gradient in whole) > 0
     for one, two in zip(whole, shared, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)

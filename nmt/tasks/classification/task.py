@@ -31,7 +31,7 @@ from nmt.tasks.classification.batches import TextBatches, text_batch
 from nmt.tasks.classification.loss import ClassifiedBatch, ClassLoss
 from nmt.tasks.classification.predicting import measure
 from nmt.tasks.classification.validation import ClassifiedText, ClassValidator
-from nmt.tasks.in_memory import InMemoryTask, largest_batch, unused_keys
+from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.training.distributed import World
 from nmt.training.losses import Loss
 from nmt.training.random_state import seed_everything
@@ -205,7 +205,7 @@ class Classification(InMemoryTask):
         return model
 
     def build_batches(self, data: PreparedTexts, *, world: World | None = None) -> TextBatches:
-        return TextBatches(data.train, **self.batch_settings(data.train, world))
+        return TextBatches(data.train, **batch_settings(self.config, data.train, world))
 
     def build_loss(self) -> Loss:
         return ClassLoss(label_smoothing=self.config.training.label_smoothing)

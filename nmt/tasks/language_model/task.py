@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import BatchSampler, Tokenizer, collate
+from nmt.data import Tokenizer, collate
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.streams import EncodedText, Rows, encode_text
 from nmt.data.text import as_list
@@ -26,6 +26,7 @@ from nmt.models import build_model
 from nmt.models.language_model import LanguageModel
 from nmt.models.option_checks import within
 from nmt.registry import TASKS
+from nmt.tasks.in_memory import OF_TRANSLATION, batch_settings, largest_batch
 from nmt.tasks.language_model.batches import StreamBatches, Window
 from nmt.tasks.language_model.loss import LineLoss, LinesBatch, StreamLoss, WindowBatch
 from nmt.tasks.language_model.validation import LineValidator, StreamValidator, line_loss, stream_losses
@@ -37,8 +38,6 @@ from nmt.training.state import perplexity
 from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer
 
-SAMPLE_LINES = 2
-"""Lines of the largest batch on which the memory of a whole one is measured."""
 _NO_PAIRS = "a language model reads one text"
 _NO_SEARCH = "a language model searches for nothing while it is trained"
 """Why keys of translation say nothing here."""
@@ -107,21 +106,7 @@ class LanguageModelling(Task):
     unused: ClassVar[Mapping[str, str]] = {
         **{
             f"data.{key}": _NO_PAIRS
-            for key in (
-                "source_language",
-                "target_language",
-                "generator",
-                "monolingual",
-                "monolingual_tag",
-                "sampling_temperature",
-                "sampling_weights",
-                "dev_references",
-                "test_references",
-                "max_length",
-                "too_long",
-                "pool_batches",
-                "workers",
-            )
+            for key in (*OF_TRANSLATION["data"], "max_length", "too_long", "pool_batches", "workers")
         },
         **{f"training.{key}": _NO_SEARCH for key in ("sample_every", "sample_sentences")},
         **{
@@ -130,19 +115,8 @@ class LanguageModelling(Task):
         },
         **{
             f"model.{key}": "it has no encoder and no attention; see model.architecture_options"
-            for key in (
-                "encoder_cell",
-                "encoder_cell_options",
-                "decoder_cell",
-                "decoder_cell_options",
-                "encoder_hidden_size",
-                "encoder_layers",
-                "decoder_layers",
-                "context_aware_encoder",
-                "deep_attention",
-                "deep_output",
-                "attention_heads",
-            )
+            for key in OF_TRANSLATION["model"]
+            if key != "tie_embeddings"
         },
         **{
             f"model.{key}": "tables start uniform in +-0.1, layers in +-1 / sqrt(width)"
@@ -215,28 +189,17 @@ class LanguageModelling(Task):
         return cast("LanguageModel", model.to(device))
 
     def build_batches(self, data: PreparedText, *, world: World | None = None) -> StreamBatches | BatchStream:
-        training = self.config.training
-        share = None if world is None else Share(world.rank, world.size)
-        pinned = world is not None and world.device.type == "cuda"
         if self.options.by_line:
             lines = TextLines.of(data.train)
-            sampler = BatchSampler(
-                lines,
-                batch_tokens=training.batch_tokens,
-                batch_sentences=training.batch_sentences,
-                pool_batches=self.config.data.pool_batches,
-                seed=self.config.seed,
-            )
-            accumulate, seed = training.accumulate, self.config.seed
-            return BatchStream(lines, sampler, accumulate=accumulate, share=share, seed=seed, pinned=pinned)
+            return BatchStream(lines, **batch_settings(self.config, lines, world))
         return StreamBatches(
             Rows.of(data.train.ids, self.rows),
             steps=self.options.steps,
             varied=self.options.varied_windows,
-            accumulate=training.accumulate,
+            accumulate=self.config.training.accumulate,
             seed=self.config.seed,
-            share=share,
-            pinned=pinned,
+            share=None if world is None else Share(world.rank, world.size),
+            pinned=world is not None and world.device.type == "cuda",
         )
 
     def build_loss(self) -> Loss:
@@ -256,10 +219,8 @@ class LanguageModelling(Task):
     def memory_sample(self, data: PreparedText, batches: StreamBatches | BatchStream) -> MemorySample:
         if isinstance(batches, BatchStream):  # of its batches that with the most cells among those of the first pool
             lines = TextLines.of(data.train)
-            lengths = lines.target_lengths
-            largest = max(batches.sampler.pool(0, 0).batches, key=lambda own: len(own) * int(lengths[own].max()))
-            longest = largest[np.argsort(-lengths[largest], kind="stable")[:SAMPLE_LINES]]
-            return MemorySample(collate(lines, longest), len(largest))
+            longest, rows_of_batch = largest_batch(batches.sampler.pool(0, 0).batches, lines.target_lengths)
+            return MemorySample(collate(lines, longest), rows_of_batch)
         rows = Rows.of(data.train.ids, self.rows)
         shown = slice(None, 2), slice(None, self.options.steps)
         source, target = (torch.from_numpy(np.ascontiguousarray(side[shown])) for side in (rows.inputs, rows.targets))

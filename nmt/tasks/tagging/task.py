@@ -28,7 +28,7 @@ from nmt.interop.model_dir import sizes_of
 from nmt.models import build_model
 from nmt.models.tagger import Tagger
 from nmt.registry import TASKS
-from nmt.tasks.in_memory import InMemoryTask, largest_batch, unused_keys
+from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.tasks.tagging.batches import TagBatches, tag_batch
 from nmt.tasks.tagging.loss import LabelledBatch, LabelLoss
 from nmt.tasks.tagging.predicting import measure, unknown_labels
@@ -163,7 +163,9 @@ class LabelTask(InMemoryTask):
         return model
 
     def build_batches(self, data: PreparedLabels, *, world: World | None = None) -> TagBatches:
-        return TagBatches(data.train, unknown=self.options.unknown_share, **self.batch_settings(data.train, world))
+        return TagBatches(
+            data.train, unknown=self.options.unknown_share, **batch_settings(self.config, data.train, world)
+        )
 
     def build_loss(self) -> Loss:
         return LabelLoss()
