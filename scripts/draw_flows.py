@@ -236,6 +236,10 @@ class Node:
     operation: str
     inputs: list[str] = field(default_factory=list)
     column: int = 0
+    place: float = 0.0
+    """Of its middle, across the flow."""
+    down: bool = False
+    """Whether the flow goes down; if not, it goes to the right."""
     x: float = 0.0
     y: float = 0.0
 
@@ -265,6 +269,11 @@ class Node:
     @property
     def height(self) -> float:
         return 8.0 if self.operation == "bend" else 28.0 + 18 * (len(self.lines) - 1)
+
+    @property
+    def breadth(self) -> float:
+        """Its size across the flow."""
+        return self.width if self.down and self.operation != "bend" else self.height
 
 
 def parse(flow: str) -> dict[str, Node]:
@@ -307,7 +316,8 @@ def with_bends(nodes: dict[str, Node]) -> tuple[list[list[Node]], dict[tuple[str
     for node in nodes.values():
         for name in node.inputs:
             start = nodes[name]
-            bends = [Node("", "bend", column=column) for column in range(start.column + 1, node.column)]
+            between = range(start.column + 1, node.column)
+            bends = [Node("", "bend", column=column, down=node.down) for column in between]
             for bend in bends:
                 columns[bend.column].append(bend)
             ways[name, node.name] = [start, *bends, node]
@@ -315,7 +325,7 @@ def with_bends(nodes: dict[str, Node]) -> tuple[list[list[Node]], dict[tuple[str
 
 
 def arrange(columns: list[list[Node]], ways: dict[tuple[str, str], list[Node]]) -> None:
-    """Order each column by where its neighbours are, then set heights so that lines are as straight as may be."""
+    """Order each column by where its neighbours are, then set places so that lines are as straight as possible."""
     pairs = [pair for way in ways.values() for pair in itertools.pairwise(way)]
 
     def crossings() -> int:
@@ -348,24 +358,24 @@ def arrange(columns: list[list[Node]], ways: dict[tuple[str, str], list[Node]]) 
     for column in columns:
         top = 0.0
         for node in column:
-            node.y = top + node.height / 2
-            top += node.height + ROW_GAP
+            node.place = top + node.breadth / 2
+            top += node.breadth + ROW_GAP
     for _ in range(60):
         for column in columns:
             for node in column:
                 near = [a if b is node else b for a, b in pairs if node is a or node is b]
-                node.y = sum(other.y for other in near) / len(near)
+                node.place = sum(other.place for other in near) / len(near)
             _spread(column)
 
 
 def _spread(column: list[Node]) -> None:
     """Move nodes of a column apart, by as little as their order allows, around where they want to be."""
-    wanted = [node.y for node in column]
+    wanted = [node.place for node in column]
     for node, above in zip(column[1:], column, strict=False):
-        node.y = max(node.y, above.y + (above.height + node.height) / 2 + ROW_GAP)
-    shift = sum(want - node.y for want, node in zip(wanted, column, strict=True)) / len(column)
+        node.place = max(node.place, above.place + (above.breadth + node.breadth) / 2 + ROW_GAP)
+    shift = sum(want - node.place for want, node in zip(wanted, column, strict=True)) / len(column)
     for node in column:
-        node.y += shift
+        node.place += shift
 
 
 def label(text: str, x: float, y: float, *, small: bool = False) -> str:
@@ -379,23 +389,25 @@ def label(text: str, x: float, y: float, *, small: bool = False) -> str:
     return f'<text x="{x:.1f}" y="{y + size * 0.36:.1f}" font-size="{size}">{inner}</text>'
 
 
-def drawn(flow: str, *, title: str) -> str:
-    """The SVG of a flow."""
+def drawn(flow: str, *, title: str, down: bool = False) -> str:
+    """The SVG of a flow, from left to right or downwards."""
     nodes = parse(flow)
+    for node in nodes.values():
+        node.down = down
     set_columns(nodes)
     columns, ways = with_bends(nodes)
     arrange(columns, ways)
-    left = MARGIN
-    for column in columns:
-        widest = max(node.width for node in column)
-        for node in column:
-            node.x = left + widest / 2
-        left += widest + COLUMN_GAP
     everything = [node for column in columns for node in column]
-    top = min(node.y - node.height / 2 for node in everything) - MARGIN - 14
-    for node in everything:
-        node.y -= top
-    width = left - COLUMN_GAP + MARGIN
+    first = min(node.place - node.breadth / 2 for node in everything) - MARGIN - (0 if down else 14)
+    along = MARGIN
+    for column in columns:
+        thickest = max(node.height if down else node.width for node in column)
+        for node in column:
+            node.x, node.y = along + thickest / 2, node.place - first
+            if down:
+                node.x, node.y = node.y, node.x
+        along += thickest + COLUMN_GAP
+    width = max(node.x + node.width / 2 for node in everything) + MARGIN
     height = max(node.y + node.height / 2 for node in everything) + MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -421,16 +433,21 @@ def drawn(flow: str, *, title: str) -> str:
 
 def line(way: list[Node], *, note: str = "") -> str:
     """An arrow along a way; a note stands at its end, such as the sign of what is subtracted."""
-    points = []
-    for node in way:
-        points.append((node.x - node.width / 2, node.x + node.width / 2, node.y))
-    path = f"M{points[0][1]:.1f},{points[0][2]:.1f}"
-    for (_, x0, y0), (x1, _, y1) in itertools.pairwise(points):
-        middle = (x0 + x1) / 2
-        path += f" C{middle:.1f},{y0:.1f} {middle:.1f},{y1:.1f} {x1:.1f},{y1:.1f}"
+    path = ""
+    for node, other in itertools.pairwise(way):
+        if node.down:
+            x0, y0, x1, y1 = node.x, node.y + node.height / 2, other.x, other.y - other.height / 2
+            middle = (y0 + y1) / 2
+            bent = f"{x0:.1f},{middle:.1f} {x1:.1f},{middle:.1f}"
+        else:
+            x0, y0, x1, y1 = node.x + node.width / 2, node.y, other.x - other.width / 2, other.y
+            middle = (x0 + x1) / 2
+            bent = f"{middle:.1f},{y0:.1f} {middle:.1f},{y1:.1f}"
+        path = path or f"M{x0:.1f},{y0:.1f}"
+        path += f" C{bent} {x1:.1f},{y1:.1f}"
     drawn_line = f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.2" marker-end="url(#a)"/>'
     above = way[-2].y <= way[-1].y
-    x, y = points[-1][0] - 7, points[-1][2] + (-10 if above else 10)
+    x, y = x1 - 7, y1 + (-10 if above else 10)
     return drawn_line + (label(note, x, y, small=True) if note else "")
 
 
@@ -449,7 +466,8 @@ def pictures() -> dict[str, str]:
     """The SVG of each unit and architecture by the name of its file."""
     units = {f"{name}.svg": drawn(flow, title=f"Data flow of a step of {name}") for name, flow in UNITS.items()}
     return units | {
-        f"architecture_{name}.svg": drawn(flow, title=f"Data flow of {name}") for name, flow in ARCHITECTURES.items()
+        f"architecture_{name}.svg": drawn(flow, title=f"Data flow of {name}", down=True)
+        for name, flow in ARCHITECTURES.items()
     }
 
 
