@@ -11,6 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.config import upgrade
+from nmt.data import prepare
+from nmt.interop import exported
+from nmt.interop.engine import file as engine_file
+from nmt.interop.onnx import card
+from nmt.search import shortlist
+from nmt.synthetic import record
+from nmt.training import state
 from tests.conftest import REPOSITORY
 from tests.console import call
 from tests.tiny_training import nmt_train, write_config, write_corpus
@@ -116,3 +124,20 @@ def test_a_language_model_has_the_fields_that_the_page_says(tmp_path: Path) -> N
     assert not [name for name in found["start"] if name.endswith("_pairs")]
     assert {"loss", "perplexity"} <= found["test"].keys()
     assert found["validation"]["samples"] == []
+
+
+def test_the_numbers_of_formats_are_those_of_the_code() -> None:
+    numbers = {row[0]: (row[2], row[3]) for row in table("what is written")}
+    assert {name.strip("`"): number for name, (number, _) in numbers.items()} == {
+        "config.yaml": str(upgrade.FORMAT),
+        "training.pt": str(state.STATE_FORMAT),
+        "cache/": str(prepare._FORMAT),
+        "shortlist": shortlist._FORMAT.removeprefix("nmt-shortlist-"),
+        "exported folder": exported.VERSION,
+        "engine file `.nmt": str(engine_file.VERSION),
+        "ONNX folder": str(card.VERSION),
+        "PREFIX.manifest.json": str(record.FORMAT),
+    }
+    changes = (REPOSITORY / "docs/CHANGELOG.md").read_text(encoding="utf-8")
+    versions = set(re.findall(r"^## (\d+\.\d+\.\d+)", changes, flags=re.M))
+    assert {since for _, since in numbers.values()} <= versions
