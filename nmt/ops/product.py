@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.ops.dispatch import use_native
 from nmt.ops.layer_norm import EPSILON, layer_norm_parts
 from nmt.ops.matrices.inference import InferenceMatrix
-from nmt.ops.matrices.training import PlainMatrix, matrix_of
+from nmt.ops.matrices.training import PlainMatrix, matrix_of, matrix_of_steps
 from nmt.ops.native import column_sums
 from nmt.ops.unit import Projection
 
@@ -103,12 +103,10 @@ class InferenceProduct(PlainMatrix):
 
 
 def recurrent_matrix(weight: Tensor, sizes: Sizes) -> PlainMatrix:
-    """The products of all steps with a recurrent matrix; to pack it for a single step would take longer than that."""
+    """The products of all steps with a recurrent matrix."""
     if isinstance(weight, InferenceMatrix):
         return InferenceProduct(weight)
-    if sizes.length > 1:
-        return matrix_of(weight, sizes.dtype)
-    return PlainMatrix(weight.detach().to(sizes.dtype))
+    return matrix_of_steps(weight, sizes.dtype, steps=sizes.length, rows=sizes.batch)
 
 
 def recurrent_gradients(

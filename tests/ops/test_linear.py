@@ -1,4 +1,4 @@
-"""Products with a weight matrix: values and all gradients by the bf16 kernels beside the same sums in float64."""
+"""Products with a weight matrix: values and all gradients by the C kernels against the same sums in float64."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ import torch
 from torch import Tensor, nn
 
 from nmt.ops import native
-from nmt.ops.matrices.training import PackedMatrix, PlainMatrix, linear, matrix_of, packable
+from nmt.ops.matrices.training import (
+    FEW_ROWS,
+    FEW_STEPS,
+    PackedMatrix,
+    PackedWideMatrix,
+    PlainMatrix,
+    linear,
+    matrix_of,
+    matrix_of_steps,
+    packable,
+)
 
 BF16 = torch.bfloat16
 needs_kernel = pytest.mark.skipif(
     not packable(torch.zeros(2, 2), BF16), reason="no compiled kernels, or the CPU has AMX or no avx512_bf16"
 )
+HAS_WIDE = native.problem() is None and native.has("fp32_product", torch.float32)
+needs_wide_kernel = pytest.mark.skipif(not HAS_WIDE, reason="no compiled kernels, or the CPU has no AVX-512")
 SIZES = [(1, 2, 2), (5, 6, 70), (12, 34, 46), (115, 128, 96), (97, 64, 32), (1043, 18, 50), (400, 64, 96)]
 """Rows, K and M: less than, equal to and more than tiles, strips and blocks."""
 
@@ -67,6 +79,58 @@ def test_products_of_matrices(
     check(twice if kind is PackedMatrix else twice.to(dtype), 2 * gradient)
 
 
+@needs_wide_kernel
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [*SIZES, (1, 1, 1), (13, 33, 65), (20, 65, 260)])
+def test_products_in_fp32(rows: int, inputs: int, outputs: int) -> None:
+    wide = torch.randn(outputs, inputs + 5)
+    weight, bias, added = wide[:, :inputs], torch.randn(outputs), torch.randn(rows, inputs + 1)[:, 1:]
+    x, d_out = torch.randn(rows, inputs + 3)[:, 1 : inputs + 1], torch.randn(rows, outputs + 3)[:, :outputs]
+    matrix = PackedWideMatrix(weight)
+    for wanted_bias in (None, bias):
+        out = torch.empty(rows, outputs + 2)[:, 2:]  # not one value more may be written
+        around = out._base
+        assert around is not None
+        around.fill_(3.0)
+        matrix.forward(x, out=out, bias=wanted_bias)
+        check(out, x.double() @ weight.double().t() + (0 if wanted_bias is None else bias.double()))
+        assert (around[:, :2] == 3.0).all()
+    dx = torch.empty(rows, inputs)
+    matrix.backward(d_out, out=dx)
+    check(dx, d_out.double() @ weight.double())
+    matrix.backward(d_out, out=dx, added=added)
+    check(dx, d_out.double() @ weight.double() + added.double())
+    matrix.backward(d_out, out=dx, added=dx)  # in its place
+    check(dx, 2 * (d_out.double() @ weight.double()) + added.double())
+    check(matrix.weight_gradient(d_out, x), d_out.double().t() @ x.double())
+    alone = torch.empty(1, outputs)
+    matrix.forward(x[-1:], out=alone)
+    together = torch.empty(rows, outputs)
+    matrix.forward(x, out=together)
+    assert torch.equal(alone[0], together[-1])  # no row depends on the others
+
+
+@needs_wide_kernel
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_no_value_hides_a_fault_in_fp32(bad: float) -> None:
+    x, weight, out = torch.ones(3, 40), torch.ones(50, 40), torch.empty(3, 50)
+    x[1, 39] = bad
+    PackedWideMatrix(weight).forward(x, out=out)
+    assert not out[1].isfinite().any() and (out[[0, 2]] == 40).all()
+
+
+def test_when_a_matrix_of_many_steps_is_packed_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind(*, steps: int = FEW_STEPS, rows: int = 20, dtype: torch.dtype = torch.float32) -> type[PlainMatrix]:
+        return type(matrix_of_steps(torch.ones(8, 4, dtype=dtype), dtype, steps=steps, rows=rows))
+
+    assert kind() is (PackedWideMatrix if HAS_WIDE else PlainMatrix)
+    assert kind(steps=FEW_STEPS - 1) is PlainMatrix
+    assert kind(rows=FEW_ROWS.start - 1) is kind(rows=FEW_ROWS.stop) is PlainMatrix
+    assert kind(dtype=torch.float64) is PlainMatrix
+    assert kind(dtype=BF16, steps=1) is PlainMatrix
+    monkeypatch.setattr("nmt.ops.matrices.training.has", lambda *_: False)
+    assert kind() is PlainMatrix
+
+
 @needs_kernel
 @pytest.mark.parametrize("type_of_x", [torch.float32, BF16])
 def test_value_and_gradients_under_autocast(type_of_x: torch.dtype) -> None:
@@ -85,6 +149,22 @@ def test_value_and_gradients_under_autocast(type_of_x: torch.dtype) -> None:
         assert given.grad is not None and right.grad is not None
         assert given.grad.dtype == given.dtype
         check(given.grad, right.grad)
+
+
+@needs_wide_kernel
+def test_threads_change_nothing_in_fp32() -> None:
+    weight, x, d_out = torch.randn(500, 64), torch.randn(40, 64), torch.randn(40, 500)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            matrix, out, dx = PackedWideMatrix(weight), torch.empty(40, 500), torch.empty(40, 64)
+            matrix.forward(x, out=out)
+            matrix.backward(d_out, out=dx)
+            found.append((out, dx))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for later in found[1:] for one, other in zip(found[0], later, strict=True))
 
 
 @needs_kernel

@@ -3,8 +3,11 @@
 
 #include "tiles.h"
 
-#if defined(FIRST_VERSION) && (defined(BF16_TILES) || defined(INT8_TILES))
+#if defined(FIRST_VERSION) && (defined(FP32_TILES) || defined(BF16_TILES) || defined(INT8_TILES))
 #include <immintrin.h>
+
+/* What is multiplied. */
+enum kind { FP32, BF16, INT8 };
 
 INLINE __m512 read_values(const char *from, __mmask16 mask, int wide) {
     if (wide) return _mm512_maskz_loadu_ps(mask, from);
@@ -12,21 +15,22 @@ INLINE __m512 read_values(const char *from, __mmask16 mask, int wide) {
 }
 
 INLINE void write_values(char *to, __mmask16 mask, __m512 x, int wide) {
-    __m256i rounded;
     if (wide) {
         _mm512_mask_storeu_ps(to, mask, x);
         return;
     }
+#ifdef BF16_TILES
+    __m256i rounded;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(x));
     _mm256_mask_storeu_epi16(to, mask, rounded);
+#endif
 }
 
 /* The instructions are written out because gcc 12 copies registers around the intrinsics. */
 #define DOT(instruction, sum, a, b) __asm__(instruction " %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
 
-/* R rows from n on and the outputs of one strip from j on. R is known when this is compiled, and `int8`, whether values
-   are int8 or bf16. */
-INLINE void sized_tile(const Product *p, i64 n, i64 j, int int8, int R) {
+/* R rows from n on and the outputs of one strip from j on. R and the kind are known when this is compiled. */
+INLINE void sized_tile(const Product *p, i64 n, i64 j, enum kind kind, int R) {
     const char *a = (const char *)p->x + n * p->x_row, *b = (const char *)p->packed + j / STRIP * p->strip;
     i64 ar = p->x_row, ak = p->x_group, groups = p->groups, width = p->M - j, size = p->wide ? 4 : 2, wide = p->wide;
     __m512i sum[TILE][2];
@@ -39,12 +43,15 @@ INLINE void sized_tile(const Product *p, i64 n, i64 j, int int8, int R) {
             int32_t group;
             memcpy(&group, a + r * ar, sizeof group);
             __m512i same = _mm512_set1_epi32(group);
-            if (int8) {
+            if (kind == INT8) {
                 DOT("vpdpbusd", sum[r][0], left, same);
                 DOT("vpdpbusd", sum[r][1], right, same);
-            } else {
+            } else if (kind == BF16) {
                 DOT("vdpbf16ps", sum[r][0], left, same);
                 DOT("vdpbf16ps", sum[r][1], right, same);
+            } else {
+                DOT("vfmadd231ps", sum[r][0], left, same);
+                DOT("vfmadd231ps", sum[r][1], right, same);
             }
         }
     }
@@ -57,33 +64,39 @@ INLINE void sized_tile(const Product *p, i64 n, i64 j, int int8, int R) {
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
         for (int c = 0; c < 2; c++) {
-            __m512 x = _mm512_castsi512_ps(sum[r][c]), factor = _mm512_set1_ps(int8 ? p->rows[n + r] : 1.0f);
-            if (int8) {
+            __m512 x = _mm512_castsi512_ps(sum[r][c]), factor = _mm512_set1_ps(kind == INT8 ? p->rows[n + r] : 1.0f);
+            if (kind == INT8) {
                 x = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum[r][c], _mm512_set1_epi32(p->excess[n + r])));
                 x = _mm512_mul_ps(x, _mm512_maskz_loadu_ps(mask[c], p->columns + j + 16 * c));
             }
             if (added)
                 x = _mm512_fmadd_ps(x, factor, read_values(added + r * added_row + 16 * c * size, mask[c], wide));
-            else if (int8)
+            else if (kind == INT8)
                 x = _mm512_mul_ps(x, factor);
             write_values(out + r * out_row + 16 * c * size, mask[c], x, wide);
         }
 }
 
-#define SIZED(R, int8) case R: sized_tile(p, n, j, int8, R); return;
-#define SIZES(int8)                                                                                                    \
-    SIZED(1, int8) SIZED(2, int8) SIZED(3, int8) SIZED(4, int8) SIZED(5, int8) SIZED(6, int8)                          \
-    SIZED(7, int8) SIZED(8, int8) SIZED(9, int8) SIZED(10, int8) SIZED(11, int8) SIZED(12, int8)
+#define SIZED(R, kind) case R: sized_tile(p, n, j, kind, R); return;
+#define SIZES(kind)                                                                                                    \
+    SIZED(1, kind) SIZED(2, kind) SIZED(3, kind) SIZED(4, kind) SIZED(5, kind) SIZED(6, kind)                          \
+    SIZED(7, kind) SIZED(8, kind) SIZED(9, kind) SIZED(10, kind) SIZED(11, kind) SIZED(12, kind)
+
+#ifdef FP32_TILES
+static void fp32_tile(const Product *p, i64 n, i64 j, i64 rows) {
+    switch (rows) { SIZES(FP32) }
+}
+#endif
 
 #ifdef BF16_TILES
 void bf16_tile(const Product *p, i64 n, i64 j, i64 rows) {
-    switch (rows) { SIZES(0) }
+    switch (rows) { SIZES(BF16) }
 }
 #endif
 
 #ifdef INT8_TILES
 void int8_tile(const Product *p, i64 n, i64 j, i64 rows) {
-    switch (rows) { SIZES(1) }
+    switch (rows) { SIZES(INT8) }
 }
 #endif
 #endif
@@ -132,6 +145,44 @@ API void NAME(pack_transposed)(const T *x, i64 xn, bf16 *packed, i64 N, i64 K, i
     PARALLEL_FOR(N * K)
     for (i64 j = 0; j < K; j += STRIP) NAME(pack_strip)(x + j, xn, packed + j * (N + N % 2), N, K - j);
 }
+
+#if defined(FP32_TILES) && defined(FIRST_VERSION)
+/* The strips of w [M, K] in fp32, to multiply with its transpose. */
+API void NAME(pack_fp32)(const float *w, i64 wm, float *packed, i64 M, i64 K, i64 threads) {
+    PARALLEL_FOR(M * K)
+    for (i64 m = 0; m < M; m += STRIP)
+        for (i64 start = 0; start < K; start += STRIP) {
+            float *to = packed + m * K + start * STRIP;
+            i64 rows = least(M - m, STRIP), width = least(K - start, STRIP);
+            if (rows < STRIP) memset(to, 0, width * STRIP_GROUP);
+            for (i64 r = 0; r < rows; r++) {
+                const float *restrict from = w + (m + r) * wm + start;
+                for (i64 j = 0; j < width; j++) to[j * STRIP + r] = from[j];
+            }
+        }
+}
+
+/* The strips of the transpose of w [M, K] in fp32, to multiply with w itself. */
+API void NAME(pack_transposed_fp32)(const float *w, i64 wm, float *packed, i64 M, i64 K, i64 threads) {
+    PARALLEL_FOR(M * K)
+    for (i64 start = 0; start < K; start += STRIP) {
+        float *to = packed + start * M;
+        i64 width = least(K - start, STRIP);
+        for (i64 m = 0; m < M; m++, to += STRIP) {
+            memcpy(to, w + m * wm + start, width * sizeof(float));
+            memset(to + width, 0, (STRIP - width) * sizeof(float));
+        }
+    }
+}
+
+/* out [N, M] = x [N, K] times a matrix packed in fp32, plus `added` [N, M], if any, whose rows stand dn apart. */
+API void NAME(fp32_product)(const float *x, i64 xn, const float *packed, const float *OPTIONAL added, i64 dn,
+                            float *out, i64 on, i64 N, i64 K, i64 M, i64 threads) {
+    i64 size = sizeof(float);
+    Product p = {x, packed, added, out, xn * size, GROUP, K * STRIP_GROUP, dn * size, on * size, 1, K, N, M, 0, 0, 0};
+    whole_product(fp32_tile, &p, threads);
+}
+#endif
 
 #ifdef BF16_TILES
 /* out [N, M] = x [N, K] times a packed matrix, plus `added` [N, M], if any, whose rows stand dn apart; both are fp32 if

@@ -25,6 +25,9 @@
 
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+#define FP32_TILES
+#endif
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && !defined(__AMX_BF16__)
 #define BF16_TILES
 #endif

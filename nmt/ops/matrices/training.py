@@ -1,4 +1,4 @@
-"""The product with a weight matrix and its gradients: packed for the C kernels in bf16, or by torch."""
+"""The product with a weight matrix and its gradients: packed for the C kernels, or by torch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from nmt.ops.recurrence import at_least_fp32, product_type, readable_rows
 
 STRIP: Final = 32
 """Outputs side by side in a packed matrix, see tiles.h."""
+FEW_ROWS: Final = range(8, 41)
+"""Rows of a product in fp32 for which a packed matrix is faster than torch, if it serves many products."""
+FEW_STEPS: Final = 16
+"""Products from which on it pays to pack a matrix in fp32."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -69,6 +73,21 @@ def matrix_of(weight: Tensor, dtype: torch.dtype) -> PlainMatrix:
     return PackedMatrix(weight) if packable(weight, dtype) else PlainMatrix(weight.to(dtype))
 
 
+def matrix_of_steps(weight: Tensor, dtype: torch.dtype, *, steps: int, rows: int) -> PlainMatrix:
+    """The products with `weight` [M, K] in `dtype` of so many time steps of `rows` rows each.
+
+    torch packs an fp32 matrix anew in every product. With few rows this takes about as long as the product itself, so
+    the matrix is packed once for all steps. For a single step, packing would take longer than the step.
+    """
+    weight = weight.detach()
+    if steps == 1:
+        return PlainMatrix(weight.to(dtype))
+    few = steps >= FEW_STEPS and rows in FEW_ROWS and weight.dtype == dtype == torch.float32
+    if few and use_native(weight) and has("fp32_product", dtype):
+        return PackedWideMatrix(weight)
+    return matrix_of(weight, dtype)
+
+
 class PlainMatrix:
     """Products of rows with a matrix W [M, K] by torch, in its type; rows may stand apart, values in a row may not.
 
@@ -76,7 +95,7 @@ class PlainMatrix:
     """
 
     packed: ClassVar[bool] = False
-    """Whether its products are C kernels, see `nmt.ops.native.in_one_team`."""
+    """Whether its products are C kernels that can run in one team, see `nmt.ops.native.in_one_team`."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
@@ -133,6 +152,32 @@ class PackedMatrix(PlainMatrix):
         return to
 
 
+class PackedWideMatrix(PlainMatrix):
+    """The same in fp32, with products by the C kernels; the gradient of the weight is a single product, by torch."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__(readable_rows(weight))
+
+    @functools.cached_property
+    def _packed(self) -> Tensor:
+        return self._strips("pack_fp32", *self.weight.shape)
+
+    @functools.cached_property
+    def _transposed(self) -> Tensor:
+        return self._strips("pack_transposed_fp32", *self.weight.t().shape)
+
+    def _strips(self, name: str, outputs: int, width: int) -> Tensor:
+        packed = torch.empty(-(-outputs // STRIP) * width * STRIP)
+        kernel(name, torch.float32)(self.weight, self.weight.stride(0), packed, *self.weight.shape)
+        return packed
+
+    def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
+        _wide_product(x, self._packed, added=None if bias is None else bias.detach(), step=0, out=out)
+
+    def backward(self, d_out: Tensor, *, out: Tensor, added: Tensor | None = None) -> None:
+        _wide_product(d_out, self._transposed, added=added, step=0 if added is None else added.stride(0), out=out)
+
+
 def pack(weight: Tensor) -> Tensor:
     """A matrix [M, K] in strips of bf16, to multiply rows [N, K] with; K is even."""
     outputs, width = weight.shape
@@ -152,3 +197,8 @@ def _pack_transposed(x: Tensor) -> Tensor:
 def _product(x: Tensor, packed: Tensor, *, added: Tensor | None, step: int, out: Tensor) -> None:
     run = kernel("bf16_product", torch.bfloat16)
     run(x, x.stride(0), packed, added, step, out, out.stride(0), out.dtype == torch.float32, *x.shape, out.size(1))
+
+
+def _wide_product(x: Tensor, packed: Tensor, *, added: Tensor | None, step: int, out: Tensor) -> None:
+    run = kernel("fp32_product", torch.float32)
+    run(x, x.stride(0), packed, added, step, out, out.stride(0), *x.shape, out.size(1))
