@@ -78,6 +78,7 @@ def as_record(found: RunCheck) -> dict[str, Any]:
     """The findings for programs."""
     return {
         "run": str(found.run),
+        "task": found.task,
         "ok": not found.problems,
         "resume": found.resume,
         "best": found.best,
@@ -111,14 +112,15 @@ def as_lines(found: RunCheck) -> list[str]:
         lines.append("resume: unknown without the plugin")
     else:
         lines.append("resume: nothing to resume from")
+    purpose = "translate" if found.task == "translation" else "use"
     if found.translate:
         listed = ", ".join(f"{step} (best)" if step == found.best else str(step) for step in found.translate)
         better = "" if found.best in found.translate else f"; the best, step {found.best}, cannot be used: --checkpoint"
-        lines.append(f"translate: step {listed}{better if found.best is not None else ''}")
+        lines.append(f"{purpose}: step {listed}{better if found.best is not None else ''}")
     elif found.needs_plugin and found.checkpoints:
-        lines.append("translate: unknown without the plugin")
+        lines.append(f"{purpose}: unknown without the plugin")
     else:
-        lines.append("translate: no checkpoint")
+        lines.append(f"{purpose}: no checkpoint")
     return [*lines, _verdict(found.run, found.problems)]
 
 

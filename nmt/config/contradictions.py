@@ -116,7 +116,7 @@ def _without_use(config: Config, given: Given) -> Iterator[Problem]:
     task = TASKS.known(config.task)
     if task is None:
         return
-    for key, instead in task.unused.items():
+    for key, instead in task.unused_in(config.task_options).items():
         section, _, name = key.partition(".")
         inside = given.get(section)
         if (isinstance(inside, Mapping) and name in inside) if name else bool(inside):

@@ -153,7 +153,7 @@ def dump(config: Config) -> str:
     Every key is included but those that say nothing to the task, which a configuration may not have.
     """
     sections = dataclasses.asdict(config)
-    for key in TASKS.get(config.task).unused if config.task in TASKS.names() else ():
+    for key in TASKS.get(config.task).unused_in(config.task_options) if config.task in TASKS.names() else ():
         section, _, name = key.partition(".")
         if name:
             del sections[section][name]

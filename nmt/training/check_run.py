@@ -41,11 +41,12 @@ class RunCheck:
     checkpoints: list[CheckedCheckpoint] = field(default_factory=list)
     """Ascending by step."""
     best: int | None = None
-    """The step that translation takes by itself."""
+    """The step that commands take unless told otherwise."""
     problems: list[str] = field(default_factory=list)
     """Each one line that names the file."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing and no fault."""
+    task: str = "translation"
     needs_plugin: bool = False
     """A plugin must be named before more can be said."""
 
@@ -62,7 +63,7 @@ class RunCheck:
 
     @property
     def translate(self) -> list[int]:
-        """Steps that can be translated with."""
+        """Steps that can be translated with; of another task, whose models can be used."""
         return [checked.step for checked in self.checkpoints if checked.translatable]
 
 
@@ -101,6 +102,7 @@ def _model(found: RunCheck, plugins: Sequence[str]) -> tuple[Config | None, Mapp
     config = None
     try:
         config = load_saved(found.run / run_layout.CONFIG, plugins)
+        found.task = config.task
         tokenizer = load_tokenizer(found.run, config)
         if not has_checksums(found.run / run_layout.TOKENIZER):
             found.notes.append(f"{found.run / run_layout.TOKENIZER}: has no checksums, as an older version wrote none")

@@ -108,6 +108,11 @@ class Task(ABC):
         self.options: Any = component_options(type(self), config.task_options, key="task_options")
 
     @classmethod
+    def unused_in(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """`unused` with these `task_options`, unchecked: a key may be of use with one of them only."""
+        return cls.unused
+
+    @classmethod
     def completed(cls, config: Config) -> Config:
         """The configuration with what follows from the task filled in."""
         return config

@@ -13,8 +13,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
+from safetensors.torch import load_file
 
-from nmt.cli import sample, score, translate
+from nmt.cli import check, sample, score, translate
 from nmt.config import load_config
 from nmt.data.streams import Rows, windows
 from nmt.interop.model_dir import load_model
@@ -205,6 +206,42 @@ def test_keys_of_translation_are_refused(folder: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().err
     for key in ("data.target_language", "training.label_smoothing", "decoding"):
         assert f"{key}: says nothing to the task 'language_model'" in said
+
+
+def test_keys_of_batches_are_for_lines_and_not_for_a_stream(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = {"data": {"pool_batches": 2}, "training": {"normalization": "sentence", "max_steps": 3}}
+    assert nmt_train(write_config(folder, **keys)) == 2
+    said = capsys.readouterr().err
+    for key in ("data.pool_batches", "training.normalization"):
+        assert f"{key}: says nothing to the task 'language_model'" in said
+    weights = []
+    for number, section in enumerate(({}, {"pool_batches": 2}, {}), start=1):
+        training = {"normalization": "sentence" if number == 3 else "token", "max_steps": 3}
+        path = write_config(folder, task={"by_line": True}, data=section, training=training)
+        assert nmt_train(path, "--set", f"run_dir={folder / str(number)}") == 0
+        weights.append(load_file(folder / str(number) / "checkpoints" / "step-3" / "model.safetensors"))
+    usual, *others = weights
+    assert not any(all(map(torch.equal, usual.values(), other.values())) for other in others)
+    assert nmt_train(path, "--set", f"run_dir={folder / '3'}", "--set", "training.max_steps=4") == 0
+
+
+@pytest.mark.parametrize("by_line", [False, True])
+def test_a_text_without_a_line_is_no_training_text(
+    folder: Path, by_line: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "empty.txt").write_text("")
+    assert nmt_train(write_config(folder, task={"by_line": by_line}, data={"dev": str(folder / "empty.txt")})) == 1
+    assert f"data.dev: {folder / 'empty.txt'}: no line in it" in capsys.readouterr().err
+
+
+def test_nmt_check_says_of_a_language_model_that_it_can_be_used(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nmt_train(write_config(folder)) == 0
+    capsys.readouterr()
+    assert check.main([str(folder / "run")]) == 0
+    said = capsys.readouterr().out
+    assert "use: step 6, 12 (best)\n" in said and "translate" not in said
 
 
 def test_architectures_are_for_their_task_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from nmt.data.classification.records import Layout, Read, read_records
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.validation_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
-from nmt.errors import ConfigError, DataError, counted
+from nmt.errors import DataError, counted
 from nmt.files.errors import reason
 from nmt.files.new import replace_text
 from nmt.models import build_model
@@ -183,7 +183,7 @@ class Classification(InMemoryTask):
     def _read(self, name: str, files: Sequence[Path]) -> Read:
         read = read_records(files, self.options.layout, labels=self.labels, no_label=self.options.no_label)
         if not read.records:
-            raise ConfigError(f"data.{name}: {', '.join(map(str, files))}: no text with a label in it")
+            raise DataError(f"data.{name}: {', '.join(map(str, files))}: no text with a label in it")
         return read
 
     def _encoded(self, read: Read, tokenizer: Tokenizer) -> ClassifiedText:

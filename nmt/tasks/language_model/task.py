@@ -20,7 +20,7 @@ from nmt.data.streams import EncodedText, Rows, encode_text
 from nmt.data.text import as_list
 from nmt.data.text_lines import TextLines
 from nmt.data.validation_facts import ValidationFacts
-from nmt.errors import ConfigError, counted
+from nmt.errors import ConfigError, DataError, counted
 from nmt.limits import MOST
 from nmt.models import build_model
 from nmt.models.language_model import LanguageModel
@@ -41,6 +41,8 @@ from nmt.training.trainer import Trainer
 _NO_PAIRS = "a language model reads one text"
 _NO_SEARCH = "a language model searches for nothing while it is trained"
 """Why keys of translation say nothing here."""
+_OF_LINES = ("data.pool_batches", "training.normalization")
+"""Keys that mean something to batches of lines, and nothing to a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +129,11 @@ class LanguageModelling(Task):
     }
 
     @classmethod
+    def unused_in(cls, options: Mapping[str, Any]) -> Mapping[str, str]:
+        used = _OF_LINES if options.get("by_line") is True else ()
+        return {key: why for key, why in cls.unused.items() if key not in used}
+
+    @classmethod
     def completed(cls, config: Config) -> Config:
         """One vocabulary, and no smoothing."""
         options = config.data.tokenizer_options
@@ -180,7 +187,7 @@ class LanguageModelling(Task):
         texts = {name: encode_text(paths, tokenizer) for name, paths in files.items() if paths}
         for name, text in texts.items():
             if not len(text.ids):
-                raise ConfigError(f"data.{name}: {', '.join(map(str, files[name]))}: no line in it")
+                raise DataError(f"data.{name}: {', '.join(map(str, files[name]))}: no line in it")
         return PreparedText(tokenizer=tokenizer, train=texts["train"], dev=texts.get("dev"), test=texts.get("test"))
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> LanguageModel:

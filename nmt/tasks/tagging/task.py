@@ -23,7 +23,7 @@ from nmt.data.tagging.schemes import Span
 from nmt.data.tagging.tokenizers import Labelled, TaggedWords, TaggingTokenizer
 from nmt.data.validation_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
-from nmt.errors import ConfigError, counted
+from nmt.errors import DataError, counted
 from nmt.interop.model_dir import sizes_of
 from nmt.models import build_model
 from nmt.models.tagger import Tagger
@@ -297,7 +297,7 @@ def joined(characters: Sequence[str], words: Sequence[Span]) -> str:
 def _read(name: str, files: Sequence[Path], tokenizer: TaggingTokenizer) -> LabelledText:
     sentences = [sentence for file in files for sentence in tokenizer.read(file)]
     if not any(sentence.tokens for sentence in sentences):
-        raise ConfigError(f"data.{name}: {', '.join(map(str, files))}: no sentence in it")
+        raise DataError(f"data.{name}: {', '.join(map(str, files))}: no sentence in it")
     return LabelledText(sentences=sentences, corpus=_encoded(sentences, tokenizer), tokenizer=tokenizer)
 
 
