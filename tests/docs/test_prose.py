@@ -57,6 +57,21 @@ def test_it_names_file_line_and_word(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Training goes\non after a kill.", "goes on"),
+        ("The figures are in a table.", "figures"),
+        ("Registers are those of a thread and memory that of a program.", "those of a thread and memory that of"),
+        ("Registers are those of a thread, and memory that of a program.", ""),
+        ("The figure shows what a unit holds.", ""),
+    ],
+)
+def test_phrases_with_a_plainer_form(checker: ModuleType, text: str, found: str) -> None:
+    lines = checker.plainer_words("page.md", text)
+    assert [line.split("'")[1] for line in lines] == [found] * bool(found)
+
+
 def test_the_pages_as_they_are(checker: ModuleType) -> None:
     pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
     assert checker.check(pages) == []
