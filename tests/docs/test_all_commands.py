@@ -64,3 +64,9 @@ def test_most_pages_show_commands() -> None:
     counts = {name: len(commands(name)) for name in PAGES}
     assert sum(counts.values()) > 150
     assert counts["docs/results.md"] > 20 and counts["docs/reproducing_wmt14.md"] >= 4
+
+
+def test_the_page_of_commands_has_a_row_and_an_example_of_each() -> None:
+    text = (REPOSITORY / "docs/commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(nmt-[a-z]+)", text, flags=re.M)) == entry_points().keys()
+    assert {words[0] for words in commands("docs/commands.md")} == entry_points().keys()
