@@ -1,4 +1,4 @@
-"""What MkDocs does not do by itself for the site: README.md as its first page, and links to files outside docs/.
+"""What MkDocs does not do for the site: README.md as its first page, links to files outside docs/, bars in code.
 
 MkDocs calls the functions by their names (`hooks` in .mkdocs.yml).
 """
@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOG = logging.getLogger("mkdocs.hooks")
 NAMED_BY_FILE = re.compile(r"\[(?:docs/)?[\w./-]*\.md\]\(((?!https?:)[^)#]+\.md)(#[^)]*)?\)")
 """A link to a page whose text is the name of its file: path, place in the page."""
+CODE_IN_A_ROW = re.compile(r"^\|.*\\\|.*$", re.MULTILINE)
+"""A row of a table with an escaped bar."""
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(?:#[^)]*)?\)")
 """A link that leaves its own folder: text, steps up, path."""
 
@@ -35,7 +37,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) -> str:
-    """Titles in place of names of pages, and names of files outside docs/, which the site does not contain."""
+    """The titles of pages, the names of files outside docs/, which the site does not contain, and bars in code."""
     folder = Path(config["docs_dir"], page.file.src_uri).parent
 
     def named(match: re.Match[str]) -> str:
@@ -54,4 +56,9 @@ def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) ->
         title = re.match(r"# (.+)", text)  # MkDocs reports a page that does not exist
         return match[0] if title is None else f"[{title[1]}]({match[1]}{match[2] or ''})"
 
-    return LINK.sub(named, NAMED_BY_FILE.sub(titled, markdown))
+    return LINK.sub(named, NAMED_BY_FILE.sub(titled, CODE_IN_A_ROW.sub(unescaped, markdown)))
+
+
+def unescaped(row: re.Match[str]) -> str:
+    r"""A row of a table with | for \| in its code: GitHub needs the backslash, and MkDocs would show it."""
+    return re.sub(r"`[^`]+`", lambda code: code[0].replace(r"\|", "|"), row[0])

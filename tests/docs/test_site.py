@@ -37,6 +37,8 @@ def page(name: str) -> SimpleNamespace:
         ("a.md", "![curves](../LICENSE)", "![curves](../LICENSE)"),
         ("a.md", "([results.md](results.md#gpu))", "([Results](results.md#gpu))"),
         ("benchmarks/a.md", "[the results](../results.md)", "[the results](../results.md)"),
+        ("a.md", "| a \\| b | `x\\|y` |", "| a \\| b | `x|y` |"),
+        ("a.md", "no table: `x\\|y`", "no table: `x\\|y`"),
     ],
 )
 def test_links_have_titles_and_files_outside_are_named(hooks: ModuleType, name: str, text: str, expected: str) -> None:
