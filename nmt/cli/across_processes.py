@@ -1,4 +1,4 @@
-"""Lines translated by several processes, each a part of them, and put together again."""
+"""Translation of lines by several processes: each translates a part, and rank 0 puts the parts together."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from nmt.training.distributed import World, check_same, interleave
 
 BLOCK = 1 << 20
 _FACTS = tuple(field.name for field in dataclasses.fields(Translation) if field.name not in ("source", "hypotheses"))
-"""What is known of a translation besides its texts; every process has the source."""
+"""The facts about a translation apart from its texts; every process has the source."""
 _OF_TEXTS = ("text", "score", "tokens", "token_scores", "alignment", "token_entropies")
-"""What a text is besides its attention."""
+"""The fields of a text apart from its attention."""
 
 
 def check_input(path: str | None, *, world: World) -> None:
-    """See that several processes have the same file to translate; a single one may translate anything.
+    """Check that all processes read the same file; a single process may translate anything.
 
     Raises:
-        ConfigError: there is no file that all of them could read.
-        DataError: it is missing or cannot be read.
-        RankError: theirs differ.
+        ConfigError: no input file is given.
+        DataError: the file is missing or cannot be read. RankError: the processes' files differ.
     """
     if world.size == 1:
         return
     if path is None or (os.path.exists(path) and not os.path.isfile(path)):
-        raise ConfigError("several processes translate a file that all of them read; give one with -i")
+        raise ConfigError("several processes must read the same input file; give it with -i")
     check_same(world, "text to translate", lambda: _digest(path))
 
 
@@ -45,11 +44,11 @@ def translate_across_processes(
     """The translations of `lines`, in order, on rank 0; each process has the same lines and translates its part.
 
     `details`: see `Translator.translate_window`.
-    The other processes get none.
+    The other processes get an empty list.
     """
     if world.size == 1:
         return translator.translate_window(lines, details=details)
-    # Every n-th, so that no process has all the long ones where a text is sorted.
+    # Every n-th line, so that in a sorted text no process gets all the long lines.
     mine = translator.translate_window(lines[world.rank :: world.size], details=details)
     parts = world.gather([_packed(translation) for translation in mine])
     if not world.is_main:

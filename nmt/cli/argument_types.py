@@ -16,17 +16,17 @@ _DIGITS = 30
 LARGEST_RATIO = 1e6
 
 DETAILS = ("tokens", "scores", "entropies", "attention", "heads", "alignment")
-"""See `nmt.search.translation`, which does not come without torch."""
+"""As in `nmt.search.translation`, which cannot be imported without torch."""
 
 WORDS = "words"
-"""The feature of every n-best list: `nmt.evaluation.ranking`."""
+"""The feature that every n-best list has: `nmt.evaluation.ranking`."""
 
 NONE = "none"
-"""Takes away what the configuration of a model says."""
+"""Value that switches off a setting of the model's configuration."""
 
 
 def details(text: str) -> tuple[str, ...]:
-    """Names of details of a translation, with commas between."""
+    """Names of details of a translation, separated by commas."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in DETAILS:
@@ -37,34 +37,36 @@ def details(text: str) -> tuple[str, ...]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between, each once."""
+    """Names separated by commas, each at most once."""
     return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
 
 
 def feature_name(text: str) -> str:
     """The name of a feature of an n-best list."""
     if not text or any(letter.isspace() or letter in "=,|" for letter in text):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no name: no spaces, and none of = , |")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a name; a name has no spaces and none of = , |")
     if text == WORDS:
-        raise argparse.ArgumentTypeError(f"'{WORDS}' is what nmt-rank calls the number of words; choose another name")
+        raise argparse.ArgumentTypeError(
+            f"'{WORDS}' is the name that nmt-rank gives to the number of words; choose another name"
+        )
     return text
 
 
 def feature_weights(text: str) -> dict[str, float]:
-    """`NAME=NUMBER` with commas between, each name once."""
+    """`NAME=NUMBER` separated by commas, each name at most once."""
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not name or not equals or name in found:
-            twice = "is there twice" if name in found else "is not NAME=NUMBER"
-            raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; such as score=1,lm=0.3")
+            twice = "is given twice" if name in found else "is not NAME=NUMBER"
+            raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; write for example score=1,lm=0.3")
         wanted = f"a number from {-LARGEST:g} to {LARGEST:g}"
         found[name] = _number(value, float, lambda number: abs(number) <= LARGEST, wanted)
     return found
 
 
 def heads(text: str) -> str | tuple[int, ...]:
-    """`mean`, `all`, or numbers from 1 with commas between."""
+    """`mean`, `all`, or numbers from 1, separated by commas."""
     if text in ("mean", "all"):
         return text
     try:
@@ -99,7 +101,7 @@ def seed(text: str) -> int:
 
 
 def resamples(text: str) -> int:
-    """How often a test set is drawn again; each costs memory."""
+    """Number of resamples of a test set; each needs memory."""
     return _whole(text, 1, 10**6)
 
 
@@ -119,7 +121,7 @@ def length_penalty(text: str) -> float:
 
 
 def ensemble_weights(text: str) -> list[float] | str:
-    """Numbers above 0 with commas between them, or `none`."""
+    """Numbers above 0, separated by commas, or `none`."""
     if text == NONE:
         return text
     wanted = f"one number above 0 for each model, such as 2,1, or {NONE}"
@@ -136,7 +138,7 @@ def minutes(text: str) -> float:
 
 
 def port(text: str) -> int:
-    """A port of TCP; 0: any that is free."""
+    """A TCP port; 0: any free port."""
     return _whole(text, 0, 65_535)
 
 
@@ -152,17 +154,17 @@ def milliseconds(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """A part of a whole."""
+    """A fraction."""
     return _number(text, float, lambda number: 0 <= number <= 1, "a number from 0 to 1")
 
 
 def ratio(text: str) -> float:
-    """How many times larger one of two may be."""
+    """Largest ratio of two lengths."""
     return _number(text, float, lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
 
 
 def dynamic(text: str) -> tuple[float, float]:
-    """A rate, and after a comma a decay, of dynamic evaluation."""
+    """A rate of dynamic evaluation, optionally followed by a comma and a decay."""
     rate, _, decay = text.partition(",")
     return (
         _number(rate, float, lambda value: 0 < value <= LARGEST, "a number above 0"),
@@ -171,12 +173,12 @@ def dynamic(text: str) -> tuple[float, float]:
 
 
 def temperature(text: str) -> float:
-    """What log-probabilities are divided by."""
+    """The temperature: log-probabilities are divided by it."""
     return _number(text, float, lambda value: 0 < value <= LARGEST, "a number above 0")
 
 
 def top_p(text: str) -> float:
-    """A probability that is not 0."""
+    """A probability above 0."""
     return _number(text, float, lambda value: 0 < value <= 1, "a number above 0 and at most 1")
 
 
@@ -186,7 +188,7 @@ def _whole(text: str, least: int, most: int, *, also: str = "") -> int:
 
 
 def _integer(text: str) -> int:
-    if len(text) > _DIGITS:  # Python itself reads some thousands
+    if len(text) > _DIGITS:  # Python itself limits integers to some thousands of digits
         raise ValueError
     return int(text)
 

@@ -1,4 +1,4 @@
-"""nmt-average: the mean of the last or best checkpoints of a run as one model."""
+"""nmt-average: average the last or best checkpoints of a run and save the result as a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Choose the checkpoints, average them and name them."""
+    """Choose the checkpoints, average them and print their names."""
     from nmt.interop.new_model import check_output
     from nmt.training import average
 

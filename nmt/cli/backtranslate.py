@@ -1,4 +1,4 @@
-"""nmt-backtranslate: text of the target language given a source by a model of the other direction."""
+"""nmt-backtranslate: add a source side to text of the target language, by a model of the other direction."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nmt.cli.synthetic import add_synthetic, make
 if TYPE_CHECKING:
     from nmt.config import Config
 
-DESCRIPTION = """Give text of the language that you translate to a source, by a model of the other direction
-(back-translation: Sennrich et al., 2016). PREFIX.xx gets the text and PREFIX.yy what the model makes of it; list PREFIX
-in data.monolingual, which puts a tag before these sources. After an interruption the same command resumes."""
+DESCRIPTION = """Create a source side for text of the target language, with a model of the opposite direction
+(back-translation: Sennrich et al., 2016). PREFIX.xx gets the text and PREFIX.yy its translations; list PREFIX in
+data.monolingual, which puts a tag before these sources. After an interruption the same command resumes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,13 +29,13 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-backtranslate."""
     parser = make_parser("nmt-backtranslate", DESCRIPTION, usage="MODEL... -i FILE... -o PREFIX [options]")
     parser.add_argument(
-        "models", metavar="MODEL", nargs="+", help=f"of the other direction, from the language of the text: {MODELS}"
+        "models", metavar="MODEL", nargs="+", help=f"model that translates from the language of the text: {MODELS}"
     )
     parser.add_argument(
-        "-i", "--input", metavar="FILE", nargs="+", required=True, help="text, one sentence a line, .gz too"
+        "-i", "--input", metavar="FILE", nargs="+", required=True, help="text, one sentence per line; may be .gz"
     )
-    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="of the files to write")
-    add_synthetic(parser, n_best="sources of each line, each a pair of its own (default: 1)")
+    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="prefix of the files to write")
+    add_synthetic(parser, n_best="number of sources to write for each line; each makes a pair (default: 1)")
     return parser
 
 

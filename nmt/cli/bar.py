@@ -1,4 +1,4 @@
-"""How many lines have been translated, on a terminal: a bar with speed and remaining time that is gone at the end."""
+"""Progress on a terminal: a bar with the lines translated, speed and remaining time, which is removed at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nmt.terminal import USUAL_COLUMNS, columns
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 _UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"
 _ECHO = "^C"
-"""What a terminal shows of Ctrl-C, at the end of the bar."""
+"""What a terminal echoes for Ctrl-C, at the end of the bar."""
 
 
 class LinesBar:
@@ -22,9 +22,9 @@ class LinesBar:
     def __init__(
         self, total: int | None, *, shown: bool, processes: int = 1, done: int = 0, doing: str = "translating"
     ) -> None:
-        """`total`: lines to come, None if not known; `done`: of these, lines that were translated before.
+        """`total`: number of lines, None if unknown; `done`: how many of these were translated before.
 
-        Each of `processes` has as much of a window as this one.
+        Each of `processes` translates as much of a window as this one.
         """
         self._total = total
         self._doing = doing
@@ -37,7 +37,7 @@ class LinesBar:
     def __enter__(self) -> LinesBar:
         if not self._shown:
             return self
-        from tqdm import tqdm  # late, as most output goes to files
+        from tqdm import tqdm  # imported late: most output goes to files and needs no bar
 
         self._bar = tqdm(
             total=self._total,
@@ -56,21 +56,21 @@ class LinesBar:
     ) -> None:
         if self._bar is None:
             return
-        with contextlib.suppress(OSError):  # of a terminal that has been closed
+        with contextlib.suppress(OSError):  # the terminal has been closed
             self._bar.close()
-            # What the terminal has echoed behind the bar goes, too.
+            # Also erase what the terminal has echoed after the bar.
             sys.stderr.write(" " * ((self._bar.ncols or 0) + len(_ECHO)) + "\r")
             sys.stderr.flush()
 
     def window(self, lines: int) -> None:
-        """So many lines are translated next; all before them are done."""
+        """The next window has this many lines; all lines before it are done."""
         self._before += self._window
         self._window, self._begun = lines, 0
         self._show(self._before)
 
     def batch(self, sentences: int) -> None:
-        """A batch of so many sentences of the window begins; those before it are done."""
-        # Parts of a long line are sentences, too, so that there may be more of them than lines.
+        """The next batch has this many sentences of the window; the batches before it are done."""
+        # Each part of a long line counts as a sentence, so there can be more sentences than lines.
         self._show(self._before + min(self._window, self._begun))
         self._begun += sentences * self._processes
 
@@ -84,8 +84,8 @@ def bar_for(
 ) -> LinesBar:
     """A bar for the lines of a file, or of standard input for None, whose translations go to `output`.
 
-    It is shown where it is `wanted` and has standard error, a terminal, to itself: no translation is written and
-    nothing is typed in between.
+    It is shown if it is `wanted`, standard error is a terminal, and nothing else uses that terminal: no translations
+    are written to it and no input is typed.
     """
     is_typed = path is None and sys.stdin.isatty()
     shown = wanted and sys.stderr.isatty() and not is_typed and not output.isatty()

@@ -1,4 +1,4 @@
-"""nmt-check: are run directories and what nmt-export wrote whole, and what can be done with them."""
+"""nmt-check: verify run directories and exported models, and report what they can be used for."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-check."""
     parser = make_parser("nmt-check", DESCRIPTION)
     parser.add_argument(
-        "runs", metavar="RUN", type=Path, nargs="+", help=f"{RUN}, or output of nmt-export, a folder or a file"
+        "runs", metavar="RUN", type=Path, nargs="+", help=f"{RUN}, or a folder or file written by nmt-export"
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each run, on a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run, each on one line")
     add_plugins(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check and report; on standard output, problems included."""
+    """Check and report on standard output, including the problems."""
     has_problems, unchecked = False, []
     for path in arguments.runs:
         try:
             problems, record, lines = _checked(path, arguments.plugins)
-        except CheckpointError as error:  # no run: the others are checked all the same
+        except CheckpointError as error:  # not a run; the others are checked anyway
             unchecked.append(str(error))
             continue
         has_problems |= bool(problems)
@@ -55,13 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
-    """The problems of what is at `path`, and the findings for programs and for people."""
+    """The problems found at `path`, and the findings for programs and for people."""
     if is_engine_file(path):
         from nmt.interop.engine.check import check_file
 
         file = check_file(path)
         return file.problems, file_record(file), file_lines(file)
-    # Late, as they come with torch.
+    # Imported late, because they import torch.
     from nmt.interop.check_export import check_export
     from nmt.interop.exported import check_no_graphs, is_exported
     from nmt.training.check_run import check_run
@@ -107,7 +107,7 @@ def as_lines(found: RunCheck) -> list[str]:
         later = "" if found.resume == newest else f"; step {newest} cannot be used"
         lines.append(f"resume: the same nmt-train command resumes after step {found.resume}{later}")
     elif found.unreadable:
-        lines.append(f"resume: not as long as step {found.unreadable[-1]} cannot be read; nothing is lost by that")
+        lines.append(f"resume: not possible while step {found.unreadable[-1]} cannot be read; no data is lost")
     elif found.needs_plugin and found.checkpoints:
         lines.append("resume: unknown without the plugin")
     else:
@@ -115,7 +115,11 @@ def as_lines(found: RunCheck) -> list[str]:
     purpose = "translate" if found.task == "translation" else "use"
     if found.translate:
         listed = ", ".join(f"{step} (best)" if step == found.best else str(step) for step in found.translate)
-        better = "" if found.best in found.translate else f"; the best, step {found.best}, cannot be used: --checkpoint"
+        better = (
+            ""
+            if found.best in found.translate
+            else f"; the best checkpoint, step {found.best}, cannot be used: choose one with --checkpoint"
+        )
         lines.append(f"{purpose}: step {listed}{better if found.best is not None else ''}")
     elif found.needs_plugin and found.checkpoints:
         lines.append(f"{purpose}: unknown without the plugin")

@@ -1,4 +1,4 @@
-"""nmt-classify: lines of one or two texts in, a label for each line out."""
+"""nmt-classify: label lines of one or two texts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
     from nmt.tasks.classification.classifier import ClassifiedLine
 
-DESCRIPTION = """Label lines of text, by default from standard input to standard output, by a model of the task
-`classification`. A line has one text or, where the model compares two, two with a tab between them. There is one output
-line for each input line, an empty one for a blank one, and lines of a slow pipe are labelled as they arrive."""
+DESCRIPTION = """Label lines of text, by default from standard input to standard output, with a model of the task
+`classification`. A line holds one text or, for a model that compares texts, two texts separated by a tab. Each input
+line gives one output line (a blank line gives an empty one); lines from a slow pipe are labelled as they arrive."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,13 +39,15 @@ def build_parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="lines are JSON objects, with the keys that the model was trained on"
     )
     parser.add_argument(
-        "--scores", action="store_true", help="after each label a tab and the probability of every label, as NAME=P"
+        "--scores",
+        action="store_true",
+        help="after each label, write a tab and the probability of every label, as NAME=P",
     )
     parser.add_argument(
         "--evaluate",
         action="store_true",
-        help="lines have the right label, too: after a tab at their end or, with --json, under its key; at the end "
-        "accuracy and the scores of each label are written to standard error",
+        help="input lines also hold the correct label: at their end after a tab, or with --json under its key; "
+        "accuracy and the scores of each label are written to standard error at the end",
     )
     add_general(parser, reported="errors, lines with problems and what --evaluate finds")
     return parser
@@ -53,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 @dataclass
 class Classifying(Labelling):
-    """Labels of lines, and how often which right label was predicted as which."""
+    """Labels of lines, and counts of each correct label by predicted label."""
 
     program = "nmt-classify"
     tasks = ("classification",)
@@ -61,7 +63,7 @@ class Classifying(Labelling):
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     def load(self, loaded: LoadedModel, *, device: torch.device) -> str:
-        """Take the model; its labels."""
+        """Take the model; return its labels."""
         from nmt.tasks.classification.classifier import LineClassifier
 
         arguments = self.arguments
@@ -69,7 +71,7 @@ class Classifying(Labelling):
         return f"; labels: {', '.join(self.classifier.labels)}"
 
     def labelled(self, window: Sequence[str], *, name: str, on_batch: Callable[[int], object]) -> Iterator[str]:
-        """The label of each line, with --scores those of all labels behind it."""
+        """The label of each line, followed by the probabilities of all labels with --scores."""
         for line in self.classifier.classify(window, name=name, first=self.lines + 1, on_batch=on_batch):
             self.count(tokens=line.tokens, unknown=line.unknown, is_empty=not line.label)
             if line.right is not None:

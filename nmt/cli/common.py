@@ -1,4 +1,4 @@
-"""What all commands share: arguments, errors as one line, exit codes, signals."""
+"""Shared by all commands: arguments, errors as one line, exit codes, signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmt.plugin_errors import plugin_error
 from nmt.terminal import columns, wrapped
 
 STANDARD_OUTPUT = "standard output"
-"""What errors call it."""
+"""Its name in errors."""
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -31,7 +31,7 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
 _NO_GPU_MEMORY = "OutOfMemoryError"
-"""The name of torch's error, which is not imported only to be told apart."""
+"""The name of torch's error; torch is not imported just to recognise it."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message} (--help lists all options)\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Write help, version or error; that it cannot be written is not hidden, as argparse does."""
+        """Write help, version or error; unlike argparse, do not hide that it cannot be written."""
         with naming(STANDARD_OUTPUT if file is sys.stdout else "standard error"):
             (sys.stderr if file is None else file).write(message)
 
@@ -58,7 +58,7 @@ class Terminated(BaseException):
 def make_parser(program: str, description: str, *, usage: str | None = None) -> argparse.ArgumentParser:
     """A parser with the options that every command has; abbreviations of options are refused.
 
-    `usage` is what comes after the name of the program where argparse's own, with every option, would be long.
+    `usage` replaces argparse's long list of all options; the program's name is put before it.
     """
     usage = None if usage is None else f"%(prog)s {usage}"
     parser = Parser(prog=program, usage=usage, description=description, allow_abbrev=False)
@@ -68,14 +68,17 @@ def make_parser(program: str, description: str, *, usage: str | None = None) -> 
 
 
 def add_debug(parser: argparse.ArgumentParser) -> None:
-    """Add `--debug` behind the name of a subcommand, too; without it there, what stood before the name counts."""
+    """Also accept `--debug` after the name of a subcommand, besides before it."""
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add `--device`."""
     parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto takes a GPU if there is one (default)"
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="auto: a GPU if there is one, else the CPU (default)",
     )
 
 
@@ -97,13 +100,13 @@ def add_errors(parser: argparse.ArgumentParser) -> None:
         "--errors",
         choices=POLICIES,
         default=POLICIES[0],
-        help="what to do with lines that are not UTF-8; strict (default): end at the first of them; replace: read such "
+        help="what to do with lines that are not UTF-8; strict (default): stop at the first one; replace: read invalid "
         "bytes as U+FFFD; empty: read such a line as empty",
     )
 
 
 def say(program: str, message: str) -> None:
-    """A line about the work on standard error; a terminal gets it wrapped at words."""
+    """Write a status line to standard error; on a terminal it is wrapped at words."""
     line = f"{program}: {message}"
     if sys.stderr.isatty():
         line = wrapped(line, columns(sys.stderr) or len(line))
@@ -121,7 +124,7 @@ def execute(
     output has gone, 143 SIGTERM.
     """
     previous = _handle_signals()
-    arguments = argparse.Namespace(debug=False)  # what counts until they are parsed
+    arguments = argparse.Namespace(debug=False)  # until the options are parsed
     try:
         try:
             arguments = parser.parse_args(expanded_arguments(sys.argv[1:] if argv is None else argv))
@@ -129,7 +132,7 @@ def execute(
         except SystemExit as stop:  # --help, --version, or a mistake that has been reported
             code = stop.code if isinstance(stop.code, int) else EXIT_USAGE
         with naming(STANDARD_OUTPUT):
-            sys.stdout.flush()  # a full disk must show here, not in a complaint of the interpreter at exit
+            sys.stdout.flush()  # report a full disk here, not as an error of the interpreter at exit
         return code
     except KeyboardInterrupt:
         return _fail(parser, "interrupted", EXIT_INTERRUPTED, debug=False)
@@ -156,7 +159,7 @@ def execute(
             return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
         if type(error).__name__ == _NO_GPU_MEMORY:
             return _fail(parser, "out of GPU memory; smaller batches need less", EXIT_FAILURE, debug=arguments.debug)
-        # A bug of ours or of a plugin: still one line, and --debug shows where.
+        # A bug in nmt or in a plugin: still one line; --debug shows where.
         text = plugin_error(error) or f"internal error: {type(error).__name__}: {first}"
         text = f"{text} (--debug shows the traceback)"
         return _fail(parser, text, EXIT_FAILURE, debug=arguments.debug)
@@ -166,7 +169,7 @@ def execute(
 
 
 def _drop_output() -> bool:
-    """Drop what standard output does not take, which the interpreter would try again at exit; say whether so."""
+    """Discard output that cannot be written, or the interpreter tries again at exit; return whether there was any."""
     try:
         sys.stdout.flush()
         return False
@@ -176,10 +179,10 @@ def _drop_output() -> bool:
 
 
 def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bool) -> int:
-    with contextlib.suppress(OSError):  # of a terminal that has been closed; the exit code still counts
+    with contextlib.suppress(OSError):  # the terminal has been closed; the exit code still counts
         if debug:
             traceback.print_exc()
-        # Names in somebody else's files can hold control sequences of the terminal.
+        # Names in files of others can hold terminal control sequences.
         print(f"{parser.prog}: " + "\n".join(printable(line) for line in message.split("\n")), file=sys.stderr)
     return code
 
@@ -194,9 +197,9 @@ _ENDINGS: dict[int, tuple[str, int]] = {
 
 
 def _handle_signals() -> dict[int, Handler]:
-    """Have SIGTERM and SIGHUP raise Terminated; return what they did. SIGHUP stays ignored where it is, under nohup."""
+    """Make SIGTERM and SIGHUP raise Terminated (an ignored SIGHUP stays ignored); return the previous handlers."""
     previous: dict[int, Handler] = {}
-    with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's
+    with contextlib.suppress(ValueError):  # not the main thread, which alone may handle signals
         for number in _ENDINGS:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue

@@ -12,7 +12,7 @@ from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import printable
 
 DESCRIPTION = """Convert models of Zero (github.com/bzhangGo/zero) to model directories, which nmt-translate, nmt-eval,
-nmt-score and training.init_from take, and back. The rest is in docs/from_zero.md."""
+nmt-score and training.init_from take, and back. Details: docs/from_zero.md."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,7 +40,7 @@ def _add_zero(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             type=Path,
             required=True,
-            help=f"Zero's {side} vocabulary, a token a line",
+            help=f"Zero's {side} vocabulary, one token per line",
         )
     parser.add_argument(
         "--hparams",
@@ -48,10 +48,11 @@ def _add_zero(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="hyper-parameters over those of the param.json next to the checkpoint; FILE is a dictionary of literals",
+        help="hyper-parameters that replace those in the param.json next to the checkpoint; FILE holds a Python "
+        "dictionary of literals",
     )
     parser.add_argument(
-        "--moving-averages", action="store_true", help="take the moving averages of the weights (ema_decay)"
+        "--moving-averages", action="store_true", help="use the moving averages of the weights (ema_decay)"
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, required=True, help="new model directory; never overwritten"

@@ -1,4 +1,4 @@
-"""nmt-data: fetch the public corpora of the shipped configurations; look for faults in a corpus, and clean it."""
+"""nmt-data: fetch the public corpora of the shipped configurations; check corpora for faults and clean them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ if TYPE_CHECKING:
     from nmt.data.text import FilePair
 
 DESCRIPTION = "Fetch the corpora that the shipped configurations need; check and clean corpora of your own."
-MULTI30K = "Fetch Multi30k English-German (task 1, raw text), 29,000 pairs for training, where multi30k_*.yaml look."
-TATOEBA = """Fetch the English-German sentences of Tatoeba that ManyThings.org selects, and split them where
-tatoeba.yaml looks: 2,000 for validation, 2,500 for the test, and all pairs without a sentence of these for training."""
-WMT14 = """Fetch WMT14 English-German, 4.5 million pairs for training, where wmt14_*.yaml look: train: Europarl v7,
-Common Crawl and News Commentary v9; dev: newstest2013; test: newstest2014. 1.7 GB are fetched and 1.4 GB of text
-is made."""
+MULTI30K = (
+    "Fetch Multi30k English-German (task 1, raw text), 29,000 training pairs, to the place where multi30k_*.yaml "
+    "expect it."
+)
+TATOEBA = """Fetch the English-German sentences of Tatoeba that ManyThings.org selects, and split them for tatoeba.yaml:
+2,000 for validation, 2,500 for the test, and for training all pairs that share no sentence with these."""
+WMT14 = """Fetch WMT14 English-German, 4.5 million training pairs, to the place where wmt14_*.yaml expect it: train:
+Europarl v7, Common Crawl and News Commentary v9; dev: newstest2013; test: newstest2014. Downloads 1.7 GB, writes 1.4
+GB."""
 CHECK = """Count the faults of a corpus and show examples of each. Nothing is changed."""
-CLEAN = """Copy a corpus without its faulty pairs to OUT.source and OUT.target; the pairs that are left out go to
-OUT.dropped.jsonl, each with the number of its line and its faults."""
+CLEAN = """Copy a corpus without its faulty pairs to OUT.source and OUT.target; the pairs left out go to
+OUT.dropped.jsonl, each with its line number and faults."""
 WIDTH = 68
-"""Characters of an example that are shown of each side: with what stands before them 80 columns."""
+"""Characters shown of each side of an example; with the text before them, a line has 80 columns."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,14 +53,14 @@ def build_parser() -> argparse.ArgumentParser:
     tatoeba = add("tatoeba", "fetch Tatoeba English-German, and split it", TATOEBA)
     _add_fetching(tatoeba, fetch_tatoeba, to="data/tatoeba", mirror=", a folder or the archive itself,")
     _add_fetching(add("wmt14", "fetch WMT14 English-German", WMT14), fetch_wmt14, to="data/wmt14")
-    _add_checking(add("check", "count what is wrong with a corpus", CHECK), check)
+    _add_checking(add("check", "count the faults of a corpus", CHECK), check)
     cleaning = add("clean", "copy a corpus without its faulty pairs", CLEAN)
     _add_checking(cleaning, clean)
     cleaning.add_argument("-o", "--output", metavar="OUT", required=True, help="prefix of the files to write")
     cleaning.add_argument(
-        "--keep", metavar="FAULT", action="append", default=[], help="pairs with only this fault stay; repeatable"
+        "--keep", metavar="FAULT", action="append", default=[], help="keep pairs that have only this fault; repeatable"
     )
-    cleaning.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    cleaning.add_argument("--overwrite", action="store_true", help="replace existing files")
     return parser
 
 
@@ -65,35 +68,41 @@ def _add_fetching(
     parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, to: str, mirror: str = ""
 ) -> None:
     parser.set_defaults(run=run)
-    parser.add_argument("--to", type=Path, default=Path(to), metavar="DIR", help="where it goes (default: %(default)s)")
-    parser.add_argument("--from", type=Path, dest="copies", metavar="DIR", help="take local copies from DIR instead")
-    parser.add_argument("--mirror", metavar="URL", help=f"fetch from URL{mirror} instead of the publisher")
+    parser.add_argument(
+        "--to", type=Path, default=Path(to), metavar="DIR", help="output directory (default: %(default)s)"
+    )
+    parser.add_argument("--from", type=Path, dest="copies", metavar="DIR", help="read local copies from DIR instead")
+    parser.add_argument("--mirror", metavar="URL", help=f"download from URL{mirror} instead of the publisher")
 
 
 def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     parser.set_defaults(run=run)
-    parser.add_argument("prefix", metavar="PREFIX", help="PREFIX.en and PREFIX.de, say, or .gz")
+    parser.add_argument("prefix", metavar="PREFIX", help="such as PREFIX.en and PREFIX.de; may be .gz")
     parser.add_argument(
-        "--languages", metavar=("SOURCE", "TARGET"), nargs=2, help="suffixes (default: those of the two files there)"
+        "--languages", metavar=("SOURCE", "TARGET"), nargs=2, help="suffixes (default: those of the two files found)"
     )
     parser.add_argument(
         "--held-out",
         metavar="PREFIX",
         action="append",
         default=[],
-        help="validation or test text, whose sentences must not be in the corpus; repeatable",
+        help="validation or test text; its sentences must not occur in the corpus; repeatable",
     )
     parser.add_argument(
         "--max-ratio",
         metavar="R",
         type=ratio,
         default=3.0,
-        help="how many times longer than usual a side may be, in characters (default: %(default)g)",
+        help="how many times longer than usual one side may be than the other, in characters (default: %(default)g)",
     )
     parser.add_argument(
-        "--examples", metavar="N", type=natural, default=3, help="pairs shown of each fault (default: %(default)s)"
+        "--examples",
+        metavar="N",
+        type=natural,
+        default=3,
+        help="example pairs to show for each fault (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def fetch_multi30k(arguments: argparse.Namespace) -> int:
@@ -152,7 +161,7 @@ def clean(arguments: argparse.Namespace) -> int:
     for name in arguments.keep:
         if name not in FAULTS:
             raise ConfigError(
-                f"--keep: '{name}' is no fault.{near_miss(name, [*FAULTS])} Allowed: {', '.join(FAULTS)}."
+                f"--keep: '{name}' is not a fault.{near_miss(name, [*FAULTS])} Allowed: {', '.join(FAULTS)}."
             )
     files, held_out, languages = _texts(arguments)
     report, kept = write(
@@ -170,7 +179,7 @@ def clean(arguments: argparse.Namespace) -> int:
 
 
 def _texts(arguments: argparse.Namespace) -> tuple[FilePair, list[FilePair], tuple[str, str]]:
-    """The files of the corpus and of held-out text, and the languages of both."""
+    """The files of the corpus and of the held-out text, and the two languages."""
     from nmt.corpora.inspection import files_of, languages_of
 
     languages = tuple(arguments.languages) if arguments.languages else languages_of(arguments.prefix)
@@ -188,7 +197,7 @@ def _print(report: Report, arguments: argparse.Namespace, *, kept: int | None = 
 
 
 def lines_of(report: Report) -> list[str]:
-    """A report for people, in 80 columns but for the names of files."""
+    """A report for people, in 80 columns except for file names."""
     from nmt.corpora.faults import FAULTS
 
     files = report.files
@@ -205,7 +214,7 @@ def lines_of(report: Report) -> list[str]:
 
 
 def _shortened(line: str) -> str:
-    """The beginning of a line that is too long to be shown, without what a terminal would obey."""
+    """A line, cut if it is too long to be shown, without terminal control sequences."""
     from nmt.errors import printable
 
     text = printable(line)

@@ -1,4 +1,4 @@
-"""Options of search that every translating command has, in place of the settings that a model was saved with."""
+"""Search options of every command that translates; they replace the settings saved with the model."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DECODING = (
 
 
 def add_decoding(group: argparse._ArgumentGroup) -> None:
-    """Add the options of search that every translating command has; `overridden` also reads `n_best`."""
+    """Add the search options of every command that translates; `overridden` also reads `n_best`."""
     group.add_argument(
         "--search",
         metavar="NAME",
-        help="beam, greedy, sample, noisy_beam, diverse_beam, mbr, one of a plugin, or auto: greedy for a beam size "
+        help="beam, greedy, sample, noisy_beam, diverse_beam, mbr, a plugin's search, or auto: greedy for a beam size "
         "of 1, else beam",
     )
     group.add_argument(
@@ -45,109 +45,112 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
         action="append",
         help="option of the search, such as temperature=0.7; repeatable",
     )
-    group.add_argument("--beam-size", metavar="N", type=beam_size, help="hypotheses kept")
+    group.add_argument("--beam-size", metavar="N", type=beam_size, help="hypotheses kept per sentence")
     group.add_argument(
         "--length-penalty",
         metavar="A",
         type=length_penalty,
-        help="0 to 10; log-probabilities are divided by ((5+length)/6)**A",
+        help="0 to 10; scores are divided by ((5+length)/6)**A",
     )
     group.add_argument(
         "--coverage-penalty",
         metavar="B",
         type=length_penalty,
-        help="beta of the penalty for source words that nothing attends to, 0 to 10",
+        help="weight of the penalty for source words without attention, 0 to 10",
     )
     group.add_argument(
         "--max-length-offset",
         metavar="N",
         type=length_offset,
-        help="tokens a translation may have more than its source",
+        help="how many more tokens than its source a translation may have",
     )
-    group.add_argument("--min-length", metavar="N", type=natural, help="tokens a translation has at least")
+    group.add_argument("--min-length", metavar="N", type=natural, help="smallest number of tokens of a translation")
     group.add_argument(
         "--no-repeat-ngram",
         metavar="N",
         type=natural,
-        help="no sequence of N tokens comes twice in a translation; 0: all may",
+        help="no sequence of N tokens occurs twice in a translation; 0: no limit",
     )
     group.add_argument(
         "--split-long",
         metavar="N|none",
         type=positive_or_none,
-        help="a line of more than N source tokens is translated in parts, cut at sentence ends",
+        help="translate a line of more than N source tokens in parts, cut at sentence ends",
     )
     group.add_argument(
         "--batch-tokens",
         metavar="N|auto",
         type=positive_or_auto,
-        help="size of a batch: its source tokens times the beam size",
+        help="largest batch: source tokens times beam size",
     )
     group.add_argument(
-        "--shortlist", metavar="FILE", help="words to choose from, in a file of nmt-shortlist; 'none': all words"
+        "--shortlist",
+        metavar="FILE",
+        help="file of nmt-shortlist with the words allowed for each source word; 'none': all words are allowed",
     )
     group.add_argument(
         "--language-model",
         metavar="MODEL",
-        help="run of a language model over the same words that has a say in each step; 'none': none",
+        help="run of a language model with the same target vocabulary, whose scores are added in each step; 'none': no "
+        "language model",
     )
     group.add_argument(
         "--language-model-weight",
         metavar="W",
         type=length_penalty,
-        help="what its log-probabilities are multiplied by before they are added, 0 to 10 (default: 0.2)",
+        help="weight of the language model's log-probabilities, 0 to 10 (default: 0.2)",
     )
     group.add_argument(
         "--precision",
         choices=("auto", "fp32", "bf16", "int8"),
-        help="number format to compute in; int8: for the decoder's matrices",
+        help="number format of the computation; int8: only the decoder's matrices",
     )
     group.add_argument(
         "--replace-unknown",
         action=argparse.BooleanOptionalAction,
-        help="where the translation has an unknown word, write the source word that it comes from",
+        help="replace each unknown word in the translation by the source word it attends to most",
     )
     group.add_argument(
         "--placeholders",
         action=argparse.BooleanOptionalAction,
-        help="keep {name}, <tag>, web and e-mail addresses as they are, each as often as in the source",
+        help="copy {name}, <tag>, web and e-mail addresses unchanged, each as often as in the source",
     )
     group.add_argument(
         "--glossary",
         metavar="FILE",
-        help="file of lines 'term TAB translation', by which terms are translated; 'none': no glossary",
+        help="file of lines 'term TAB translation': how terms must be translated; 'none': no glossary",
     )
     add_ensemble(group)
 
 
 def add_ensemble(group: argparse._ActionsContainer) -> None:
-    """Add the options of several models, which scoring has, too."""
+    """Add the options of an ensemble, which scoring has, too."""
     group.add_argument(
         "--ensemble-weights",
         metavar="W,W...|none",
         type=ensemble_weights,
-        help="how much each of several models counts, in any unit, such as 2,1",
+        help="relative weights of the models of an ensemble, such as 2,1",
     )
     group.add_argument(
         "--ensemble-mean",
         choices=("probabilities", "log_probabilities"),
-        help="what is averaged over several models (default: probabilities)",
+        help="what an ensemble averages (default: probabilities)",
     )
 
 
 def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
-    """Raise ConfigError for options of several models that are not for so many."""
+    """Raise ConfigError for ensemble options that do not fit the number of models."""
     weights = arguments.ensemble_weights
     if weights not in (None, NONE) and len(weights) != models:
         from nmt.search.ensemble_mean import wrong_number
 
         raise ConfigError(f"--ensemble-weights: {wrong_number(len(weights), models=models)}")
     if arguments.ensemble_mean is not None and models == 1:
-        raise ConfigError("--ensemble-mean: there is only 1 model; name several")
+        raise ConfigError("--ensemble-mean: there is only 1 model; give several")
 
 
 def with_ensemble(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
-    """`decoding` with the options of `add_ensemble` in their place."""
+    """`decoding` changed by the options of `add_ensemble`."""
     names = ("ensemble_weights", "ensemble_mean")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     changes: dict[str, Any] = {name: None if value == NONE else value for name, value in given.items()}
@@ -157,7 +160,7 @@ def with_ensemble(decoding: DecodingConfig, arguments: argparse.Namespace) -> De
 def overridden(
     decoding: DecodingConfig, arguments: argparse.Namespace, *, say: Callable[[str], object] | None = None
 ) -> DecodingConfig:
-    """The decoding settings of a model with those of a command line in their place; `say` as in `changed_decoding`."""
+    """The decoding settings of a model, changed by a command line; `say` as in `changed_decoding`."""
     from nmt.config.changed import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
@@ -167,7 +170,8 @@ def overridden(
     if "search_options" in changes:
         given = search_options(changes.pop("search_options"))
         plain = changed_decoding(decoding, changes, option=_option)
-        changes["search_options"] = {**plain.search_options, **given}  # of another search none are left
+        # plain: without the saved search's options if another search is chosen
+        changes["search_options"] = {**plain.search_options, **given}
     return changed_decoding(decoding, changes, option=_option, say=say)
 
 
@@ -176,7 +180,7 @@ def _option(name: str) -> str:
 
 
 def search_options(given: Sequence[str]) -> dict[str, Any]:
-    """Options of a search from KEY=VALUE; values are YAML, as those of --set."""
+    """Search options from KEY=VALUE; values are YAML, as for --set."""
     from nmt.config.yaml12 import read_yaml
 
     found = {}
@@ -185,7 +189,7 @@ def search_options(given: Sequence[str]) -> dict[str, Any]:
         if not equals or not key.strip():
             raise ConfigError(f"--search-option {shown(text)[1:-1]}: must be KEY=VALUE, such as temperature=0.7")
         if key.strip() in found:
-            raise ConfigError(f"--search-option {key.strip()}: is given twice")
+            raise ConfigError(f"--search-option {key.strip()}: given twice")
         try:
             found[key.strip()] = read_yaml(value, origin="value").value
         except ConfigError as error:

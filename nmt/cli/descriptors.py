@@ -1,6 +1,6 @@
-"""Standard input, output and error: those that are missing at the start, and readers that have gone away.
+"""Standard input, output and error: descriptors closed at the start, and readers that have gone away.
 
-Standard library only: it is the first thing that a command does.
+Uses the standard library only, because it runs before anything else is imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from nmt.errors import DataError, NmtError
 
 EXIT_NO_READER = 141
-"""128 + SIGPIPE: what a shell reports of a program that writes to a pipe nobody reads any more."""
+"""128 + SIGPIPE: the exit code a shell reports for a program that writes to a pipe without a reader."""
 _NAMES = ("standard input", "standard output", "standard error")
 
 
@@ -24,11 +24,11 @@ class NoReaderError(NmtError):
 
 
 def open_missing() -> frozenset[int]:
-    """Open each of the descriptors 0, 1 and 2 that is closed on the null device; return which ones were closed.
+    """Open each closed descriptor among 0, 1 and 2 on the null device; return which were closed.
 
-    Otherwise the next file that is opened would get the number, and status lines would land in it. As in GNU's
-    programs, reading the one opened for standard input fails, and so does writing to the one for standard output, so
-    that nothing is lost unnoticed; standard error takes everything.
+    Otherwise the next opened file would get the free number, and status lines would be written into it. As in GNU
+    programs, standard input then cannot be read and standard output cannot be written, so that nothing is lost
+    unnoticed; what is written to standard error is discarded.
     """
     missing = []
     for descriptor, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
@@ -38,7 +38,7 @@ def open_missing() -> frozenset[int]:
             opened = os.open(os.devnull, flags)  # gets the lowest free number, which is this one
             os.set_inheritable(opened, True)
             missing.append(descriptor)
-    # Python has None in place of a stream whose descriptor is closed, and print() to None goes to standard output.
+    # For a closed descriptor the stream is None in Python, and print(file=None) writes to standard output.
     if sys.stdin is None:
         sys.stdin = _stream(0, "rb")
     if sys.stdout is None:
@@ -54,17 +54,17 @@ def _stream(descriptor: int, mode: str) -> io.TextIOWrapper:
 
 
 MISSING = open_missing()
-"""Those of the descriptors 0, 1 and 2 that were closed when the process started."""
+"""The descriptors among 0, 1 and 2 that were closed when the process started."""
 
 
 def require(descriptor: int) -> None:
-    """Raise DataError where standard input (0) or output (1) is needed, but was closed at the start."""
+    """Raise DataError if standard input (0) or output (1) was closed at the start."""
     if descriptor in MISSING:
-        raise DataError(f"{_NAMES[descriptor]}: is closed; open it, or name a file")
+        raise DataError(f"{_NAMES[descriptor]}: is closed; open it, or give a file")
 
 
 def has_no_reader(descriptor: int) -> bool:
-    """Whether what is written to a pipe or socket arrives nowhere; False for a file."""
+    """Whether a pipe or socket has no reader; False for a file."""
     poll = select.poll()
     poll.register(descriptor, 0)  # errors and hang-ups are always reported
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

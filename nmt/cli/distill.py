@@ -29,7 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-distill."""
     parser = make_parser("nmt-distill", DESCRIPTION, usage="MODEL... -o PREFIX [--train PREFIX...] [options]")
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS)
-    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="of the files to write")
+    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="prefix of the files to write")
     parser.add_argument(
         "--train",
         metavar="PREFIX",
@@ -38,19 +38,19 @@ def build_parser() -> argparse.ArgumentParser:
         help="parallel text whose source is translated (default, without --source: data.train of the first model)",
     )
     parser.add_argument(
-        "--source", metavar="FILE", nargs="+", default=[], help="further text of the source language alone, .gz too"
+        "--source", metavar="FILE", nargs="+", default=[], help="further text in the source language only; may be .gz"
     )
     parser.add_argument(
         "--nearest",
         choices=("bleu", "chrf"),
-        help="of the N best translations only the one nearest to the reference, by BLEU or chrF of the sentence",
+        help="of the N best translations, keep only the one nearest to the reference, by sentence BLEU or chrF",
     )
     parser.add_argument(
         "--keep-original",
         action="store_true",
         help="also write each line of --train with its reference, after the others",
     )
-    add_synthetic(parser, n_best="translations of each line, each a pair of its own (default: 1)")
+    add_synthetic(parser, n_best="number of translations to write for each line; each makes a pair (default: 1)")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Texts of which each line belongs to the same sentence: translations, references, source."""
+"""Parallel texts, whose lines belong together: translations, references, source."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ STDIN: Final = "-"
 
 
 def read_texts(program: str, texts: Sequence[Sequence[str]], *, policy: Policy) -> list[list[str]]:
-    r"""The lines of each text, given as files that come one after the other; all must have as many as the first.
+    r"""The lines of each text, a list of files to concatenate; all texts must have the same number of lines.
 
-    What is not UTF-8 is reported. Only "\n" ends a line, as in the sacrebleu command's files (its standard input also
+    Invalid UTF-8 is an error. Only "\n" ends a line, as in the sacrebleu command's files (its standard input also
     ends lines at "\r"). Raises DataError for a text without lines, too.
     """
     read = [[line for name in text for line in _read(program, name, Undecodable(policy))] for text in texts]

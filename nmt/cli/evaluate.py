@@ -1,4 +1,4 @@
-"""nmt-eval: scores of a file of translations, or of what a model makes of a source file."""
+"""nmt-eval: score translations from a file, or a model's translations of a source file."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened, OpenModels
 
-DESCRIPTION = """Scores by sacreBLEU, each with its signature: --hyp FILE... --ref FILE..., or
-MODEL... --source FILE --ref FILE... to translate first. -t SET -l PAIR in place of --ref and --source:
-a published test set."""
+DESCRIPTION = """Score translations with sacreBLEU and print each score with its signature: --hyp FILE... --ref FILE...,
+or MODEL... --source FILE --ref FILE... to translate first. -t SET -l PAIR replaces --ref and --source by a published
+test set."""
 USAGE = "(MODEL... --source FILE | --hyp FILE...)\n                (--ref FILE... | -t SET -l PAIR) [options]"
 METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "language": "--language"} | {
     "dash_splits": "--no-dash-splits"
 }
-"""Options of metrics by their names, and what they are called here."""
+"""Options of metrics: their names, and the command's names for them."""
 MODEL_OPTIONS = ("source", *(name for name in DECODING if name != "n_best"), "output")
 _OPTIONS = {"search_options": "--search-option"}
-"""Those of them that are not called like their keys."""
+"""Metric options whose command-line name differs from their key."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,17 +54,17 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="+",
         default=[],
-        help="translations, one a line, each file of a system of its own, the first of which is the others' baseline; "
-        "- is standard input",
+        help="translations, one per line; each file is one system, and the first is the baseline of the others; - is "
+        "standard input",
     )
     parser.add_argument("--ref", metavar="FILE", nargs="+", default=[], help="one file for each set of references")
     parser.add_argument(
         "-t",
         "--test-set",
         metavar="SET",
-        help="source and references of a test set that sacreBLEU knows, such as wmt14; several with commas between",
+        help="source and references of a test set known to sacreBLEU, such as wmt14; several are separated by commas",
     )
-    parser.add_argument("-l", "--language-pair", metavar="PAIR", help="of the test set, such as en-de")
+    parser.add_argument("-l", "--language-pair", metavar="PAIR", help="language pair of the test set, such as en-de")
     scores = parser.add_argument_group("scores")
     scores.add_argument(
         "--metrics",
@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     scores.add_argument("--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu: 13a (default), intl, ...")
     scores.add_argument("--lowercase", action="store_true", default=None, help="ignore case in bleu")
     scores.add_argument(
-        "--language", metavar="CODE", help="of the text, for bleu_moses_lc (default: the model's, else de)"
+        "--language", metavar="CODE", help="language of the text, for bleu_moses_lc (default: the model's, else de)"
     )
     scores.add_argument(
         "--no-dash-splits",
@@ -89,22 +89,24 @@ def build_parser() -> argparse.ArgumentParser:
     scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
     scores.add_argument("--confidence", action="store_true", help="95%% intervals, by bootstrap resampling")
     output = scores.add_mutually_exclusive_group()
-    output.add_argument("--format", choices=tuple(FORMATS), help="of the tables (default: text)")
+    output.add_argument("--format", choices=tuple(FORMATS), help="format of the tables (default: text)")
     output.add_argument(
         "--json", dest="format", action="store_const", const="json", help="alias of --format json, for programs"
     )
     add_errors(parser)
-    _add_significance(parser.add_argument_group("significance, of several --hyp or with --baseline"))
+    _add_significance(parser.add_argument_group("test of significance, for several --hyp or with --baseline"))
     _add_model(parser)
     return parser
 
 
 def _add_significance(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--baseline", metavar="FILE", nargs="+", default=[], help="translations to compare with")
+    group.add_argument(
+        "--baseline", metavar="FILE", nargs="+", default=[], help="baseline translations to compare with"
+    )
     group.add_argument(
         "--significance",
         choices=TESTS,
-        help="by paired bootstrap resampling (default) or approximate randomisation",
+        help="method: paired bootstrap resampling (default) or approximate randomisation",
     )
     group.add_argument(
         "--samples",
@@ -113,15 +115,17 @@ def _add_significance(group: argparse._ArgumentGroup) -> None:
         help=f"resamples, also of --confidence (default: {DEFAULT_SAMPLES}), or trials of approximate randomisation "
         f"(default: {DEFAULT_TRIALS})",
     )
-    group.add_argument("--seed", metavar="N", type=seed, default=DEFAULT_SEED, help="of them (default: %(default)s)")
+    group.add_argument(
+        "--seed", metavar="N", type=seed, default=DEFAULT_SEED, help="seed of the resamples (default: %(default)s)"
+    )
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "translation, with MODEL", "Defaults: the configuration of the model, of several that of the first."
+        "translation, with MODEL", "The defaults are those of the (first) model's configuration."
     )
     group.add_argument("--source", metavar="FILE", help="text to translate; - is standard input")
-    group.add_argument("-o", "--output", metavar="FILE", help="keep the translations there")
+    group.add_argument("-o", "--output", metavar="FILE", help="also write the translations to this file")
     add_decoding(group)
     parser.set_defaults(n_best=1)
     add_checkpoint(parser)
@@ -167,18 +171,18 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _take_test_set(arguments: argparse.Namespace) -> str:
-    """Make each text a list of files; those of a test set, where one is named, whose target language is returned."""
+    """Make each text a list of files; with -t those of the test set, whose target language is returned."""
     if arguments.test_set is None:
         if arguments.language_pair is not None:
-            raise ConfigError(f"-l {arguments.language_pair}: only with -t, the test set")
+            raise ConfigError(f"-l {arguments.language_pair}: allowed only with -t, the test set")
         if not arguments.ref:
-            raise ConfigError("neither --ref, the references, nor -t, a test set that has them")
+            raise ConfigError("no references; give --ref FILE, or -t SET")
         arguments.ref = [[name] for name in arguments.ref]
         arguments.source = None if arguments.source is None else [arguments.source]
         return ""
     if arguments.ref or arguments.source is not None:
         option = "--ref" if arguments.ref else "--source"
-        raise ConfigError(f"{option}: the test set {arguments.test_set} has it; give one of the two")
+        raise ConfigError(f"{option}: the test set {arguments.test_set} already provides it; give one of the two")
     found = test_set(arguments.test_set, arguments.language_pair)
     arguments.ref = found.references
     if arguments.models:
@@ -189,11 +193,11 @@ def _take_test_set(arguments: argparse.Namespace) -> str:
 def _check_arguments(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
     if not arguments.models and not arguments.hyp:
-        raise ConfigError(f"neither --hyp, translations to score, nor a MODEL to make them; {FIRST}")
+        raise ConfigError(f"nothing to score; give --hyp FILE, or a MODEL that translates --source; {FIRST}")
     if arguments.models and arguments.hyp:
         models = " ".join(arguments.models)
         hypotheses = " ".join(arguments.hyp)
-        raise ConfigError(f"--hyp {hypotheses}: is already translated; MODEL {models} needs --source instead")
+        raise ConfigError(f"--hyp {hypotheses}: is a translation already; MODEL {models} needs --source instead")
     if arguments.models and arguments.source is None:
         raise ConfigError("MODEL needs --source, the text to translate")
     if arguments.models:
@@ -202,14 +206,14 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         given = [name for name in MODEL_OPTIONS if getattr(arguments, name) is not None]
         if given:
             listed = ", ".join(_OPTIONS.get(name, "--" + name.replace("_", "-")) for name in given)
-            raise ConfigError(f"{listed}: only with MODEL; --hyp is already translated")
+            raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
     files = [name for text in _inputs(arguments) for name in text]
     if files.count(STDIN) > 1:
         raise ConfigError("- (standard input) can stand for one file only")
     for option, names in (("--hyp", arguments.hyp), ("--baseline", arguments.baseline)):
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise ConfigError(f"{option} {twice[0]}: is named twice; each is a system of its own")
+            raise ConfigError(f"{option} {twice[0]}: given twice; each file is one system")
     if arguments.significance and not arguments.baseline and len(arguments.hyp) < 2:
         raise ConfigError("--significance: needs something to compare with: several --hyp, or --baseline")
 
@@ -221,9 +225,9 @@ def _inputs(arguments: argparse.Namespace) -> list[list[str]]:
 
 
 def make_metrics(arguments: argparse.Namespace, *, language: str | None = None, target: str = "") -> list[Metric]:
-    """The metrics asked for, with the command's options; `language` where no option says otherwise.
+    """The requested metrics with the command's options; `language` is the default of that option.
 
-    `target` is the language of a test set, which decides the usual tokenizer of BLEU as it does in sacreBLEU.
+    `target` is the language of a test set; as in sacreBLEU it decides the default tokenizer of BLEU.
     """
     given = {name: getattr(arguments, name) for name in METRIC_OPTIONS if getattr(arguments, name) is not None}
     usual = tokenizer_of(target)
@@ -233,8 +237,8 @@ def make_metrics(arguments: argparse.Namespace, *, language: str | None = None, 
 
 
 def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], Opened, int]:
-    """What the model or the ensemble makes of `source`, written to --output as well, the models, and the exit code."""
-    # Late, so that mistakes in the options do not wait for torch.
+    """Translate `source`, also to --output; return the translations, the models and the exit code."""
+    # Imported late, so that mistakes in the options are reported without loading torch.
     from nmt.cli.bar import LinesBar
     from nmt.cli.output import output_stream
     from nmt.cli.totals import Totals
@@ -242,7 +246,7 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     from nmt.library.translator import WINDOW
 
     inputs = [name for text in _inputs(arguments) for name in text]
-    # Opened first: a file that cannot be written is found out before the work is done.
+    # Opened first, so that a file that cannot be written is reported before the work starts.
     opened_output = (
         output_stream(arguments.output, inputs=inputs, models=arguments.models) if arguments.output else nullcontext()
     )

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=str)
 
-DESCRIPTION = """Write a model as a folder of its own: weights in the number format they are used in, vocabulary,
-configuration, checksums, and a card that describes it. All commands take it in place of the run. Or as one file for
-the engine, which translates without PyTorch, or as ONNX graphs for programs with ONNX Runtime."""
+DESCRIPTION = """Export a model in one of three formats: a folder with weights, vocabulary, configuration, checksums and
+a model card, which all commands accept in place of the run; one file for the engine, which translates without PyTorch;
+or ONNX graphs for programs that use ONNX Runtime."""
 FORMATS = ("engine", "folder", "onnx")
 SUFFIX = ".nmt"
 FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
@@ -41,8 +41,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help=f"what is written: one file for the engine (default where OUTPUT ends in {SUFFIX}), a folder that all "
-        "commands take (else the default), or a folder of ONNX graphs",
+        help=f"engine: one file for the engine (default if OUTPUT ends in {SUFFIX}); folder: a folder that all "
+        f"commands accept (default otherwise); onnx: a folder of ONNX graphs",
     )
     parser.add_argument(
         "--precision",
@@ -58,19 +58,19 @@ def build_parser() -> argparse.ArgumentParser:
         help="of nmt-shortlist, for the engine: each sentence is translated with the words listed for it alone "
         "(default: decoding.shortlist of the model)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an exported folder or file that is there")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing exported folder or file")
     add_checkpoint(parser)
     add_plugins(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export, and say what was written."""
+    """Export, and report what was written."""
     format_ = arguments.format or ("engine" if arguments.output.suffix == SUFFIX else "folder")
     if len(arguments.models) > 1:
         what, each = ("a model file", "files") if format_ == "engine" else ("an exported folder", "folders")
         raise ConfigError(
-            f"MODEL: {what} holds one model; export each by itself, and name the {each} together for an ensemble"
+            f"MODEL: {what} holds one model; export each model separately and give the {each} together for an ensemble"
         )
     write = {"engine": _write_engine, "folder": _write_folder, "onnx": _write_onnx}[format_]
     return write(arguments)
@@ -82,7 +82,7 @@ def _write_folder(arguments: argparse.Namespace) -> int:
 
     if arguments.shortlist is not None:
         raise ConfigError(
-            "--shortlist: is for --format engine; a folder has the file that decoding.shortlist of the model names"
+            "--shortlist: allowed only with --format engine; a folder contains the model's decoding.shortlist"
         )
     (model,) = arguments.models
     stored = arguments.precision or "fp32"
@@ -102,7 +102,7 @@ def _write_folder(arguments: argparse.Namespace) -> int:
 
 
 def _write_engine(arguments: argparse.Namespace) -> int:
-    precision = _precision(arguments, ENGINE_PRECISIONS, "is for folders. Allowed with --format engine")
+    precision = _precision(arguments, ENGINE_PRECISIONS, "is allowed only for folders. Allowed with --format engine")
     from nmt.interop.engine.export import export_engine
     from nmt.search.shortlist import load_shortlist
 
@@ -122,8 +122,8 @@ def _write_engine(arguments: argparse.Namespace) -> int:
 
 def _write_onnx(arguments: argparse.Namespace) -> int:
     if arguments.shortlist is not None:
-        raise ConfigError("--shortlist: is for --format engine; ONNX graphs score all words")
-    precision = _precision(arguments, ONNX_PRECISIONS, "is not for ONNX graphs. Allowed with --format onnx")
+        raise ConfigError("--shortlist: allowed only with --format engine; ONNX graphs score all words")
+    precision = _precision(arguments, ONNX_PRECISIONS, "is not allowed for ONNX graphs. Allowed with --format onnx")
     if importlib.util.find_spec("onnx") is None:
         raise ConfigError("--format onnx: the package onnx is not installed; pip install 'nmt-recurrent[onnx]'")
     from nmt.interop.onnx.export import export_onnx
@@ -141,7 +141,7 @@ def _write_onnx(arguments: argparse.Namespace) -> int:
 
 
 def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str) -> P:
-    """What weights are stored as, by default the first; `refused` is said of another one before those allowed."""
+    """The format of stored weights, by default the first allowed one; `refused` words the error for others."""
     if arguments.precision is None:
         return allowed[0]
     for precision in allowed:
@@ -151,7 +151,7 @@ def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str
 
 
 def _say(output: Path, exported: ExportedFile | ExportedGraphs, what: str) -> int:
-    """Say what was written, after notes on what is not in it."""
+    """Report what was written, after notes on what is missing from it."""
     from nmt.interop.model_card import megabytes
 
     for note in exported.notes:

@@ -1,4 +1,4 @@
-"""Translations of whatever has made them, as what nmt-light finds: one code writes both (nmt.light.formats)."""
+"""Translations of any model in the form of nmt-light's, so that the same code writes both (nmt.light.formats)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nmt.search import ScoredText, Translation
 
 
 def as_result(translation: Translation) -> Result:
-    """What is written of a translation, without its notes."""
+    """The parts of a translation that are written, without its notes."""
     return Result(
         translation.source,
         [*map(_hypothesis, translation.hypotheses)],

@@ -1,4 +1,4 @@
-"""What nmt-tag and nmt-classify have in common: lines of text in, what a model labels them with out."""
+"""Shared by nmt-tag and nmt-classify: label lines of text with a model."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ WINDOW = 1000
 
 def add_text(parser: argparse.ArgumentParser) -> None:
     """Add --input and --output."""
-    parser.add_argument("-i", "--input", metavar="FILE", help="text to label, .gz too (default: standard input)")
+    parser.add_argument("-i", "--input", metavar="FILE", help="text to label; may be .gz (default: standard input)")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="file to write; it appears when all is done (default: standard output)"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to write; it appears when it is complete (default: standard output)",
     )
 
 
 def add_general(parser: argparse.ArgumentParser, *, reported: str = "errors and lines with problems") -> None:
-    """Add the options about the model and about messages; `reported` is what --quiet leaves."""
+    """Add the options of model and messages; `reported` names what --quiet still shows."""
     parser.add_argument(
         "-q", "--quiet", action="store_true", help=f"no bar and no status lines; {reported} are still reported"
     )
@@ -50,7 +53,7 @@ class Labelling(ABC):
 
     program: ClassVar[str]
     tasks: ClassVar[Sequence[str]]
-    """Those whose models it takes."""
+    """The tasks whose models it accepts."""
     arguments: argparse.Namespace
     undecodable: Undecodable = field(init=False)
     lines: int = field(default=0, init=False)
@@ -63,16 +66,16 @@ class Labelling(ABC):
 
     @abstractmethod
     def load(self, loaded: LoadedModel, *, device: torch.device) -> str:
-        """Take the model; what the first message tells of it. ConfigError for options that do not suit it."""
+        """Take the model; return its part of the first message. ConfigError for options that do not suit the model."""
 
     @property
     @abstractmethod
     def what(self) -> str:
-        """What its tokens are called."""
+        """The word for its tokens."""
 
     @abstractmethod
     def labelled(self, window: Sequence[str], *, name: str, on_batch: Callable[[int], object]) -> Iterator[str]:
-        """The output of each line of a window of the source `name`, counted with `count`; `on_batch` is told of each
+        """The output of each line of a window of the source `name`, counted with `count`; `on_batch` is called per
         batch."""
 
     def count(self, *, tokens: int, unknown: int, is_empty: bool) -> None:
@@ -88,13 +91,13 @@ class Labelling(ABC):
         if self.empty:
             text += f"; {self.empty:,} empty"
         if self.unknown:
-            text += f"; {self.unknown / self.tokens:.2%} of the {self.what} unknown to the vocabulary"
+            text += f"; {self.unknown / self.tokens:.2%} of the {self.what} are not in the vocabulary"
         return f"{text}; {self.undecodable.summary()}" if self.undecodable.noted else text
 
     def run(self) -> None:
         """Load the model, label and write, window by window."""
         keep_more_kernels()
-        # Late, so that --help and mistakes in the options do not wait for torch.
+        # Imported late, so that --help and mistakes in the options do not load torch.
         from nmt.cli.bar import bar_for
         from nmt.cli.lines import input_windows
         from nmt.cli.output import check_reader, output_stream
@@ -122,7 +125,7 @@ class Labelling(ABC):
             start = time.perf_counter()
 
             def on_batch(lines: int) -> None:
-                check_reader(output)  # so that what follows `| head` need not be labelled
+                check_reader(output)  # so that nothing is labelled after `| head` has ended
                 bar.batch(lines)
 
             with bar, input_windows(path, size=WINDOW, undecodable=self.undecodable, prompt=prompt) as windows:
@@ -131,6 +134,6 @@ class Labelling(ABC):
                     for text in self.labelled(window, name=path or "standard input", on_batch=on_batch):
                         output.write(text.encode())
                     output.flush()
-        is_silent = arguments.quiet or prompt is not None  # whose seconds are those of typing
+        is_silent = arguments.quiet or prompt is not None  # its time is that of typing
         if self.undecodable.noted or not is_silent:
             say(self.program, self.summary(time.perf_counter() - start))

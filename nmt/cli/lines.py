@@ -1,4 +1,4 @@
-"""Input lines in windows: full ones from files, smaller ones from whoever types or sends slowly and waits."""
+"""Input lines in windows: full ones from files, smaller ones from a person or program that waits for each answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LiveLines:
         return self._lines.popleft()
 
     def arrives(self, seconds: float) -> bool:
-        """Wait until a line is complete or the input has ended, at most so long; say whether it is."""
+        """Wait at most so long until a line is complete or the input has ended; return whether it is."""
         deadline = time.monotonic() + seconds
         while not self._lines and not self._has_ended:
             left = max(0.0, deadline - time.monotonic())
@@ -60,7 +60,7 @@ class LiveLines:
         return True
 
     def _read(self) -> None:
-        """Take what is there, waiting for at least a byte."""
+        """Read the available bytes, waiting for at least one."""
         block = os.read(self._descriptor, _BLOCK)
         if not block:
             self._has_ended = True
@@ -85,14 +85,14 @@ def input_windows(
 ) -> Iterator[Iterator[list[str]]]:
     """The lines of a file (.gz too), or of standard input for None, in windows of at most `size`.
 
-    With `prompt` a person is asked for the lines of standard input, one after another.
+    With `prompt`, lines of standard input are asked for one by one.
 
-    A pipe or terminal delivers when it likes: its windows hold what is there, so that one who sends a line and waits
-    gets the answer at once. What comes while a window is translated is the next one: the more, the faster it comes.
+    A window of a pipe or terminal holds the lines that have arrived, so a sender that waits after each line gets its
+    answer at once. Lines that arrive during a translation form the next window.
 
     Raises:
-        DataError: a file that is missing or cannot be read, bytes that are not UTF-8 (file and line) where
-            `undecodable` does not allow them. What was read before comes first.
+        DataError: a file is missing or cannot be read, or bytes are not UTF-8 (names file and line) and `undecodable`
+            does not allow them. The lines before the error are returned first.
     """
     with contextlib.ExitStack() as stack:
         if path is None and prompt is not None:
@@ -117,9 +117,9 @@ def input_windows(
 
 
 def line_count(path: str | None) -> int | None:
-    """How many lines there are to translate; None where it cannot be told without reading them: a pipe, a packed file.
+    """The number of lines to translate; None if it is unknown without reading them: a pipe, a packed file.
 
-    Nor of a file that cannot be read, which `input_windows` says.
+    Also None for a file that cannot be read, which `input_windows` reports.
     """
     if path is not None and (path.endswith(".gz") or not Path(path).is_file()):
         return None

@@ -1,4 +1,4 @@
-"""How a command is told its models: by their places, as MODEL; `--model` of nmt-score and nmt-eval is an alias."""
+"""The argument MODEL of commands, and its alias `--model` in nmt-score and nmt-eval."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert 
 SEVERAL = "; the probabilities of several models are averaged"
 MODELS = MODEL + SEVERAL
 MODELS_OR_FILES = f"{MODEL} (folder or file){SEVERAL}"
-"""Of commands that take files for the engine, too."""
+"""For commands that also accept files for the engine."""
 RUN = "run directory of nmt-train"
-FIRST = "name it before the options, as those that take several values take it, too"
+FIRST = "write it before the options, because an option with several values would take it"
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -29,14 +29,14 @@ def add_models(parser: argparse.ArgumentParser, *, help: str = MODELS) -> None:
 
 
 def named_models(arguments: argparse.Namespace) -> list[str]:
-    """The models that a command line names, in either way; none where it names none.
+    """The models that a command line names, in either way; empty if none.
 
     Raises:
-        ConfigError: some are named in one way and some in the other, so that their order is not clear.
+        ConfigError: models are given in both ways, so that their order is unclear.
     """
     if arguments.models and arguments.models_by_option:
         listed = " ".join(arguments.models_by_option)
-        raise ConfigError(f"--model {listed}: MODEL {' '.join(arguments.models)} is named, too; name all in one place")
+        raise ConfigError(f"--model {listed}: MODEL {' '.join(arguments.models)} is also given; use one of the two")
     return arguments.models or arguments.models_by_option
 
 

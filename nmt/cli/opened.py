@@ -1,4 +1,4 @@
-"""Models that are ready to translate, whatever is behind them: runs and folders by torch, files by the engine."""
+"""Models that are ready to translate: runs and folders with torch, files with the engine."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Opened(NamedTuple):
     """Models, place, search and number format, for people."""
     languages: tuple[str, str]
     longest: LongestSource
-    """Of training: a longer source is new to one of the models at least."""
+    """Longest source in training; at least one model has never seen a longer one."""
     joined: Callable[[str], str]
-    """Target text as translations are written, its subwords joined to words."""
+    """Target text in the form of written translations, with subwords joined to words."""
 
 
 class OpenModels(Protocol):
@@ -48,4 +48,4 @@ class OpenModels(Protocol):
         before_batch: Callable[[], object] | None,
         on_batch: Callable[[int], object],
     ) -> Opened:
-        """`say` is told what is changed beyond the options; `place` is where it computes, for people."""
+        """`say` is called with each change beyond the options; `place` names the device, for people."""

@@ -20,7 +20,7 @@ from nmt.search.request import as_request
 from nmt.search.translation import Details
 
 _WISHES = {"prefix": "prefix", "required": "require", "forbidden": "forbid"}
-"""What a request can ask for, and what its lines call it."""
+"""Wishes of a request, and their names in input lines."""
 _ANY_LENGTH = LongestSource(2**31, False)
 
 
@@ -35,7 +35,7 @@ def open_files(
 ) -> Opened:
     """The models of a command line; see `OpenModels`.
 
-    Raises ConfigError, naming it, for an option that the engine does not have.
+    Raises ConfigError for an option that the engine does not have.
     """
     _check(arguments)
     files = EngineFiles(
@@ -63,7 +63,7 @@ def open_files(
 
 
 class FilesTranslator:
-    """Translates lines as `nmt.search.Translator` does, but for what the engine does not have."""
+    """Translates lines like `nmt.search.Translator`, except for what the engine does not have."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ def _translation(line: Line) -> Translation:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """ConfigError for options beside those of the search that a file cannot have."""
+    """Raise ConfigError for options outside the search that a file cannot have."""
     file = arguments.models[0]
     if arguments.device == "cuda":
         raise ConfigError(f"--device cuda: {file} is one file for the engine, which computes on the CPU")
@@ -131,7 +131,7 @@ def _check(arguments: argparse.Namespace) -> None:
             raise ConfigError(refused_wish(f"--{name}", file))
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError(
-            f"WORLD_SIZE: {file} is one file for the engine, which one process translates with; it uses all cores"
+            f"WORLD_SIZE: {file} is one file for the engine, which translates in one process with all cores"
         )
 
 
@@ -140,4 +140,4 @@ def _option(name: str) -> str:
 
 
 def _ignore(message: str) -> None:
-    """Nobody wants to know."""
+    """A status line that is not shown."""

@@ -1,4 +1,4 @@
-"""Where a command's result goes: standard output, or a file that appears only when it is complete."""
+"""The output of a command: standard output, or a file that appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nmt.interop.run_layout import check_no_part
 
 
 class _Named(io.FileIO):
-    """A file to write, whose errors, such as that of a full disk, name it as the user has."""
+    """A file to write whose errors, such as a full disk, contain the name given by the user."""
 
     def __init__(self, path: Path, *, shown: str, new: bool) -> None:
         self._shown = shown
@@ -33,17 +33,16 @@ class _Named(io.FileIO):
 
 @contextlib.contextmanager
 def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Sequence[str] = ()) -> Iterator[BinaryIO]:
-    """A binary stream to standard output (None) or to a file, none of `inputs` and no part of the directories `models`.
+    """A binary stream to standard output (None) or to a file that is not in `inputs` nor in the directories `models`.
 
-    The file gets its name when the block ends without an error; until then, and after an error,
-    what was there before stays. Something that is not a regular file (a pipe, /dev/null) is
-    written to directly.
+    The file gets its name when the block ends without an error; until then, and after an error, the old file stays.
+    Something that is not a regular file (a pipe, /dev/null) is written to directly.
 
     Raises:
         ConfigError: it is one of the inputs.
         CheckpointError: it is a part of a model.
         DataError: it cannot be written.
-        NoReaderError: it is a pipe that nobody reads any more.
+        NoReaderError: it is a pipe whose reader has gone away.
     """
     if path is None:
         require(1)
@@ -54,7 +53,7 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
     target = Path(os.path.realpath(path))  # a link stays a link to the new file
     for name in inputs:
         if target.exists() and Path(name).exists() and target.samefile(name):
-            raise ConfigError(f"{path}: is also the input ({name}); the output needs another name")
+            raise ConfigError(f"{path}: is also the input ({name}); choose another output file")
     check_no_part(target, models=models)
     if target.is_dir():
         raise DataError(f"{path}: is a directory; give the name of a file")
@@ -79,7 +78,7 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
 
 
 def check_reader(stream: BinaryIO) -> None:
-    """Raise NoReaderError where whoever has read `stream` so far has gone away; a stream in memory has a reader."""
+    """Raise NoReaderError if the reader of `stream` has gone away; a stream in memory has a reader."""
     try:
         descriptor = stream.fileno()
     except (OSError, AttributeError):
@@ -90,7 +89,7 @@ def check_reader(stream: BinaryIO) -> None:
 
 @contextlib.contextmanager
 def _open(path: Path, *, shown: str, new: bool) -> Iterator[BinaryIO]:
-    """A `new` file, or a pipe and the like, to write to, whose errors call it `shown`."""
+    """A `new` file, or a pipe or similar, to write to; errors name it `shown`."""
     with io.BufferedWriter(_Named(path, shown=shown, new=new)) as stream:
         try:
             with _without_reader(stream):
@@ -103,7 +102,7 @@ def _open(path: Path, *, shown: str, new: bool) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _without_reader(stream: BinaryIO) -> Iterator[None]:
-    """A pipe of others that breaks is an error; that of our output has a name and an exit code of its own."""
+    """A broken pipe elsewhere is an ordinary error; a broken pipe of the output has its own error and exit code."""
     try:
         yield
     except BrokenPipeError:

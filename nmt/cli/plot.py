@@ -1,4 +1,4 @@
-"""nmt-plot: learning curves of runs, attention and memory of a sentence, as pictures."""
+"""nmt-plot: draw learning curves of runs, and attention and memory maps of a sentence."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nmt.cli.plot_maps import add_output, attention_parser, memory_parser
 from nmt.plotting import AXES
 
 PROGRAM = "nmt-plot"
-DESCRIPTION = f"""Draw learning curves of one or several runs from their logs alone: one panel for each number, one line
-for each run. Thin lines with open markers are of training, thick ones of validation. Maps of a sentence have options of
-their own: {PROGRAM} attention --help, {PROGRAM} memory --help."""
+DESCRIPTION = f"""Draw learning curves of one or several runs from their logs: one panel for each quantity, one line for
+each run. Thin lines with open markers show training, thick lines validation. Maps of a sentence have their own options:
+{PROGRAM} attention --help, {PROGRAM} memory --help."""
 USAGE = """RUN... -o FILE [options]
        %(prog)s attention MODEL --text TEXT -o FILE [options]
        %(prog)s memory MODEL --text TEXT -o FILE [options]"""
 MAPS = {"attention": attention_parser, "memory": memory_parser}
-"""As the first word; a run of such a name is ./attention."""
+"""Recognised as the first word; write ./attention for a run of that name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,26 +41,27 @@ def build_parser() -> argparse.ArgumentParser:
         "--axis",
         choices=tuple(AXES),
         default="updates",
-        help="what the curves are drawn over: %(choices)s (of CPU time, in seconds); default: %(default)s",
+        help="x axis: %(choices)s (CPU time, in seconds); default: %(default)s",
     )
     parser.add_argument(
         "--panels",
         metavar="LIST",
         type=names,
-        help="what is drawn, separated by commas: loss, lr, norm, speed, perplexity, a metric such as bleu, or any "
+        help="quantities to draw, separated by commas: loss, lr, norm, speed, perplexity, a metric such as bleu, or "
+        "any "
         "other number in the log, such as padding (default: loss, each metric, lr, norm, speed)",
     )
     parser.add_argument(
         "--labels",
         metavar="LABEL",
         nargs="+",
-        help="what the legend calls the runs, one for each (default: names of their directories)",
+        help="names of the runs in the legend, one for each (default: names of their directories)",
     )
     return parser
 
 
 def draw_curves(arguments: argparse.Namespace) -> int:
-    """Read the logs, draw and write; what they have and the picture has not is reported."""
+    """Read the logs, draw and write; report what the logs hold but the picture cannot show."""
     from nmt.plotting import (
         check_ending,
         curves,

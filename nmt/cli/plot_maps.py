@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 ATTENTION = """Draw what each word of a translation attends to in its source: a row for each target token, a column for
 each source token. The translation is the model's own, or --target."""
-MEMORY = """Draw how much of each word is in the states of a recurrent unit: a row for the state at each token, a column
-for each token that it remembers. Units with an element-wise input and forget gate have such weights, as LRN and ATR."""
+MEMORY = """Draw how much of each word the states of a recurrent unit hold: a row for the state at each token, a column
+for each remembered token. Units with element-wise input and forget gates, such as LRN and ATR, have these weights."""
 
 
 def attention_parser(program: str) -> argparse.ArgumentParser:
@@ -33,15 +33,15 @@ def attention_parser(program: str) -> argparse.ArgumentParser:
         "--layer",
         metavar="LIST",
         type=names,
-        help="attending layers, separated by commas: decoder.0, ..., decoder for all of them, encoder.0.self and such "
-        "for self-attention (default: the layer that decides most, whose weights have the least entropy)",
+        help="attending layers, separated by commas: decoder.0, ..., decoder for all of the decoder, encoder.0.self "
+        "and so on for self-attention (default: the layer whose weights have the least entropy)",
     )
     parser.add_argument(
         "--heads",
         metavar="mean|all|LIST",
         type=heads,
         default="mean",
-        help="their mean (default), a map of each, or of those with these numbers, from 1",
+        help="the mean of all heads (default), a map of each head, or maps of the heads with these numbers, from 1",
     )
     return parser
 
@@ -66,7 +66,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         required=True,
-        help="picture to write, FILE.png or FILE.svg; replaced if there",
+        help="picture to write, FILE.png or FILE.svg; an existing file is replaced",
     )
 
 
@@ -91,7 +91,7 @@ def _attention(found: Inspection, arguments: argparse.Namespace) -> Drawn:
     layers = [sharpest(found.attention)] if arguments.layer is None else named(arguments.layer, known, option="--layer")
     kinds = {name.split(".")[0] if is_self(name) else "" for name in layers}
     if len(kinds) > 1:
-        raise ConfigError(f"--layer: {', '.join(layers)} attend to different sides; one picture has one kind")
+        raise ConfigError(f"--layer: {', '.join(layers)} attend to different sides; choose layers of one side")
     parts = [of_heads(name, found.attention[name], arguments.heads) for name in layers]
     titles = [title for titles, _ in parts for title in titles]
     maps = np.stack([weights for _, several in parts for weights in several])
@@ -112,7 +112,7 @@ def _memory(found: Inspection, arguments: argparse.Namespace) -> Drawn:
     with_memory = [name for name, unit in found.units.items() if unit.memory is not None]
     if not with_memory:
         kinds = ", ".join(dict.fromkeys(unit.unit for unit in found.units.values()))
-        raise ConfigError(f"{arguments.model}: none of its units has memory weights ({kinds or 'no unit'})")
+        raise ConfigError(f"{arguments.model}: no unit has memory weights ({kinds or 'no unit'})")
     chosen = with_memory[:1] if arguments.unit is None else named(arguments.unit, list(found.units), option="--unit")
     for name in chosen:
         if name not in with_memory:
@@ -120,7 +120,7 @@ def _memory(found: Inspection, arguments: argparse.Namespace) -> Drawn:
             raise ConfigError(f"--unit: {name} ({unit}) has no memory weights; allowed: {', '.join(with_memory)}")
     units = [found.units[name] for name in chosen]
     if len({unit.tokens for unit in units}) > 1:
-        raise ConfigError(f"--unit: {', '.join(chosen)} read different tokens; one picture has those of one side")
+        raise ConfigError(f"--unit: {', '.join(chosen)} read different tokens; choose units of one side")
     maps = np.stack([unit.memory for unit in units if unit.memory is not None])
     tokens = units[0].tokens or [str(number) for number in range(1, maps.shape[1] + 1)]
     titles = [f"{name} ({unit.unit})" for name, unit in zip(chosen, units, strict=True)]
@@ -134,14 +134,14 @@ def _titled(what: str, titles: list[str]) -> dict[str, Any]:
 
 
 def _write(arguments: argparse.Namespace, draw: Callable[[Inspection], Drawn]) -> int:
-    """Load the model, let it read the sentence, draw and write; what will not look right is reported."""
+    """Load the model, let it read the sentence, draw and write; report what will not look right."""
     import nmt
     from nmt.plotting import check_ending, check_installed, font_remarks, picture
 
     ending = check_ending(arguments.output)
     check_installed()
     if not arguments.text.strip():
-        raise ConfigError("--text: is empty; there is nothing to look into")
+        raise ConfigError("--text: is empty; give a sentence")
     with output_stream(arguments.output, models=[arguments.model]) as stream:
         with nmt.load(
             arguments.model,
@@ -159,7 +159,7 @@ def _write(arguments: argparse.Namespace, draw: Callable[[Inspection], Drawn]) -
 
 
 def _parser(program: str, description: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-    """What both kinds of maps take."""
+    """Options of both kinds of maps."""
     parser = make_parser(program, description, usage="MODEL --text TEXT -o FILE [options]")
     parser.set_defaults(run=run, program=program)
     add_model(parser)

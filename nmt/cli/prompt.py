@@ -10,14 +10,14 @@ HINT = "type a line for its translation; Ctrl-D ends"
 
 
 def prompt_for(path: str | None, language: str) -> str | None:
-    """What asks for a line of `language`; None where no person types: input and output are not both terminals."""
+    """The prompt for a line of `language`; None if input and output are not both terminals."""
     return f"{language}> " if path is None and sys.stdin.isatty() and sys.stdout.isatty() else None
 
 
 def typed_lines(prompt: str) -> Iterator[bytes]:
     """Raw lines, each asked for with `prompt`; Ctrl-D ends them.
 
-    Ctrl-C discards what has been typed of a line; where nothing has, it is the KeyboardInterrupt that it is elsewhere.
+    Ctrl-C discards the typed part of a line; on an empty line it raises KeyboardInterrupt as usual.
     """
     written = _edited()
     with contextlib.suppress(AttributeError):  # a stream that is not the interpreter's own
@@ -26,7 +26,7 @@ def typed_lines(prompt: str) -> Iterator[bytes]:
         try:
             line = input(prompt)
         except EOFError:
-            print()  # the rest of the terminal's line is the shell's
+            print()  # leave the rest of the terminal's line to the shell
             return
         except KeyboardInterrupt:
             print()
@@ -37,7 +37,7 @@ def typed_lines(prompt: str) -> Iterator[bytes]:
 
 
 def _edited() -> Callable[[], str]:
-    """Have `input` edit lines and remember them; return what tells how far a line that was interrupted had come."""
+    """Give `input` line editing and a history; return a function that gives the typed part of an interrupted line."""
     try:
         import readline  # not before a person types: it may write control sequences to standard output
     except ImportError:  # Python was built without it; the terminal's own editing is left

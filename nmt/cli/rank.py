@@ -1,4 +1,4 @@
-"""nmt-rank: the best translations of an n-best list by weighted features, and weights that suit references."""
+"""nmt-rank: choose the best translations of an n-best list by weighted features, and tune the weights."""
 
 from __future__ import annotations
 
@@ -37,21 +37,23 @@ def build_parser() -> argparse.ArgumentParser:
         DESCRIPTION,
         usage="LIST (--weights NAME=W,... | --tune --ref FILE...)\n                [-o FILE] [options]",
     )
-    parser.add_argument("list", metavar="LIST", help="n-best list in Moses' format, .gz too")
+    parser.add_argument("list", metavar="LIST", help="n-best list in Moses' format; may be .gz")
     parser.add_argument(
         "--weights",
         metavar="NAME=W,...",
         type=feature_weights,
-        help="weight of each feature that counts, such as score=1,lm=0.3; 'words' is the number of words of a "
-        "translation, which every list has",
+        help="weights of the features to use, such as score=1,lm=0.3; 'words' is the number of words of a translation, "
+        "available in every list",
     )
     parser.add_argument(
-        "--tune", action="store_true", help="write the weights by which the best translations score highest instead"
+        "--tune",
+        action="store_true",
+        help="instead write the weights that give the chosen translations the highest score",
     )
     parser.add_argument(
-        "--ref", metavar="FILE", nargs="+", default=[], help="of --tune, one file for each set of references"
+        "--ref", metavar="FILE", nargs="+", default=[], help="references for --tune, one file for each set"
     )
-    parser.add_argument("--metric", metavar="NAME", help="of --tune: bleu (default), chrf, ter and the like")
+    parser.add_argument("--metric", metavar="NAME", help="metric for --tune: bleu (default), chrf, ter, ...")
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -90,11 +92,11 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.tune and not arguments.ref:
         raise ConfigError("--tune: give the references in --ref")
     if arguments.tune and arguments.format is not None:
-        raise ConfigError("--format: not with --tune, which writes weights")
+        raise ConfigError("--format: not allowed with --tune, which writes weights")
     if not arguments.tune:
         for name in ("ref", "metric", "plugins"):
             if getattr(arguments, name):
-                raise ConfigError(f"--{name.removesuffix('s')}: only with --tune")
+                raise ConfigError(f"--{name.removesuffix('s')}: allowed only with --tune")
 
 
 def _entries(path: str, undecodable: Undecodable) -> Iterator[Entry]:
@@ -125,13 +127,13 @@ def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator
         else:
             yield from (entry.line() for entry in best_first)
     lines = counted(following, "line")
-    said = [f"{counted(translations, 'translation')} of {lines}; for {changed:,} another one than the first is best"]
+    said = [f"{counted(translations, 'translation')} of {lines}; for {changed:,} the best is not the first"]
     said += [missing.said("without a translation")] if missing else []
     say("nmt-rank", "; ".join(said))
 
 
 def _complete(entries: Iterator[Entry], weights: dict[str, float], *, path: str) -> Iterator[Entry]:
-    """The translations; DataError for one that lacks a feature with a weight."""
+    """The translations; DataError if one lacks a feature that has a weight."""
     from nmt.evaluation.ranking import features_of
 
     for place, entry in enumerate(entries, start=1):
@@ -160,7 +162,7 @@ def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[
         raise DataError(f"{arguments.list}: holds no translation")
     for place, group in enumerate(groups):
         if group[0].number != place:
-            raise DataError(f"{arguments.list}: no translation of number {place}; --tune needs one of each reference")
+            raise DataError(f"{arguments.list}: no translation of line {place}; --tune needs one for each reference")
     for path, stream in zip(arguments.ref, references, strict=True):
         if len(groups) != len(stream):
             there = counted(len(groups), "line")
@@ -170,7 +172,7 @@ def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[
             )
     found = tune(groups, references, metric)
     yield ",".join(f"{feature}={weight:g}" for feature, weight in found.weights.items()) + "\n"
-    say("nmt-rank", f"{name} {found.score:.2f} with these weights, {found.before:.2f} of the first translations")
+    say("nmt-rank", f"{name} {found.score:.2f} with these weights, {found.before:.2f} with the first translations")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""nmt-report: one page that compares systems on a test set, to be read in a browser without a network."""
+"""nmt-report: write one HTML page that compares systems on a test set."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ if TYPE_CHECKING:
     from nmt.library.translator import Translator
 
 PROGRAM = "nmt-report"
-DESCRIPTION = """One page for a browser that compares systems on a test set: scores with
+DESCRIPTION = """Write one HTML page that compares systems on a test set: scores with
 intervals and significance, by length and frequency of the words, over- and
-under-translation, learning curves, and all sentences, to filter, sort and look
-into. Each --hyp and each --model is a system; the first is the baseline of the
-others. The page needs no network."""
+under-translation, learning curves, and all sentences, which can be filtered, sorted and inspected. Each --hyp and each
+--model is a system; the first is the baseline of the others. The page works without a network."""
 USAGE = "-o FILE [--hyp FILE...] [--model RUN... --source FILE]\n                  --ref FILE... [options]"
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 MAPS = 100
@@ -68,22 +67,23 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-report."""
     parser = make_parser(PROGRAM, DESCRIPTION, usage=USAGE)
     parser.set_defaults(systems=[])
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the page, such as report.html")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="page to write, such as report.html")
     systems: dict[str, Any] = {"nargs": "+", "action": _InOrder, "dest": "systems", "default": argparse.SUPPRESS}
-    parser.add_argument("--hyp", metavar="FILE", const=HYP, help="translations of a system, one a line", **systems)
+    parser.add_argument("--hyp", metavar="FILE", const=HYP, help="translations of a system, one per line", **systems)
     parser.add_argument("--model", metavar="RUN", const=RUN, help=f"translates --source: {MODEL}", **systems)
+    parser.add_argument("--ref", metavar="FILE", nargs="+", required=True, help="references, one file for each set")
+    parser.add_argument("--source", metavar="FILE", help="source text of the translations")
     parser.add_argument(
-        "--ref", metavar="FILE", nargs="+", required=True, help="references, one file for each set of them"
-    )
-    parser.add_argument("--source", metavar="FILE", help="what was, or is to be, translated")
-    parser.add_argument(
-        "--labels", metavar="NAME", nargs="+", help="of the systems, in their order (default: their files and runs)"
+        "--labels",
+        metavar="NAME",
+        nargs="+",
+        help="names of the systems, in their order (default: their files and runs)",
     )
     parser.add_argument(
         "--train",
         metavar="PREFIX",
-        help="training text for frequencies of words: a file, or as data.train (default: that of the first model, "
-        "where its files are there)",
+        help="training text for word frequencies: a file, or a prefix like data.train (default: data.train of the "
+        "first model, if its files exist)",
     )
     parser.add_argument(
         "--maps",
@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         nargs="+",
         default=list(METRICS),
-        help=f"as of nmt-eval (default: {' '.join(METRICS)})",
+        help=f"metrics as for nmt-eval (default: {' '.join(METRICS)})",
     )
     parser.add_argument(
         "--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu and for words: 13a (default)"
@@ -112,7 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 @dataclass
 class _Translated:
-    """What the models of a command line have made."""
+    """The translations of the models of a command line."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Translations by system."""
@@ -188,17 +188,17 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def _names(arguments: argparse.Namespace) -> list[str]:
-    """What the systems are called; ConfigError for arguments that do not go together."""
+    """The names of the systems; ConfigError for arguments that do not go together."""
     given = [name for _, name in arguments.systems]
     if not given:
-        raise ConfigError("neither --hyp, translations of a system, nor --model, a run to translate with")
+        raise ConfigError("no system; give --hyp FILE, translations, or --model RUN, which translates --source")
     twice = [name for name in given if given.count(name) > 1]
     if twice:
-        raise ConfigError(f"{twice[0]}: is named twice; each is a system of its own")
+        raise ConfigError(f"{twice[0]}: given twice; each one is a system")
     if arguments.source is None and any(kind == RUN for kind, _ in arguments.systems):
         raise ConfigError("--model needs --source, the text to translate")
     if "-" in (*given, *arguments.ref, arguments.source):
-        raise ConfigError("-: standard input cannot be read here; give files")
+        raise ConfigError("-: standard input is not allowed here; give files")
     if arguments.labels is None:
         return [printable(name) for name in given]
     if len(arguments.labels) != len(given):
@@ -207,7 +207,7 @@ def _names(arguments: argparse.Namespace) -> list[str]:
             "give one for each"
         )
     if len(set(arguments.labels)) < len(given):
-        raise ConfigError("--labels: two are equal; the report could not tell their systems apart")
+        raise ConfigError("--labels: two labels are equal; give each system its own")
     return [printable(label) for label in arguments.labels]
 
 
@@ -247,12 +247,14 @@ def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.
 
 def _languages(made: _Translated) -> tuple[str, str]:
     for translator in made.translators.values():
-        return tuple(code.strip("?") for code in (translator.source_language, translator.target_language))  # type: ignore[return-value]
+        return (
+            tuple(code.strip("?") for code in (translator.source_language, translator.target_language))  # type: ignore[return-value]
+        )
     return "", ""
 
 
 def _training(prefix: str | None, made: _Translated) -> list[Path]:
-    """The files of the training text on the target side; none where nothing says where it is."""
+    """The target files of the training text; empty if their place is unknown."""
     from nmt.data.text import as_list, find_file
 
     if prefix is not None and Path(prefix).is_file():
@@ -265,7 +267,7 @@ def _training(prefix: str | None, made: _Translated) -> list[Path]:
     for translator in made.translators.values():
         try:
             return [find_file(part, language) for part in as_list(translator.config.data.train)]
-        except (ConfigError, DataError):  # a file for the engine has no configuration; text can be elsewhere
+        except (ConfigError, DataError):  # a file for the engine has no configuration, and the text may have moved
             return []
     return []
 
@@ -275,7 +277,7 @@ def _frequencies(files: Sequence[Path], words: Words) -> Counter[str] | None:
 
     counts: Counter[str] = Counter()
     for path in files:
-        # A word that is not UTF-8 is none of the test set.
+        # A word that is not UTF-8 cannot occur in the test set.
         for line in words.each(read_lines(path, undecodable=Undecodable("replace"))):
             counts.update(line)
     return counts if files else None
@@ -284,14 +286,14 @@ def _frequencies(files: Sequence[Path], words: Words) -> Counter[str] | None:
 def _maps(
     table: Sentences, translators: dict[int, Translator], count: int
 ) -> tuple[MapSentence, dict[int, dict[str, Any]]]:
-    """Look into the models that can be looked into, at sentences worth it."""
+    """Inspect the models that can be inspected, at the chosen sentences."""
     from nmt.interop.engine.opened import are_engine_files
 
     able = {place: t for place, t in translators.items() if not are_engine_files([str(t.models[0])])}
     if not able or not count:
         return MapSentence([], ""), {}
     chosen = chosen_sentences(table, count, models=list(able))
-    say(PROGRAM, f"looking into {counted(len(able), 'model')} at {counted(len(chosen.places), 'sentence')}")
+    say(PROGRAM, f"inspecting {counted(len(able), 'model')} at {counted(len(chosen.places), 'sentence')}")
     assert table.subject.source is not None
     outputs = list(table.subject.systems.values())
     found = {}
@@ -311,7 +313,7 @@ def _runs_with_logs(models: Sequence[str]) -> list[str]:
 
 
 def _check_extra(models: Sequence[str]) -> None:
-    """Raise NmtError, before anything is computed, where something of the extra `report` is needed and missing."""
+    """Raise NmtError, before anything is computed, if a needed package of the extra `report` is missing."""
     require_jinja()
     if _runs_with_logs(models) and not importlib.util.find_spec("matplotlib"):
         raise NmtError("matplotlib, which draws learning curves, is not installed; pip install 'nmt-recurrent[report]'")

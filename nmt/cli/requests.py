@@ -1,4 +1,4 @@
-"""What is asked for each line besides its text: prefixes and phrases, from files beside the input or in its lines."""
+"""The wishes for each line: prefixes and phrases, from files next to the input or from its lines."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ FORMATS: Final = ("text", "tsv", "jsonl")
 """Formats of input lines."""
 _TEXT = "text"
 _ALSO_CALLED: Final = {"target_prefix": "prefix", "constraints": "require", "avoid": "forbid"}
-"""Names that Sockeye has for some of the keys."""
+"""Sockeye's names of some of the keys."""
 _WISHES: Final = {"prefix": "prefix", "require": "required", "forbid": "forbidden"}
-"""Keys, and what a Request calls them."""
+"""Keys, and their names in a Request."""
 
 Fields = dict[str, Any]
 """Some fields of a Request."""
 
 
 class RequestReader:
-    """Requests from the lines of an input, window by window, and from the files beside it, line by line."""
+    """Requests from the lines of an input, window by window, and from the files that go with it, line by line."""
 
     def __init__(
         self, name: str, *, input_format: str = "text", prefix: str | None = None, constraints: str | None = None
     ) -> None:
         """
         Args:
-            name: what errors call the input.
+            name: the input's name in errors.
             input_format: one of FORMATS.
-            prefix: file with a prefix for each line, empty for none; .gz too.
-            constraints: file with a JSON object for each line, empty for none; .gz too.
+            prefix: file with a prefix for each line, empty for none; may be .gz.
+            constraints: file with a JSON object for each line, empty for none; may be .gz.
 
         Raises:
-            DataError: a file beside the input that is missing, or that has not as many lines as the input has, where
-                both are files.
+            DataError: a file that goes with the input is missing, or has another number of lines than the input (if
+                both are files).
         """
         self._name = name
         self._read: Callable[[str, str], Fields] = {"text": _plain, "tsv": _columns, "jsonl": _object}[input_format]
@@ -56,13 +56,13 @@ class RequestReader:
             _check_lines(name, path)
 
     def requests(self, lines: Sequence[str]) -> Sequence[str | Request]:
-        """The requests of the next lines; the lines themselves where there is nothing to ask for."""
+        """The requests of the next lines; the lines themselves if there are no wishes."""
         if self._is_plain:
             return lines
         return [self._request(line) for line in lines]
 
     def finish(self) -> None:
-        """Raise DataError where a file beside the input has lines that the input has not."""
+        """Raise DataError if a file that goes with the input has more lines than the input."""
         for path, lines, _ in self._beside:
             if next(lines, None) is not None:
                 raise DataError(f"{path} has more than the {counted(self._lines, 'line')} of {self._name}; {_ONE_EACH}")
@@ -78,7 +78,7 @@ class RequestReader:
             place = f"{path}, line {self._lines}"
             for field, value in read(beside, place).items():
                 if field in fields:
-                    raise DataError(f"{place}: {field}: there is one in {where}, too; give one of them")
+                    raise DataError(f"{place}: {field}: is also given in {where}; give one of the two")
                 fields[field] = value
                 where = place
         return Request(where=where, **fields)
@@ -92,18 +92,18 @@ def _plain(line: str, where: str) -> Fields:
 
 
 def _columns(line: str, where: str) -> Fields:
-    """Text and required phrases, with tabs between them, as in fairseq."""
+    """Text and required phrases, separated by tabs, as in fairseq."""
     text, *phrases = line.split("\t")
     return {_TEXT: text, "required": tuple(phrases)} if phrases else {_TEXT: text}
 
 
 def _object(line: str, where: str) -> Fields:
-    """A JSON object with the text of the line and its wishes; a blank line is an empty text."""
+    """A JSON object with the line's text and wishes; a blank line is an empty text."""
     if not line.strip():
         return {_TEXT: ""}
     found = _loaded(line, where)
     if _TEXT not in found:
-        raise DataError(f"{where}: there is no key 'text'")
+        raise DataError(f"{where}: the key 'text' is missing")
     return {_TEXT: on_one_line(_string(found.pop(_TEXT), where, _TEXT)), **_wishes(found, where, also=(_TEXT,))}
 
 
@@ -116,7 +116,7 @@ def _constraints(line: str, where: str) -> Fields:
 
 
 def _loaded(line: str, where: str) -> dict[str, Any]:
-    """The JSON object of a line, with our names of its keys."""
+    """The JSON object of a line, with its keys renamed to nmt's names."""
     try:
         found = json.loads(line, object_pairs_hook=lambda pairs: _unique(pairs, where))
     except (ValueError, RecursionError) as error:
@@ -137,7 +137,7 @@ def _unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
 
 
 def _wishes(found: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) -> Fields:
-    """Fields of a Request from the keys of an object; `also`: others that are allowed."""
+    """Fields of a Request from the keys of an object; `also`: further allowed keys."""
     fields: Fields = {}
     for key, value in found.items():
         if key not in _WISHES:
@@ -162,7 +162,7 @@ def _string(value: Any, where: str, key: str) -> str:
         raise DataError(f"{where}: {key}: {shown(value)} is not a text")
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can spell half of a character
+    except UnicodeEncodeError as error:  # JSON can hold half of a surrogate pair
         raise DataError(f"{where}: {key}: {shown(value)} is not Unicode text") from error
     return value
 
@@ -172,7 +172,7 @@ def _reason(error: Exception) -> str:
 
 
 def _check_lines(name: str, path: str) -> None:
-    """Compare the lines of two files before anything is translated; a pipe can be read only once."""
+    """Compare the numbers of lines of two files before anything is translated; a pipe can be read only once."""
     if not Path(path).exists() or os.path.isfile(path):
         found = _count(path)
         if os.path.isfile(name) and found != (expected := _count(name)):

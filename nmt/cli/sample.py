@@ -1,4 +1,4 @@
-"""nmt-sample: texts drawn from a language model."""
+"""nmt-sample: draw texts from a language model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
 from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import counted
 
-DESCRIPTION = """Lines of text that a language model writes, one for each line of output. Each line is
-drawn by itself, after the end of another line."""
+DESCRIPTION = """Draw lines of text from a language model. Each line is drawn independently, as if it followed the end
+of another line."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,34 +25,36 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-sample."""
     parser = make_parser("nmt-sample", DESCRIPTION, usage="MODEL [--prompt TEXT] [options]")
     add_model(parser)
-    parser.add_argument("--prompt", metavar="TEXT", default="", help="what each line begins with")
-    parser.add_argument("--lines", metavar="N", type=positive, default=1, help="lines to write (default: %(default)s)")
+    parser.add_argument("--prompt", metavar="TEXT", default="", help="text at the beginning of each line")
+    parser.add_argument(
+        "--lines", metavar="N", type=positive, default=1, help="number of lines to write (default: %(default)s)"
+    )
     parser.add_argument(
         "--max-tokens",
         metavar="N",
         type=positive,
         default=200,
-        help="longest line, the prompt not counted (default: %(default)s)",
+        help="longest line in tokens, without the prompt (default: %(default)s)",
     )
     parser.add_argument(
         "--temperature",
         metavar="T",
         type=temperature,
         default=1.0,
-        help="log-probabilities are divided by it: below 1 probable words come more often (default: 1)",
+        help="log-probabilities are divided by T; below 1 makes probable words more frequent (default: 1)",
     )
     parser.add_argument(
-        "--top-k", metavar="N", type=natural, default=0, help="draw among the N most probable words (default: all)"
+        "--top-k", metavar="N", type=natural, default=0, help="draw from the N most probable words (default: all)"
     )
     parser.add_argument(
         "--top-p",
         metavar="P",
         type=top_p,
         default=1.0,
-        help="draw among the fewest words that have probability P together (default: 1)",
+        help="draw from the smallest set of words with total probability P (default: 1)",
     )
     parser.add_argument("--unknown", action="store_true", help="allow the symbol for unknown words")
-    parser.add_argument("--seed", metavar="N", type=seed, default=1, help="of the random numbers (default: 1)")
+    parser.add_argument("--seed", metavar="N", type=seed, default=1, help="seed of the random numbers (default: 1)")
     add_checkpoint(parser)
     add_device(parser)
     add_plugins(parser)
@@ -79,7 +81,7 @@ def sample(arguments: argparse.Namespace) -> int:
     model: Any = loaded.model
     unknown = loaded.tokenizer.encode_target([arguments.prompt])[0].count(UNK)
     if unknown:
-        say("nmt-sample", f"--prompt: {counted(unknown, 'token')} unknown to the model, read and written as such")
+        say("nmt-sample", f"--prompt: {counted(unknown, 'token')} unknown to the model, treated as unknown words")
     cut = 0
     for text, has_ended in sample_lines(
         model, loaded.tokenizer, arguments.prompt, count=arguments.lines, sampling=sampling

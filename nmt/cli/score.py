@@ -1,4 +1,4 @@
-"""nmt-score: how probable a model, or an ensemble, finds given translations, or a language model a text."""
+"""nmt-score: score given translations with a model or an ensemble, or a text with a language model."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from nmt.interop.facts import LongestSource
     from nmt.search import PairScore
 
-DESCRIPTION = """Mean negative log-probability of each target sentence given its source, in nats per
-token with the end symbol counted: one number a line on standard output, the corpus perplexity on
-standard error. Lower is better. An empty side is scored as the end symbol alone. With --text
-the same of each line of a text, by language models. With --n-best a list of translations with one
-more feature."""
+DESCRIPTION = """Write the mean negative log-probability of each target sentence given its source, in nats per token,
+end symbol included: one number per line on standard output, the corpus perplexity on standard error. Lower is better.
+An empty side is scored as the end symbol alone. With --text, score each line of a text by language models. With
+--n-best, add a feature to a list of translations."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,13 +46,15 @@ def build_parser() -> argparse.ArgumentParser:
         "                              --n-best LIST [--source FILE]) [options]",
     )
     add_models(parser)
-    parser.add_argument("--source", metavar="FILE", type=Path, help="source text, .gz too")
+    parser.add_argument("--source", metavar="FILE", type=Path, help="source text; may be .gz")
     parser.add_argument("--target", metavar="FILE", type=Path, help="its translation, line by line")
     add_text(parser)
     add_n_best(parser)
-    parser.add_argument("--json", action="store_true", help="one object with summary and scores instead of lines")
     parser.add_argument(
-        "--batch-tokens", metavar="N", type=positive, help="tokens in a batch (default: the first model's)"
+        "--json", action="store_true", help="print one JSON object with summary and scores instead of lines"
+    )
+    parser.add_argument(
+        "--batch-tokens", metavar="N", type=positive, help="tokens per batch (default: the first model's)"
     )
     add_ensemble(parser)
     add_checkpoint(parser)
@@ -91,7 +92,7 @@ class Totals(Sums):
         return text + (f"; {self.empty:,} with an empty side, scored as the end symbol alone" if self.empty else "")
 
     def problems(self) -> list[str]:
-        """What is to be looked at, with the numbers of the first lines that have it."""
+        """The problems, with the numbers of the first lines that have them."""
         said = ((self.not_finite, "with a score that is not finite"), (self.longer, f"longer than {self.longest}"))
         return [noted.said(what) for noted, what in said if noted]
 
@@ -104,7 +105,7 @@ def score(arguments: argparse.Namespace) -> int:
     check_text(arguments)
     if arguments.text is not None:
         return score_text_file(arguments)
-    # Late, so that --help and mistakes in the options do not wait for torch.
+    # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.cli.totals import shortest_training
     from nmt.data.text import FilePair, count_pairs, read_pairs
     from nmt.files.undecodable import Undecodable
@@ -114,12 +115,12 @@ def score(arguments: argparse.Namespace) -> int:
 
     named = named_models(arguments)
     if not named:
-        raise ConfigError(f"no MODEL to score with; {FIRST}")
+        raise ConfigError(f"MODEL is missing; {FIRST}")
     check_ensemble(arguments, models=len(named))
     require(1)
     files = FilePair(arguments.source, arguments.target)
     if all(path.is_file() for path in files):
-        # Unequal files are an error before the first number; pipes can be read only once.
+        # Report unequal files before the first score; pipes can be read only once.
         count_pairs([files], decodable=False)
     models = load_models(
         named,

@@ -1,4 +1,4 @@
-"""nmt-score --n-best: how probable models find the translations of an n-best list, as one more feature of each."""
+"""nmt-score --n-best: add the log-probability by a model to each translation of an n-best list, as a feature."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 def add_n_best(parser: argparse.ArgumentParser) -> None:
     """Add the options of n-best lists."""
-    group = parser.add_argument_group("n-best lists, by translation models with --source, else by language models")
+    group = parser.add_argument_group("n-best lists (translation models with --source, else language models)")
     group.add_argument(
         "--n-best",
         metavar="LIST",
         type=Path,
-        help="n-best list in Moses' format, .gz too, which is written with one more feature of each translation: its "
-        "log-probability in nats, the end counted",
+        help="n-best list in Moses' format (may be .gz); it is written with one more feature for each translation: its "
+        "log-probability in nats, end symbol included",
     )
     group.add_argument(
         "--feature",
         metavar="NAME",
         type=feature_name,
-        help="what the feature is called (default: model with --source, else lm)",
+        help="name of the feature (default: model with --source, else lm)",
     )
 
 
@@ -44,11 +44,11 @@ def check_n_best(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
     if arguments.n_best is None:
         if arguments.feature is not None:
-            raise ConfigError("--feature: only with --n-best")
+            raise ConfigError("--feature: allowed only with --n-best")
         return
     for name in ("target", "text", "by_line", "per_token", "dynamic", "json"):
         if getattr(arguments, name):
-            raise ConfigError(f"--{name.replace('_', '-')}: not with --n-best, which writes a list")
+            raise ConfigError(f"--{name.replace('_', '-')}: not allowed with --n-best, which writes a list")
 
 
 def score_n_best(arguments: argparse.Namespace) -> int:
@@ -60,17 +60,19 @@ def score_n_best(arguments: argparse.Namespace) -> int:
 
     named = named_models(arguments)
     if not named:
-        raise ConfigError(f"no MODEL to score with; {FIRST}")
+        raise ConfigError(f"MODEL is missing; {FIRST}")
     translates = arguments.source is not None
     if translates:
         check_ensemble(arguments, models=len(named))
     elif arguments.ensemble_weights is not None or arguments.ensemble_mean is not None:
-        raise ConfigError("--ensemble-weights, --ensemble-mean: not for language models, which count all the same")
+        raise ConfigError(
+            "--ensemble-weights, --ensemble-mean: not allowed for language models, which have equal weights"
+        )
     rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
     sources = list(read_lines(arguments.source, undecodable=rules[0])) if translates else None
     path = str(arguments.n_best)
     entries = read_n_best(read_lines(arguments.n_best, undecodable=rules[1]), name=path)
-    first = next(entries, None)  # what is no list is an error before models are loaded
+    first = next(entries, None)  # a malformed list is reported before models are loaded
     models = load_models(
         named,
         plugins=arguments.plugins,
@@ -104,13 +106,15 @@ def score_n_best(arguments: argparse.Namespace) -> int:
 def _checked(
     entries: Iterator[Entry], *, feature: str, path: str, sources: list[str] | None, source: Path | None
 ) -> Iterator[Entry]:
-    """The translations; DataError for one that has the feature already, and for one of a line that is not there."""
+    """The translations; DataError if one already has the feature, or belongs to a line that does not exist."""
     for place, entry in enumerate(entries, start=1):
         if feature in entry.features:
-            raise DataError(f"{path}, line {place}: has the feature '{feature}' already; choose another --feature")
+            raise DataError(f"{path}, line {place}: already has the feature '{feature}'; choose another --feature")
         if sources is not None and entry.number >= len(sources):
             there = counted(len(sources), "line")
-            raise DataError(f"{path}, line {place}: number {entry.number}, but {source} has {there}, from number 0")
+            raise DataError(
+                f"{path}, line {place}: line number {entry.number}, but {source} has {there}, numbered from 0"
+            )
         yield entry
 
 

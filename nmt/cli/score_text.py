@@ -1,4 +1,4 @@
-"""nmt-score --text: how probable language models find the lines of a text."""
+"""nmt-score --text: score the lines of a text with language models."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ if TYPE_CHECKING:
 
 def add_text(parser: argparse.ArgumentParser) -> None:
     """Add the options of texts."""
-    group = parser.add_argument_group("texts, by language models")
+    group = parser.add_argument_group("texts (language models)")
     group.add_argument(
-        "--text", metavar="FILE", type=Path, help="text to score, .gz too; each line after those before it"
+        "--text", metavar="FILE", type=Path, help="text to score (may be .gz); each line continues the lines before it"
     )
-    group.add_argument("--by-line", action="store_true", help="score each line by itself")
+    group.add_argument("--by-line", action="store_true", help="score each line independently")
     group.add_argument(
-        "--per-token", action="store_true", help="for each line the log-probabilities of its tokens, and of its end"
+        "--per-token",
+        action="store_true",
+        help="for each line, write the log-probabilities of its tokens and of its end",
     )
     group.add_argument(
         "--dynamic",
         metavar="RATE[,DECAY]",
         type=dynamic,
-        help="dynamic evaluation: the weights follow the text with this rate, and go back to what they were",
+        help="dynamic evaluation: adapt the weights to the text with this learning rate, decaying towards the original "
+        "weights",
     )
 
 
@@ -44,19 +47,21 @@ def check_text(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
     pair = [f"--{name}" for name in ("source", "target") if getattr(arguments, name) is not None]
     if arguments.text is None and len(pair) < 2:
-        raise ConfigError("give --source and --target, or --text for language models, or --n-best")
+        raise ConfigError("nothing to score; give --source and --target, --text for language models, or --n-best")
     if arguments.text is not None and pair:
-        raise ConfigError(f"{pair[0]}: not with --text, which language models score")
+        raise ConfigError(f"{pair[0]}: not allowed with --text, which language models score")
     if arguments.text is None:
         for name in ("by_line", "per_token", "dynamic"):
             if getattr(arguments, name):
-                raise ConfigError(f"--{name.replace('_', '-')}: only with --text")
+                raise ConfigError(f"--{name.replace('_', '-')}: allowed only with --text")
     if arguments.per_token and arguments.json:
-        raise ConfigError("--per-token: not with --json, which has a score for each line")
+        raise ConfigError("--per-token: not allowed with --json, which has one score per line")
     if arguments.text is not None and arguments.batch_tokens and not arguments.by_line:
-        raise ConfigError("--batch-tokens: of a text only with --by-line; else each line is read after those before it")
+        raise ConfigError(
+            "--batch-tokens: with --text allowed only with --by-line; otherwise each line continues the lines before it"
+        )
     if arguments.by_line and arguments.dynamic:
-        raise ConfigError("--dynamic: not with --by-line; it follows a text from line to line")
+        raise ConfigError("--dynamic: not allowed with --by-line; it adapts from line to line")
 
 
 @dataclass
@@ -88,10 +93,10 @@ def score_text_file(arguments: argparse.Namespace) -> int:
 
     named = named_models(arguments)
     if not named:
-        raise ConfigError(f"no MODEL to score with; {FIRST}")
+        raise ConfigError(f"MODEL is missing; {FIRST}")
     for name in ("ensemble_weights", "ensemble_mean"):
         if getattr(arguments, name, None) is not None:
-            raise ConfigError(f"--{name.replace('_', '-')}: not with --text; probabilities are averaged, all the same")
+            raise ConfigError(f"--{name.replace('_', '-')}: not allowed with --text, where models have equal weights")
     undecodable = Undecodable(arguments.errors)
     lines = read_lines(arguments.text, undecodable=undecodable)
     models = load_models(
@@ -112,7 +117,7 @@ def score_text_file(arguments: argparse.Namespace) -> int:
         else:
             print(f"{line.mean_nll:.6f}")
     if not totals.lines:
-        raise DataError(f"{arguments.text}: no line in it")
+        raise DataError(f"{arguments.text}: has no line")
     if arguments.json:
         print(json.dumps(totals.record(lines=totals.lines), allow_nan=False))
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What nmt-score adds up over a text or a corpus."""
+"""The sums of nmt-score over a text or a corpus."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from nmt.files.noted import NotedLines
 
 BATCH_TOKENS = 4096
-"""Tokens of a batch where neither an option nor the configuration has a number: the logits of all are held at once."""
+"""Tokens per batch if neither option nor configuration gives a number: the logits of a batch are in memory at once."""
 
 
 @dataclass
 class Sums:
-    """Sums of log-probabilities; the lines to look at are noted by their numbers, from 1."""
+    """Sums of log-probabilities; problem lines are noted by their numbers, from 1."""
 
     tokens: int = 0
     unknown: int = 0
@@ -38,11 +38,11 @@ class Sums:
         return f"perplexity {self.perplexity:.4f}, {self.mean_nll:.6f} nats per token"
 
     def described_unknown(self) -> str:
-        """How many tokens the vocabulary lacks, as the end of a sentence; nothing where it lacks none."""
-        return f", {self.unknown / self.tokens:.2%} unknown to the vocabulary" if self.unknown else ""
+        """The share of unknown tokens, worded as the end of a sentence; empty if there are none."""
+        return f", {self.unknown / self.tokens:.2%} are not in the vocabulary" if self.unknown else ""
 
     def record(self, **counts: int) -> dict[str, Any]:
-        """All of it with other counts, for programs; NaN and infinity, which JSON lacks, are null."""
+        """All totals and the other counts, for programs; NaN and infinity, which JSON lacks, are null."""
         return {
             "perplexity": _finite(self.perplexity),
             "mean_nll": _finite(self.mean_nll),

@@ -1,4 +1,4 @@
-"""nmt-serve: a model behind HTTP, with a page to type into."""
+"""nmt-serve: serve a model over HTTP, with a web page to type into."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nmt.serving.settings import Settings
 
 DESCRIPTION = """Serve a model over HTTP: POST /translate answers {"text": ...} with translations, and / is a page that
-translates while one types. Requests of different clients are translated together. SIGTERM or Ctrl-C ends it when all
-accepted requests are answered, a second one at once."""
+translates while you type. Requests of different clients are translated in common batches. After SIGTERM or Ctrl-C the
+server answers all accepted requests and ends; after a second signal it ends at once."""
 KEY = "NMT_API_KEY"
 PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 """The extra `serve`."""
@@ -41,16 +41,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (default: 127.0.0.1, this machine)"
     )
-    parser.add_argument("--port", metavar="PORT", type=port, default=8080, help="0 takes a free one (default: 8080)")
     parser.add_argument(
-        "-q", "--quiet", action="store_true", help="no line for each request; warnings and errors are still reported"
+        "--port", metavar="PORT", type=port, default=8080, help="port; 0 chooses a free one (default: 8080)"
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="do not log requests; warnings and errors are still reported"
     )
     add_checkpoint(parser)
     _add_batches(parser.add_argument_group("batches"))
     _add_limits(parser.add_argument_group("limits of a request"))
     _add_access(parser.add_argument_group("access"))
     add_decoding(
-        parser.add_argument_group("search, unless a request says otherwise (defaults: those of the first model)")
+        parser.add_argument_group("search, if a request sets nothing else (defaults: those of the first model)")
     )
     add_device(parser)
     add_plugins(parser)
@@ -59,21 +61,25 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_batches(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--batch-size", metavar="N", type=positive, default=32, help="sentences translated together (default: 32)"
+        "--batch-size",
+        metavar="N",
+        type=positive,
+        default=32,
+        help="largest number of sentences in a batch (default: 32)",
     )
     group.add_argument(
         "--max-wait-ms",
         metavar="MS",
         type=milliseconds,
         default=2,
-        help="how long a sentence waits for others while nothing is computed (default: 2)",
+        help="time that a sentence waits for others while the server is idle (default: 2)",
     )
     group.add_argument(
         "--max-queue",
         metavar="N",
         type=positive,
         default=2048,
-        help="sentences that may wait; more are answered with 503 and Retry-After (default: 2048)",
+        help="sentences that may wait; further requests get 503 and Retry-After (default: 2048)",
     )
 
 
@@ -83,20 +89,28 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         type=seconds,
         default=30,
-        help="from a request to its answer, else 504; a request may ask for less by max_seconds (default: 30)",
+        help="time limit of a request, then 504; max_seconds in a request lowers it (default: 30)",
     )
     group.add_argument(
-        "--max-characters", metavar="N", type=positive, default=20_000, help="of its texts (default: 20000)"
+        "--max-characters",
+        metavar="N",
+        type=positive,
+        default=20_000,
+        help="characters of its texts, else 413 (default: 20000)",
     )
     group.add_argument(
-        "--max-body-bytes", metavar="N", type=positive, default=1_000_000, help="else 413 (default: 1000000)"
+        "--max-body-bytes",
+        metavar="N",
+        type=positive,
+        default=1_000_000,
+        help="size of its body, else 413 (default: 1000000)",
     )
     group.add_argument(
         "--max-beam-size",
         metavar="N",
         type=positive,
         default=16,
-        help="largest beam_size and n_best that it may ask for (default: 16)",
+        help="largest beam_size and n_best of a request (default: 16)",
     )
 
 
@@ -104,8 +118,8 @@ def _add_access(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--api-key",
         metavar="KEY",
-        help=f"requests must have the header 'Authorization: Bearer KEY'; better set {KEY} in the environment, as "
-        "others can see options (default: no key is needed)",
+        help=f"requests must have the header 'Authorization: Bearer KEY'; setting {KEY} in the environment is safer, "
+        f"because other users can see options (default: no key is needed)",
     )
     group.add_argument(
         "--cors-origin",
@@ -113,12 +127,12 @@ def _add_access(group: argparse._ArgumentGroup) -> None:
         metavar="ORIGIN",
         action="append",
         default=[],
-        help="pages of this origin, such as https://example.org, may translate from a browser; * for all; repeatable",
+        help="allow pages of this origin, such as https://example.org, to send requests; * for all; repeatable",
     )
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Serve until a signal comes, which ends the command as it does the others."""
+    """Serve until a signal arrives, which ends the command like the other commands."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"the package {missing[0]} is not installed; pip install 'nmt-recurrent[serve]'")
@@ -164,7 +178,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     key = os.environ.get(KEY) if arguments.api_key is None else arguments.api_key
     if key is not None and (not key.strip() or not key.isascii() or not key.isprintable()):
         name = KEY if arguments.api_key is None else "--api-key"
-        raise ConfigError(f"{name}: the key is empty or no plain text. Allowed: printable ASCII characters.")
+        raise ConfigError(f"{name}: the key is empty or has other than printable ASCII characters.")
     return Settings(
         batch_size=arguments.batch_size,
         max_wait=arguments.max_wait_ms / 1000,
@@ -179,7 +193,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _log_to_standard_error(*, is_quiet: bool) -> None:
-    """Have warnings of all packages, and the lines of the server, on standard error."""
+    """Write warnings of all packages, and the log of the server, to standard error."""
     logging.basicConfig(format="nmt-serve: %(message)s", level=logging.WARNING)
     logging.getLogger("nmt.serving.status").setLevel(logging.INFO)
     logging.getLogger("nmt.serving.access").setLevel(logging.WARNING if is_quiet else logging.INFO)

@@ -1,4 +1,4 @@
-"""nmt-shortlist: the target words that go with each source word, from the text a model was trained on."""
+"""nmt-shortlist: list the likely target words of each source word, from the training text of a model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from nmt.data import Tokenizer
     from nmt.data.text import FilePair
 
-DESCRIPTION = """Write a lexical shortlist for nmt-translate --shortlist and decoding.shortlist: with it each
-sentence is translated with the most frequent target tokens and those that go best with its source
-tokens (Dice's coefficient over sentence pairs), which makes the output layer many times smaller."""
+DESCRIPTION = """Write a lexical shortlist for nmt-translate --shortlist and decoding.shortlist: each sentence is then
+translated with only the most frequent target tokens and the best matches of its source tokens (Dice's coefficient over
+sentence pairs), which makes the output layer many times smaller."""
 LINES = 10_000
 """Sentence pairs encoded at once."""
 
@@ -35,15 +35,23 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-shortlist."""
     parser = make_parser("nmt-shortlist", DESCRIPTION, usage="MODEL -o FILE [options]")
     add_model(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the shortlist (safetensors)")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="shortlist to write (safetensors)")
     parser.add_argument(
-        "--train", metavar="PREFIX", nargs="+", help="parallel text to count in (default: the model's data.train)"
+        "--train", metavar="PREFIX", nargs="+", help="parallel text to count (default: the model's data.train)"
     )
     parser.add_argument(
-        "--frequent", metavar="N", type=natural, default=300, help="tokens every sentence has (default: %(default)s)"
+        "--frequent",
+        metavar="N",
+        type=natural,
+        default=300,
+        help="tokens allowed in every sentence (default: %(default)s)",
     )
     parser.add_argument(
-        "--best", metavar="K", type=positive, default=50, help="tokens for each source token (default: %(default)s)"
+        "--best",
+        metavar="K",
+        type=positive,
+        default=50,
+        help="tokens allowed for each source token (default: %(default)s)",
     )
     add_checkpoint(parser)
     add_plugins(parser)
@@ -52,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def make_shortlist(arguments: argparse.Namespace) -> int:
     """Count, choose and write."""
-    # Late, so that --help and mistakes in the options do not wait for torch.
+    # Imported late, so that --help and mistakes in the options do not load torch.
     import torch
 
     from nmt.cli.output import output_stream
@@ -96,7 +104,7 @@ def _trained_on(data: DataConfig, run_dir: str) -> str | list[str]:
     if data.generator != "none":
         return str(Path(run_dir) / "corpus" / "train")
     if not data.train:
-        raise ConfigError("the model's configuration names no training text; give it by --train PREFIX")
+        raise ConfigError("the model's configuration has no training text; give it with --train PREFIX")
     return data.train
 
 

@@ -1,4 +1,4 @@
-"""What nmt-distill and nmt-backtranslate share: their options, and a corpus translated into training text."""
+"""Shared by nmt-distill and nmt-backtranslate: their options, and translating a corpus into training text."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from nmt.training.distributed import World
 
 TextsOf = Callable[["Config"], "list[tuple[Path, Path | None]]"]
-"""The files to translate, each with that of its references, by the configuration of the first model."""
+"""The files to translate, each with its reference file, by the configuration of the first model."""
 
 
 def add_synthetic(parser: argparse.ArgumentParser, *, n_best: str) -> None:
-    """Add what both commands have; `n_best`: help of `--n-best`."""
-    parser.add_argument("--overwrite", action="store_true", help="begin anew, and replace files that are there")
+    """Add the common options; `n_best`: help of `--n-best`."""
+    parser.add_argument("--overwrite", action="store_true", help="start again, and replace existing files")
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="no bar and no status lines; errors are still reported"
     )
     add_checkpoint(parser)
     add_errors(parser)
-    search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
+    search = parser.add_argument_group("search (defaults: the configuration of the first model)")
     search.add_argument("--n-best", metavar="N", type=beam_size, default=1, help=n_best)
     add_decoding(search)
     add_device(parser)
@@ -54,9 +54,9 @@ def make(
     nearest: str | None = None,
     keep_original: bool = False,
 ) -> int:
-    """Load the models, and translate alone or with the other processes that torchrun has started."""
+    """Load the models, and translate alone or together with the processes that torchrun started."""
     keep_more_kernels()
-    # Late, so that --help and mistakes in the options do not wait for torch.
+    # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.interop.ensemble import load_models
     from nmt.synthetic.record import Work
     from nmt.synthetic.texts import Texts
@@ -98,7 +98,7 @@ class Command:
             say(self._program, message)
 
     def run(self, work: Work, models: Sequence[LoadedModel], prefix: str, *, overwrite: bool) -> int:
-        """Do the work, or what is left of it; return the exit code."""
+        """Do the remaining work; return the exit code."""
         from nmt.synthetic.corpus import WINDOW, take_part, translate_corpus
         from nmt.synthetic.output import Output
         from nmt.training.distributed import check_same
@@ -113,7 +113,7 @@ class Command:
         bar = self._bar(work, progress)
         translate = self._translate(work, models, bar)
         if progress.is_whole:
-            self.tell(f"{prefix}: is whole already; --overwrite begins anew")
+            self.tell(f"{prefix}: is already complete; --overwrite starts again")
         elif done:
             self.tell(f"resumes after {done:,} of {counted(work.texts.lines, 'line')}")
         with self._shown(bar, work, progress) as on_window:
@@ -175,7 +175,7 @@ class Command:
 
     @contextlib.contextmanager
     def _shown(self, bar: LinesBar, work: Work, progress: Progress) -> Iterator[Callable[[int], object]]:
-        """The bar on a terminal, now and then a line elsewhere; and what a user may do who has ended it."""
+        """The bar on a terminal, otherwise a line from time to time; after an interruption, how to resume."""
         from nmt.data.progress import progress as shown_progress
 
         total, done = work.texts.lines, progress.counts.lines
@@ -185,7 +185,7 @@ class Command:
 
         def on_window(lines: int) -> None:
             nonlocal before
-            advance(before)  # what has been done since the last call
+            advance(before)  # the work since the last call
             before = lines
             bar.window(lines)
 
@@ -197,7 +197,7 @@ class Command:
             raise
 
     def _report(self, output: Output, progress: Progress, *, lines: int, seconds: float) -> None:
-        """What has become of the text; problems are said in any case."""
+        """The result of the work; problems are reported even with --quiet."""
         counts = progress.counts
         problems = counts.problems()
         if lines:

@@ -1,4 +1,4 @@
-"""nmt-tag: lines of text in, labels of their words, or the words of text without spaces, out."""
+"""nmt-tag: label the words of lines of text, or segment text without spaces into words."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
     from nmt.tasks.tagging.tagger import TaggedLine
 
-DESCRIPTION = """Label text line by line, by default from standard input to standard output: a model of the task
-`tagging` reads words with spaces between them and writes their labels; one of the task `segmentation` reads text and
-writes it with spaces between its words. There is one output line for each input line, and lines of a slow pipe are
-labelled as they arrive."""
+DESCRIPTION = """Label text line by line, by default from standard input to standard output. A model of the task
+`tagging` reads words separated by spaces and writes their labels; a model of the task `segmentation` reads text and
+writes it with spaces between its words. Each input line gives one output line; lines from a slow pipe are labelled as
+they arrive."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,8 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--format",
         choices=("text", "conll"),
         default="text",
-        help="text (default): a line for each input line; conll, for words: a line for each word, with a tab and its "
-        "label, and an empty line after each input line",
+        help="text (default): a line for each input line; conll (tagging only): a line for each word, with a tab and "
+        "its label, and an empty line after each input line",
     )
     add_general(parser)
     return parser
@@ -52,12 +52,12 @@ class Tagging(Labelling):
     tasks = ("tagging", "segmentation")
 
     def load(self, loaded: LoadedModel, *, device: torch.device) -> str:
-        """Take the model; ConfigError for a format that it cannot fill."""
+        """Take the model; ConfigError for a format that it cannot write."""
         from nmt.tasks.tagging.tagger import LineTagger
 
         self.tagger = LineTagger(loaded, device=device)
         if self.arguments.format == "conll" and not self.tagger.labels_words:
-            raise ConfigError(f"--format conll: {self.arguments.model} finds words and has no labels for them")
+            raise ConfigError(f"--format conll: {self.arguments.model} segments text and has no labels")
         return ""
 
     @property

@@ -1,4 +1,4 @@
-"""What is counted while lines are translated, and the summary that says so: nothing wrong leaves silently."""
+"""Counts of translated lines, and their summary: no problem stays unreported."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def shortest_training(models: Sequence[LoadedModel]) -> LongestSource:
-    """The longest source that every one of the models was trained on: a longer one is new to one of them at least."""
+    """The longest source that every model has seen in training."""
     return min((model.longest_source for model in models), key=lambda longest: longest.tokens)
 
 
 @dataclass
 class Totals:
-    """Counts of lines and tokens; the lines to look at are noted by their numbers, from 1."""
+    """Counts of lines and tokens; problem lines are noted by their numbers, from 1."""
 
     longest: LongestSource
     undecodable: Undecodable = field(default_factory=Undecodable)
@@ -40,7 +40,7 @@ class Totals:
     missing: NotedLines = field(default_factory=NotedLines)
 
     def add(self, translation: Translation) -> list[str]:
-        """Count one line; return what is to be noted of it, in the words of `--format jsonl`."""
+        """Count one line; return its problems, in the words of `--format jsonl`."""
         from nmt.search.notes import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SPLIT, notes_of
 
         self.lines += 1
@@ -68,11 +68,11 @@ class Totals:
         if self.empty:
             text += f"; {self.empty:,} empty"
         if self.unknown:
-            text += f"; {self.unknown / self.tokens:.2%} of the source tokens unknown to the vocabulary"
+            text += f"; {self.unknown / self.tokens:.2%} of the source tokens are not in the vocabulary"
         return "; ".join([text, *self.problems()])
 
     def problems(self) -> list[str]:
-        """What is to be looked at, with the numbers of the first lines that have it."""
+        """The problems, with the numbers of the first lines that have them."""
         verb = "has" if self.not_finite.count == 1 else "have"
         said = (
             (self.not_finite, f"{verb} no translation with a finite score"),

@@ -1,4 +1,4 @@
-"""nmt-train: train a model, or go on training it, as a configuration says."""
+"""nmt-train: train a model according to a configuration, or resume its training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-train."""
     parser = make_parser(
         "nmt-train",
-        "Train a translation model. The same command again resumes where the last one stopped.",
+        "Train a model. Running the same command again resumes where the last run stopped.",
         usage="CONFIG [options]",
     )
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="YAML file, or the name of a bundled one")
@@ -36,24 +36,25 @@ def build_parser() -> argparse.ArgumentParser:
         default=[],
         help="override a key, such as training.lr=3e-4; repeatable",
     )
-    parser.add_argument("--dump-config", action="store_true", help="print the resolved configuration and end")
+    parser.add_argument("--dump-config", action="store_true", help="print the resolved configuration and exit")
     parser.add_argument(
-        "--dry-run", action="store_true", help="load the data, build the model, print what would be done and end"
+        "--dry-run", action="store_true", help="load the data, build the model, print what would be done and exit"
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="start anew; the run that is there is renamed to RUN.old-1, -2, ..."
+        "--overwrite", action="store_true", help="start a new run; an existing run is renamed to RUN.old-1, -2, ..."
     )
     parser.add_argument(
         "--max-minutes",
         metavar="M",
         type=minutes,
-        help="stop M minutes after the start of the command, validate and save; the run can be resumed",
+        help="M minutes after the start of the command, stop, validate and save; the run can be resumed",
     )
     parser.add_argument(
         "--max-cpu-minutes",
         metavar="M",
         type=minutes,
-        help="stop when the run has used M minutes of CPU time, those before a resume included, validate and save",
+        help="when the run has used M minutes of CPU time (including the time before a resume), stop, validate and "
+        "save",
     )
     add_plugins(parser)
     add_device(parser)
@@ -61,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load the configuration and do what was asked for."""
+    """Load the configuration and run the requested action."""
     started, cpu = time.monotonic(), CpuClock()
     arguments.config = _named_configuration(arguments)
     from nmt.training.allocator import keep_large_blocks
@@ -74,12 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _named_configuration(arguments: argparse.Namespace) -> str:
-    """The configuration that a command line names, in one of the two ways."""
+    """The configuration given on the command line, in one of the two ways."""
     place, option = arguments.config, arguments.config_by_option
     if place is not None and option is not None:
-        raise ConfigError(f"--config {option}: CONFIG {place} is named, too; a run has one configuration")
+        raise ConfigError(f"--config {option}: CONFIG {place} is also given; a run has one configuration")
     if place is None and option is None:
-        raise ConfigError("no configuration; name a YAML file: nmt-train CONFIG")
+        raise ConfigError("no configuration; give a YAML file: nmt-train CONFIG")
     return str(place if option is None else option)
 
 
@@ -108,7 +109,7 @@ def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, worl
 
 
 def _configuration(arguments: argparse.Namespace, *, budget: Budget, world: World) -> Config:
-    """The configuration; all that is wrong with it, and all that it needs and is not there, is said at once."""
+    """The configuration; all mistakes and all missing files are reported at once."""
     from nmt.library.training_config import training_config
 
     return training_config(
@@ -129,7 +130,7 @@ def _warn(line: str) -> None:
 
 
 def _ignore(line: str) -> None:
-    """Rank 0 says it."""
+    """Print it on rank 0 only."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

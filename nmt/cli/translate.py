@@ -1,4 +1,4 @@
-"""nmt-translate: lines of text in, their translations out."""
+"""nmt-translate: translate lines of text."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from nmt.search.translation import Details
     from nmt.training.distributed import World
 
-DESCRIPTION = """Translate text line by line, by default from standard input to standard output. The output
-has the order of the input, an empty line gives an empty line, and lines of a slow pipe are
-translated as they arrive."""
+DESCRIPTION = """Translate text line by line, by default from standard input to standard output. The output keeps the
+order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
 STDIN = "-"
 
 
@@ -38,23 +37,27 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-translate."""
     parser = make_parser("nmt-translate", DESCRIPTION, usage="MODEL... [-i FILE] [-o FILE] [options]")
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
-    parser.add_argument("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
+    parser.add_argument("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="file to write; it appears when all is done (default: standard output)"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to write; it appears when it is complete (default: standard output)",
     )
     parser.add_argument(
         "--format",
         choices=("text", "moses", "jsonl"),
         default="text",
-        help="text (default): a line for each input line, with --n-best N always N, some empty if there are fewer; "
+        help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
+        "fewer); "
         "moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
     )
     parser.add_argument(
         "--input-format",
         choices=("text", "tsv", "jsonl"),
         default="text",
-        help="what an input line is; text (default): the text alone; tsv: text and the phrases that its translation "
-        "must have, separated by tabs; jsonl: a JSON object with text and, if wanted, prefix, require, forbid",
+        help="format of input lines; text (default): the text alone; tsv: the text and phrases that its translation "
+        "must contain, separated by tabs; jsonl: a JSON object with text and optionally prefix, require, forbid",
     )
     parser.add_argument(
         "-q",
@@ -68,34 +71,34 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="LIST",
         type=details,
         default=(),
-        help="what --format jsonl writes in addition: any of tokens, scores (of the tokens), entropies (of their "
-        "distributions), attention, heads (attention of each layer and head), alignment, separated by commas",
+        help="extra keys of --format jsonl, separated by commas: tokens, scores (of the tokens), entropies (of their "
+        "distributions), attention, heads (attention of each layer and head), alignment",
     )
     parser.add_argument(
         "--alignment",
         metavar="FILE",
-        help="file to write: for each input line a line of word pairs of the best translation, source word first, "
-        "from 0, as '0-0 1-2' (Pharaoh's format)",
+        help="file to write: for each input line the word alignment of the best translation in Pharaoh's format, such "
+        "as '0-0 1-2' (source word first, counted from 0)",
     )
     add_checkpoint(parser)
     add_errors(parser)
-    search = parser.add_argument_group("search (defaults: the configuration of the model, of several the first)")
+    search = parser.add_argument_group("search (defaults: the configuration of the first model)")
     search.add_argument(
         "--n-best",
         metavar="N",
         type=beam_size,
-        help="number of translations of each line; a beam that is smaller is widened",
+        help="number of translations of each line; a smaller beam is widened",
     )
     add_decoding(search)
     search.add_argument(
         "--prefix",
         metavar="FILE",
-        help="file that has for each input line a line that its translation begins with, or an empty one",
+        help="file with a line for each input line: the beginning of its translation, or empty",
     )
     search.add_argument(
         "--constraints",
         metavar="FILE",
-        help="file that has for each input line a JSON object with any of prefix, require, forbid, or an empty line",
+        help="file with a line for each input line: a JSON object with any of prefix, require, forbid, or empty",
     )
     add_device(parser)
     add_plugins(parser)
@@ -103,13 +106,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def translate(arguments: argparse.Namespace) -> int:
-    """Load the model, and translate alone or with the other processes that torchrun has started."""
+    """Load the model, and translate alone or together with the processes that torchrun started."""
     if are_engine_files(arguments.models):
         from nmt.cli.opened_files import open_files
 
         return _translate(arguments, _Alone(), open_files)
     keep_more_kernels()
-    # Late, so that --help and mistakes in the options do not wait for torch.
+    # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.training.distributed import connected
 
     with connected(arguments.device) as world:
@@ -121,15 +124,15 @@ def translate(arguments: argparse.Namespace) -> int:
 
 
 class Processes(Protocol):
-    """Those that translate together: `nmt.training.distributed.World`, or this one alone."""
+    """The processes that translate together: `nmt.training.distributed.World`, or this process alone."""
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of processes."""
 
     @property
     def is_main(self) -> bool:
-        """Whether this one writes."""
+        """Whether this process writes."""
 
 
 class _Alone:
@@ -138,7 +141,7 @@ class _Alone:
 
 
 def _translate(arguments: argparse.Namespace, world: Processes, open_models: OpenModels) -> int:
-    """Read, translate and write, window by window; of several processes each has a part and rank 0 writes."""
+    """Read, translate and write, window by window; several processes translate a part each, and rank 0 writes."""
     from nmt.cli.bar import bar_for
     from nmt.cli.lines import input_windows
     from nmt.cli.output import check_reader
@@ -150,10 +153,12 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
     from nmt.library.translator import WINDOW
 
     if arguments.details and arguments.format != "jsonl":
-        raise ConfigError(f"--with needs --format jsonl; --format {arguments.format} has no place for it")
+        raise ConfigError(f"--with: allowed only with --format jsonl, not {arguments.format}")
     path = None if arguments.input in (None, STDIN) else arguments.input
     if arguments.constraints is not None and arguments.input_format != "text":
-        raise ConfigError(f"--constraints: with --input-format {arguments.input_format} they stand in the input itself")
+        raise ConfigError(
+            f"--constraints: not allowed with --input-format {arguments.input_format}, whose lines hold the constraints"
+        )
     check_ensemble(arguments, models=len(arguments.models))
     beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
     _check_inputs((path, *beside), world)
@@ -172,7 +177,7 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
             place=_place(world),
             scores=arguments.format != "text",
             say=tell,
-            before_batch=lambda: check_reader(writer.output),  # so that what follows `| head` need not be translated
+            before_batch=lambda: check_reader(writer.output),  # so that nothing is translated after `| head` has ended
             on_batch=bar.batch,
         )
         totals = Totals(opened.longest, undecodable)
@@ -190,14 +195,14 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
                     writer.write(number, translation, n_best=opened.n_best, notes=notes)
                 writer.flush()
         reader.finish()
-    is_silent = arguments.quiet or prompt is not None  # whose seconds are those of typing
+    is_silent = arguments.quiet or prompt is not None  # its time is that of typing
     if world.is_main and (totals.problems() or not is_silent):
         _log(totals.summary(time.perf_counter() - start, models=opened.models))
     return totals.exit_code
 
 
 def _check_inputs(paths: Sequence[str | None], world: Processes) -> None:
-    """Several processes must have the same files."""
+    """Check that all processes read the same files."""
     if world.size > 1:
         from nmt.cli.across_processes import check_input
 
@@ -208,7 +213,7 @@ def _check_inputs(paths: Sequence[str | None], world: Processes) -> None:
 def _translations(
     opened: Opened, lines: Sequence[str | Request], details: Details, world: Processes
 ) -> Sequence[Translation]:
-    """The translations of `lines`; of several processes on rank 0."""
+    """The translations of `lines`; with several processes on rank 0 only."""
     if world.size == 1:
         return opened.translator.translate_window(lines, details=details)
     from nmt.cli.across_processes import translate_across_processes
@@ -226,7 +231,7 @@ def _log(message: str) -> None:
 
 
 def _ignore(message: str) -> None:
-    """Rank 0 says it, or nobody wants to know."""
+    """Print it on rank 0 only, and not with --quiet."""
 
 
 if __name__ == "__main__":

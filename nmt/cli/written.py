@@ -1,4 +1,4 @@
-"""What nmt-translate writes: translations in a format, and on request their alignments to a file of their own."""
+"""The output of nmt-translate: translations in a format, and optionally their alignments in a separate file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Writer:
     """Writes translations, one after the other."""
 
     def __init__(self, output: BinaryIO, alignment: BinaryIO | None, *, form: str, details: Details) -> None:
-        """`form` is one of FORMATS; `details` are what it shows of a translation besides its text and score."""
+        """`form` is one of FORMATS; `details` are written in addition to text and score."""
         self.output = output
         self._alignment = alignment
         self._written = FORMATS[form]
         self._shows_alignment = "alignment" in details
         self.details: Details = details if alignment is None else tuple(dict.fromkeys((*details, "alignment")))
-        """What each translation must have."""
+        """The details that each translation must have."""
 
     def write(self, number: int, translation: Translation, *, n_best: int, notes: Sequence[str]) -> None:
-        """The translation of a line, the `number`-th from 0."""
+        """Write the translation of line `number`, counted from 0."""
         result = as_result(translation)
         if self._alignment is not None:
             self._alignment.write(as_pharaoh(result).encode())
@@ -40,7 +40,7 @@ class Writer:
         self.output.write(self._written(number, result, n_best=n_best, notes=notes).encode())
 
     def flush(self) -> None:
-        """Let readers have what has been written."""
+        """Flush the output."""
         self.output.flush()
         if self._alignment is not None:
             self._alignment.flush()
@@ -48,14 +48,14 @@ class Writer:
 
 @contextlib.contextmanager
 def opened_writer(arguments: argparse.Namespace, *, inputs: Sequence[str], is_main: bool) -> Iterator[Writer]:
-    """A writer to the files of a command line; of several processes only the main one has them.
+    """A writer to the files of a command line; with several processes only the main one writes.
 
-    Raises what `output_stream` raises, and ConfigError for two outputs in one file.
+    Raises the errors of `output_stream`, and ConfigError for two outputs in one file.
     """
     given: list[str | None] = [arguments.output, arguments.alignment]
     output, alignment = (name if name is None or is_main else os.devnull for name in given)
     if output is not None and alignment is not None and is_one_file(output, alignment):
-        raise ConfigError(f"--alignment {alignment}: is also the output; it needs a file of its own")
+        raise ConfigError(f"--alignment {alignment}: is also the output; choose another file")
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(output_stream(output, inputs=inputs, models=arguments.models))
         aligned = None

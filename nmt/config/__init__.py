@@ -1,4 +1,4 @@
-"""Configuration: typed sections, loading, wording of errors."""
+"""Configuration: typed sections, loading, error messages."""
 
 from nmt.config.load import dump, find_config, load_config, load_saved
 from nmt.config.options import component_options

@@ -1,4 +1,4 @@
-"""The decoding settings of a model with others in their place, from a command line or a program."""
+"""Decoding settings of a model, changed by a command line or a program."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def changed_decoding(
     option: Callable[[str], str] = str,
     say: Callable[[str], object] | None = None,
 ) -> DecodingConfig:
-    """`saved` with `changes`, keys of the section `decoding`, in their place.
+    """`saved` with the keys in `changes` (of the section `decoding`) replaced.
 
-    Another search than the saved one has the options that are its defaults. More translations than a search finds with
-    this beam widen it, which `say` is told in one line. `option` is what the user calls a key.
-    Raises ConfigError for keys and values that are not allowed, and for such as do not go together.
+    A search other than the saved one starts from its own default options. If more translations are wanted than a search
+    finds with this beam, the beam is widened and `say` is called with one line. `option` gives the user's name of a
+    key. Raises ConfigError for keys and values that are not allowed or do not go together.
     """
     if changes.get("language_model", "") is None:
         changes = {"language_model_weight": None, **changes}  # the saved weight was for the saved language model
@@ -49,13 +49,13 @@ def changed_decoding(
 
 
 def _widened(decoding: DecodingConfig, *, name: str, say: Callable[[str], object] | None) -> DecodingConfig:
-    """`decoding` with a beam of n_best hypotheses, if its search finds so many then; or the next that it can divide."""
+    """`decoding` with a beam of n_best hypotheses, or the next size that the search can divide."""
     wanted = decoding.n_best
     wider = dataclasses.replace(decoding, beam_size=min(wanted, WIDEST_BEAM))
     search = SEARCHES.get(wider.chosen_search)
     most = search.largest_n_best(wider)
     if most < wanted:
-        raise ConfigError(f"{name} {wanted}: search '{wider.chosen_search}' finds at most {most} of a sentence")
+        raise ConfigError(f"{name} {wanted}: search '{wider.chosen_search}' finds at most {most} per sentence")
     sizes = range(wanted, min(2 * wanted, WIDEST_BEAM) + 1)
     candidates = (dataclasses.replace(decoding, beam_size=size) for size in sizes)
     wider = next((candidate for candidate in candidates if not search.problems(candidate)), wider)

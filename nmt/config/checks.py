@@ -42,7 +42,7 @@ _COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
 
 
 def complete(config: Config) -> tuple[Config, list[Problem]]:
-    """Look components up, check their options and write the defaults of these into the configuration."""
+    """Look up components, check their options and write the options' defaults into the configuration."""
     config, problems = _complete_task(config)
     for section, key, registry in _COMPONENTS:
         name = getattr(getattr(config, section), key)
@@ -56,11 +56,11 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
     if not model.layer_norm and model.layer_norm_scale == ModelConfig().layer_norm_scale:
         model = dataclasses.replace(model, layer_norm_scale=NO_SCALE)
     metrics, wrong = complete_choices(
-        config.evaluation.metrics, METRICS, key="evaluation.metrics", told_apart="scores are told apart"
+        config.evaluation.metrics, METRICS, key="evaluation.metrics", told_apart="scores are distinguished"
     )
     problems += wrong
     callbacks, wrong = complete_choices(
-        config.training.callbacks, CALLBACKS, key="training.callbacks", told_apart="they are told apart"
+        config.training.callbacks, CALLBACKS, key="training.callbacks", told_apart="they are distinguished"
     )
     problems += wrong
     evaluation = dataclasses.replace(config.evaluation, metrics=metrics)
@@ -73,7 +73,7 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
 
 
 def _complete_task(config: Config) -> tuple[Config, list[Problem]]:
-    """The same for the task, which is in no section."""
+    """The same for the task, which belongs to no section."""
     task = TASKS.known(config.task)
     if task is None:
         return config, [Problem("task", TASKS.unknown(config.task), component=TASKS.described(config.task))]
@@ -86,7 +86,7 @@ def _complete_task(config: Config) -> tuple[Config, list[Problem]]:
 def _complete_component(
     config: Config, section_name: str, key: str, registry: Registry[Any], *, name: str, also: Sequence[str] = ()
 ) -> tuple[Config, list[Problem]]:
-    """Do so for one key, for which `also` is allowed in place of a name; `name` is the component that it means."""
+    """The same for one key, whose value may also be one of `also`; `name` is the component that it selects."""
     if name not in registry.names():
         return config, [
             Problem(f"{section_name}.{key}", registry.unknown(name, also=also), component=registry.described(name))
@@ -94,16 +94,17 @@ def _complete_component(
     section = getattr(config, section_name)
     given = getattr(section, f"{key}_options")
     options, problems = check_options(registry.get(name), given, key=f"{section_name}.{key}_options")
-    if options is not None and getattr(section, key) not in also:  # else another beam size means another search
+    # otherwise another beam size would select another search
+    if options is not None and getattr(section, key) not in also:
         section = dataclasses.replace(section, **{f"{key}_options": dataclasses.asdict(options)})
         config = dataclasses.replace(config, **{section_name: section})
     return config, problems
 
 
 def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, list[Problem]]:
-    """Do the same for the units of encoder and decoder, where these have a name or options of their own.
+    """The same for the units of encoder and decoder, if they have their own name or options.
 
-    `shared`: `cell` and `cell_options` are right, so that what a side takes from them is, too.
+    `shared`: `cell` and `cell_options` are valid, and so is what a side takes from them.
     """
     problems: list[Problem] = []
     complete: dict[str, Any] = {}
@@ -161,18 +162,18 @@ def _model_problems(config: Config) -> list[Problem]:
     problems = []
     if model.architecture in MODELS.names():
         member = MODELS.get(model.architecture)
-        if check_options(member, model.architecture_options, key="")[1]:  # which have been named
+        if check_options(member, model.architecture_options, key="")[1]:  # which have already been reported
             usual, _ = check_options(member, {}, key="")
             model = dataclasses.replace(model, architecture_options=dataclasses.asdict(usual) if usual else {})
         problems += [Problem(f"model.{key}", message) for key, message in member.check(model)]
     if model.tie_embeddings == "all" and not config.data.tokenizer_options.get("joint", True):
         problems.append(Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true"))
     if model.layer_norm_scale != NO_SCALE and not model.layer_norm:
-        problems.append(Problem("model.layer_norm_scale", "says nothing without model.layer_norm: true"))
+        problems.append(Problem("model.layer_norm_scale", "has no effect without model.layer_norm: true"))
     ranged = {name: INITIALIZERS.get(name).reads_range for name in INITIALIZERS.names()}
     if model.init_range != ModelConfig().init_range and not ranged.get(model.initializer, True):
         allowed = ", ".join(name for name, reads in ranged.items() if reads)
-        message = f"says nothing to the initializer '{model.initializer}', only to: {allowed}"
+        message = f"has no effect with the initializer '{model.initializer}', only with: {allowed}"
         problems.append(Problem("model.init_range", message))
     return problems
 
@@ -192,7 +193,7 @@ def _data_problems(config: Config) -> list[Problem]:
 
 
 def _tag_problems(data: DataConfig) -> list[Problem]:
-    """That the tag of back-translated text will not be one token."""
+    """Report a tag of back-translated text that will not be one token."""
     if data.monolingual is None or data.monolingual_tag is None or data.tokenizer not in TOKENIZERS.names():
         return []
     member = TOKENIZERS.get(data.tokenizer)
@@ -218,7 +219,7 @@ def _sampling_problems(data: DataConfig) -> list[Problem]:
     if len(given) == 2:
         message = "give either sampling_weights or sampling_temperature, not both"
     elif given and len(prefixes) < 2:
-        message = "needs a list of several prefixes in data.train, or data.monolingual beside it"
+        message = "needs a list of several prefixes in data.train, or data.monolingual in addition"
     elif weights is not None and len(weights) != len(prefixes):
         message = f"{len(weights)} weights for the {len(prefixes)} prefixes of {texts}; give one for each"
     return [] if message is None else [Problem(f"data.sampling_{given[0]}", message)]
@@ -232,7 +233,7 @@ def _training_problems(config: Config) -> list[Problem]:
         message = f"averages {training.average_last} checkpoints, but training.keep_last keeps {training.keep_last}"
         problems.append(Problem("training.average_last", message))
     if training.average_after is not None and training.ema_decay:
-        message = "not with training.ema_decay; only one average is validated and saved"
+        message = "not allowed with training.ema_decay; only one average is validated and saved"
         problems.append(Problem("training.average_after", message))
     problems += _loss_problems(training)
     task = TASKS.known(config.task)
@@ -248,7 +249,7 @@ def _training_problems(config: Config) -> list[Problem]:
 
 
 def _loss_problems(training: TrainingConfig) -> list[Problem]:
-    """Keys that mean nothing to the loss."""
+    """Keys that have no effect with the loss."""
     if training.loss not in LOSSES.names():
         return []
     loss, problems = LOSSES.get(training.loss), []
@@ -275,7 +276,7 @@ def _evaluation_problems(config: Config) -> list[Problem]:
 
 
 def _need_validation(config: Config) -> list[str]:
-    """Keys of the training section whose values mean nothing without validations."""
+    """Keys of the training section that have no effect without validation."""
     training = config.training
     needs = {
         "patience": training.patience is not None,
@@ -296,7 +297,7 @@ def _search_problems(config: Config) -> list[Problem]:
 
 
 def _unknown_problems(config: Config) -> Iterator[Problem]:
-    """That unknown words are to be replaced where the tokenizer has none."""
+    """Report replacement of unknown words if the tokenizer has no unknown words."""
     name, given = config.data.tokenizer, config.data.tokenizer_options
     if config.decoding.replace_unknown and name in TOKENIZERS.names():
         member = TOKENIZERS.get(name)

@@ -1,4 +1,4 @@
-"""Lists of components, as `evaluation.metrics`: a component by its name, or a mapping of its name to its options."""
+"""Lists of components, such as `evaluation.metrics`: each is a name, or a mapping of a name to its options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Choice(NamedTuple):
 
 
 def choices(entries: Iterable[Entry]) -> list[Choice]:
-    """The components that the entries ask for, in order; `{name: null}` has no options."""
+    """The components of the entries, in order; `{name: null}` has no options."""
     return [
         Choice(name, {} if options is None else options)
         for entry in entries
@@ -33,15 +33,15 @@ def choices(entries: Iterable[Entry]) -> list[Choice]:
 def complete_choices(
     entries: Iterable[Entry], registry: Registry[Any], *, key: str, told_apart: str
 ) -> tuple[list[Entry], list[Problem]]:
-    """Look the components up, check their options and write the defaults of these into the entries that have options.
+    """Look up the components, check their options and write defaults into the entries that have options.
 
-    `key` is that of the list. A name may be there once only: `told_apart` says what goes by it.
+    `key` is the key of the list. Each name may occur only once: `told_apart` words what is distinguished by names.
     """
     entries, completed, problems = list(entries), list[Entry](), list[Problem]()
     for entry in entries:
         if isinstance(entry, dict) and len(entry) != 1:
             one = f"one {registry.kind} with its options"
-            problems.append(Problem(key, f"{entry!r} is not {one}; each has an entry of its own"))
+            problems.append(Problem(key, f"{entry!r} is not {one}; write one entry for each"))
             completed.append(entry)
             continue
         ((name, options),) = choices([entry])
@@ -51,12 +51,12 @@ def complete_choices(
         completed.append({name: dataclasses.asdict(built)} if with_options else entry)
     for name, count in Counter(choice.name for choice in choices(entries)).items():
         if count > 1:
-            problems.append(Problem(key, f"'{name}' is there {count} times, but {told_apart} by these names"))
+            problems.append(Problem(key, f"'{name}' is listed {count} times, but {told_apart} by these names"))
     return completed, problems
 
 
 def _checked(name: str, options: Any, registry: Registry[Any], *, key: str) -> tuple[Any, list[Problem]]:
-    """The options of a component, None where something is wrong, and what is."""
+    """The options of a component (None if something is wrong), and the problems."""
     if name not in registry.names():
         return None, [Problem(key, registry.unknown(name), component=registry.described(name))]
     key = f"{key}.{name}"

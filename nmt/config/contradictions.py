@@ -1,4 +1,4 @@
-"""Settings that are right each by itself and together cannot do what was written, or do it in an odd way."""
+"""Settings that are valid separately but contradict each other, or have a doubtful effect together."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from nmt.registry import MODELS, SCHEDULES, TASKS
 from nmt.units import SIDES
 
 Given = Mapping[str, Any]
-"""What the file and the command line say, without defaults."""
+"""The values in the file and on the command line, without defaults."""
 
 
 def contradictions(config: Config, given: Given) -> list[Problem]:
-    """What cannot be done as it is written. A saved run is not asked: it was trained with what it says."""
+    """Contradictions, which are errors. Not checked for a saved run, which was trained with its settings."""
     return [*_rate(config, given), *_without_validation(config), *_start(config), *_without_use(config, given)]
 
 
 def odd_settings(config: Config) -> list[Problem]:
-    """What can be done, but is hardly meant."""
+    """Settings that work, but are probably not intended."""
     return [
         *_never_reached(config),
         *_odd_rate(config),
@@ -35,15 +35,15 @@ def odd_settings(config: Config) -> list[Problem]:
 
 
 class _Rate(NamedTuple):
-    """What is known of the rates of the configured schedule."""
+    """The known facts about the rates of the configured schedule."""
 
     options: Any
     peak: float
-    """The highest rate, before it is cut off."""
+    """The highest rate, before the limit is applied."""
 
 
 def _rates(config: Config) -> _Rate | None:
-    """None where the schedule is unknown, its options are wrong, or a plugin's does not tell its highest rate."""
+    """None if the schedule is unknown, its options are wrong, or a plugin does not give its highest rate."""
     training = config.training
     if training.schedule not in SCHEDULES.names():
         return None
@@ -55,7 +55,7 @@ def _rates(config: Config) -> _Rate | None:
 
 
 def _width(model: ModelConfig) -> int:
-    """The width that schedules take, of an architecture whose options are right."""
+    """The width that schedules use, for an architecture with valid options."""
     architecture = MODELS.get(model.architecture) if model.architecture in MODELS.names() else None
     if architecture is None or check_options(architecture, model.architecture_options, key="")[1]:
         return model.hidden_size
@@ -76,7 +76,7 @@ def _rate(config: Config, given: Given) -> Iterator[Problem]:
     chosen = chosen.get("schedule_options") if isinstance(chosen, Mapping) else None
     is_default = not isinstance(chosen, Mapping) or "max_lr" not in chosen
     if is_default and highest is not None and found.peak > highest:
-        message = f"its default, {highest:g}, cuts off {found.peak:g}, {reached}; give one"
+        message = f"its default, {highest:g}, cuts off {found.peak:g}, {reached}; set it"
         yield Problem(f"{key}.max_lr", message)
 
 
@@ -91,7 +91,7 @@ def _without_validation(config: Config) -> Iterator[Problem]:
 
 
 def _idle_validation(config: Config) -> Iterator[Problem]:
-    """Keys of validation, which configurations for text without any often keep."""
+    """Keys of validation, which configurations without validation text often keep."""
     if _has_validation(config):
         return
     for section, name, usual in (
@@ -100,19 +100,19 @@ def _idle_validation(config: Config) -> Iterator[Problem]:
         ("evaluation", "samples", EvaluationConfig().samples),
     ):
         if getattr(getattr(config, section), name) not in (0, usual):
-            yield Problem(f"{section}.{name}", "says nothing without validation data in data.dev")
+            yield Problem(f"{section}.{name}", "has no effect without validation data in data.dev")
 
 
 def _start(config: Config) -> Iterator[Problem]:
     start = config.training.init_from
     if start is not None and os.path.realpath(start) == os.path.realpath(config.run_dir):
         yield Problem(
-            "training.init_from", "is run_dir itself; a run goes on by itself, a new one needs another run_dir"
+            "training.init_from", "is run_dir itself; a run resumes automatically, and a new run needs another run_dir"
         )
 
 
 def _without_use(config: Config, given: Given) -> Iterator[Problem]:
-    """Keys that say nothing to the task."""
+    """Keys that have no effect with the task."""
     task = TASKS.known(config.task)
     if task is None:
         return
@@ -120,11 +120,11 @@ def _without_use(config: Config, given: Given) -> Iterator[Problem]:
         section, _, name = key.partition(".")
         inside = given.get(section)
         if (isinstance(inside, Mapping) and name in inside) if name else bool(inside):
-            yield Problem(key, f"says nothing to the task '{config.task}'{instead and f': {instead}'}")
+            yield Problem(key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}")
 
 
 def _never_reached(config: Config) -> Iterator[Problem]:
-    """What the end of training comes before."""
+    """Events that never happen because training ends before them."""
     training, end = config.training, config.training.max_steps
     if end is None:
         return
@@ -140,7 +140,7 @@ def _never_reached(config: Config) -> Iterator[Problem]:
             yield Problem(f"training.{name}", f"{getattr(training, name)} is {where}: {consequence}")
     warmup = training.schedule_options.get("warmup_steps", 0) * training.schedule_options.get("replicas", 1)
     if warmup > end:
-        message = f"the rate grows until update {warmup}, {where}: it never gets to its height"
+        message = f"the rate grows until update {warmup}, {where}: it never reaches its highest value"
         yield Problem("training.schedule_options.warmup_steps", message)
 
 
@@ -151,7 +151,7 @@ def _odd_rate(config: Config) -> Iterator[Problem]:
         message = f"{highest:g} cuts off the highest rate of '{training.schedule}', {found.peak:g}"
         yield Problem("training.schedule_options.max_lr", message)
     if training.skip_norm is not None and training.clip_norm >= training.skip_norm:
-        message = f"skips all that training.clip_norm ({training.clip_norm:g}) would clip"
+        message = f"skips every update that training.clip_norm ({training.clip_norm:g}) would clip"
         yield Problem("training.skip_norm", message)
     patience = training.schedule_options.get("patience", 0)
     if training.patience is not None and patience >= training.patience:
@@ -162,24 +162,24 @@ def _odd_rate(config: Config) -> Iterator[Problem]:
 
 
 def _equal_passes(config: Config) -> Iterator[Problem]:
-    """R-Drop where nothing is dropped, as far as the options of architectures say."""
+    """R-Drop without dropout, as far as the options of architectures show."""
     model = config.model
     others = (value for key, value in model.architecture_options.items() if key.endswith("dropout"))
     if config.training.loss == "r_drop" and not any((model.dropout, model.recurrent_dropout, *others)):
-        yield Problem("training.loss", "'r_drop' compares two passes with other dropout, and model.dropout is 0")
+        yield Problem("training.loss", "'r_drop' compares two passes with different dropout, but model.dropout is 0")
 
 
 def _unused(config: Config) -> Iterator[Problem]:
-    """Keys that nothing reads beside the others."""
+    """Keys that the other keys make useless."""
     model, training, evaluation = config.model, config.training, config.evaluation
     if all(getattr(model, f"{side}_cell") not in (None, model.cell) for side in SIDES):
-        yield Problem("model.cell", f"'{model.cell}' is nowhere: encoder_cell and decoder_cell are others")
+        yield Problem("model.cell", f"'{model.cell}' is not used: encoder_cell and decoder_cell are other units")
     if training.sample_every is None and training.sample_sentences != TrainingConfig().sample_sentences:
-        yield Problem("training.sample_sentences", "says nothing without training.sample_every")
+        yield Problem("training.sample_sentences", "has no effect without training.sample_every")
     if training.average_last == 1:
         yield Problem("training.average_last", "the mean of 1 checkpoint is that checkpoint")
     if _has_validation(config) and not evaluation.metrics and evaluation.max_sentences is not None:
-        yield Problem("evaluation.max_sentences", "says nothing without evaluation.metrics: nothing is translated")
+        yield Problem("evaluation.max_sentences", "has no effect without evaluation.metrics: nothing is translated")
     if training.batch_tokens is not None and training.batch_tokens <= config.data.max_length:
         message = f"{training.batch_tokens} is not above data.max_length ({config.data.max_length}): "
         yield Problem("training.batch_tokens", f"{message}longer sentences are batches by themselves")
@@ -187,7 +187,7 @@ def _unused(config: Config) -> Iterator[Problem]:
 
 def _idle_tag(data: DataConfig) -> Iterator[Problem]:
     if data.monolingual is None and data.monolingual_tag != DataConfig().monolingual_tag:
-        yield Problem("data.monolingual_tag", "says nothing without data.monolingual")
+        yield Problem("data.monolingual_tag", "has no effect without data.monolingual")
 
 
 def _same_text(data: DataConfig) -> Iterator[Problem]:
@@ -198,4 +198,4 @@ def _same_text(data: DataConfig) -> Iterator[Problem]:
     for name in ("dev", "test"):
         for prefix in prefixes(name):
             if prefix in (*prefixes("train"), *prefixes("monolingual")):
-                yield Problem(f"data.{name}", f"'{prefix}' is training text, too: scores on it say little")
+                yield Problem(f"data.{name}", f"'{prefix}' is also training text, so scores on it mean little")

@@ -1,4 +1,4 @@
-"""From YAML text and overrides to a validated Config, with every mistake named in one run."""
+"""Load YAML text and overrides into a validated Config; all mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from nmt.registry import TASKS
 logger = logging.getLogger(__name__)
 
 Check = Callable[[Config], Sequence[Problem]]
-"""What a complete configuration asks for and cannot have, as far as somebody else can tell."""
+"""Further checks by the caller: the problems of a complete configuration."""
 
 _ADAPTER = TypeAdapter(Config)
 
@@ -50,14 +50,14 @@ def load_config(
 ) -> Config:
     """Read the YAML file `path` (or a bundled name), apply `key=value` overrides, import its plugins, validate.
 
-    A mapping in its place is what such a file holds. `plugins` are imported beside those that the file names. `checks`
-    look at the complete configuration, and what they find is named beside the rest. `warn` is called with a line for
-    each setting that is only odd, or that contradicts another in a run that `is_begun`: an earlier version began it,
-    and it must go on.
+    A mapping is taken as the content of such a file. `plugins` are imported in addition to those in the file. `checks`
+    look at the complete configuration, and their findings are reported with the rest. `warn` is called with a line for
+    each doubtful setting, and for each contradiction in a run that `is_begun`, which must stay resumable because an
+    earlier version may have started it.
 
     Raises:
-        ConfigError: the file is missing or unreadable, or has mistakes; all are listed, one a line.
-        DataError: the one mistake is that files are missing which it names.
+        ConfigError: the file is missing or unreadable, or has mistakes; all are listed, one per line.
+        DataError: the only mistake is that files named in it are missing.
     """
     document, path = (
         (Document(copy.deepcopy(dict(path)), {}, []), "configuration")
@@ -70,7 +70,7 @@ def load_config(
     try:
         raw = upgrade(raw, unmarked=FORMAT, origin=str(path))
     except ConfigError as error:
-        if is_newer(raw):  # whose keys may mean anything
+        if is_newer(raw):  # its keys may mean anything
             raise
         problems.append(Problem(KEY, str(error).partition(f"{KEY}: ")[2]))
         raw = {key: value for key, value in raw.items() if key != KEY}
@@ -92,13 +92,13 @@ def load_config(
 
 
 def _add_plugins(raw: dict[str, Any], more: Sequence[str]) -> list[Problem]:
-    """Import the plugins that `raw` names and `more`, which it names from now on; return what could not be loaded."""
+    """Import the plugins in `raw` and in `more`, which is added to `raw`; return those that could not be loaded."""
     named = raw.get("plugins")
     problems = plugin_problems(more, key="--plugin")
     if named is None and not more:
         return problems
     if isinstance(named, list):
-        # Others, and homes that there are not, are named where types are checked.
+        # Values of other types, and unknown home directories, are reported when types are checked.
         texts = [text for text in named if isinstance(text, str) and text and _is_path(text)]
         problems += plugin_problems([expanded(text) for text in texts], key="plugins")
         raw["plugins"] = [*named, *(path for path in more if path not in named)]
@@ -110,8 +110,8 @@ def _add_plugins(raw: dict[str, Any], more: Sequence[str]) -> list[Problem]:
 def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     """Read the resolved configuration of a saved run or model, of whatever version; see `nmt.config.upgrade`.
 
-    Plugins that the file names are never imported: they may come from somebody else. The user
-    names them again in `plugins`; where one is missing, one line says so.
+    Plugins named in the file are never imported: they may come from someone else. The user names them again in
+    `plugins`; a missing one is reported in one line.
     """
     document = _read(Path(path), saved=True)
     raw = upgrade(document.value, unmarked=UNMARKED, origin=str(path))
@@ -120,7 +120,7 @@ def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     try:
         return validate(raw, origin=str(path), problems=repeated, places=document.lines)
     except MistakesError as error:
-        given = {Path(plugin).name for plugin in plugins}  # it may lie elsewhere now
+        given = {Path(plugin).name for plugin in plugins}  # it may have moved
         named = raw.get("plugins")
         missing = [str(name) for name in named if Path(str(name)).name not in given] if isinstance(named, list) else []
         if not missing:
@@ -129,7 +129,7 @@ def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
         why = f"for the {', the '.join(unknown)}" if unknown else str(error).split("\n")[1].strip()
         several = "plugins, which" if len(missing) > 1 else "a plugin, which"
         advice = " ".join(f"--plugin {name}" for name in missing)
-        raise MissingPluginError(f"{path}: it was made with {several} must be named again: {advice} ({why})") from None
+        raise MissingPluginError(f"{path}: was made with {several} must be given again: {advice} ({why})") from None
 
 
 def find_config(path: str | Path) -> Path:
@@ -148,9 +148,9 @@ def find_config(path: str | Path) -> Path:
 
 
 def dump(config: Config) -> str:
-    """The resolved configuration as YAML, and the format it is in: see `nmt.config.upgrade`.
+    """The resolved configuration as YAML, with its format: see `nmt.config.upgrade`.
 
-    Every key is included but those that say nothing to the task, which a configuration may not have.
+    All keys are included except those that have no effect with the task, which a configuration may not have.
     """
     sections = dataclasses.asdict(config)
     for key in TASKS.get(config.task).unused_in(config.task_options) if config.task in TASKS.names() else ():
@@ -165,9 +165,9 @@ def dump(config: Config) -> str:
 def apply_overrides(
     raw: dict[str, Any], overrides: Sequence[str], places: dict[str, int | str] | None = None
 ) -> list[Problem]:
-    """Set `section.key=value` entries in `raw`; values are YAML. Returns what could not be set.
+    """Set `section.key=value` entries in `raw`; values are YAML. Returns the entries that could not be set.
 
-    `places`, where keys stand in the file, forgets the lines of what is replaced.
+    `places`, the lines of keys in the file, loses the replaced keys.
     """
     problems, places = list[Problem](), {} if places is None else places
     for override in overrides:
@@ -193,7 +193,7 @@ def apply_overrides(
 
 
 def _put(raw: dict[str, Any], path: Sequence[str], value: Any) -> str | None:
-    """Set the value at `path`, making the sections above it; return what stands in the way."""
+    """Set the value at `path`, creating the sections above it; return what prevents it."""
     *sections, name = path
     target = raw
     for depth, section in enumerate(sections, start=1):
@@ -217,8 +217,8 @@ def validate(
 ) -> Config:
     """Check types, names and combinations, and fill in defaults; raise ConfigError with all mistakes.
 
-    The error is a DataError where nothing but files is wrong. `problems` were found before; `places` say where keys
-    stand; `checks` look at the complete configuration.
+    The error is a DataError if the only problems are missing files. `problems` were found before; `places` holds the
+    lines of keys; `checks` look at the complete configuration.
     """
     # An empty section in YAML reads as None; it means the defaults.
     raw = {key: {} if value is None and key in SECTIONS else value for key, value in raw.items()}
@@ -246,7 +246,7 @@ def validate(
 
 
 def _hedged(problem: Problem) -> Problem | None:
-    """The problem as it is said where a plugin could not be loaded, which may be the cause of it."""
+    """The problem, worded for the case that a plugin that could not be loaded may be its cause."""
     if not problem.component:
         return problem
     if "Did you mean" not in problem.message:
@@ -263,12 +263,12 @@ def _is_path(text: str) -> bool:
 
 
 def _read(path: Path, *, saved: bool = False) -> Document:
-    """The mapping in a file, which the user has named or, if it is `saved`, lies in a model directory."""
+    """The mapping in a file that the user named or, if `saved`, that lies in a model directory."""
     try:
         with open_model_file(path) if saved else path.open("rb") as stream:
             content = stream.read(LARGEST_CONFIG + 1)
         if len(content) > LARGEST_CONFIG:
-            raise ConfigError(f"{path}: larger than {LARGEST_CONFIG >> 20} MiB, which no configuration is")
+            raise ConfigError(f"{path}: larger than {LARGEST_CONFIG >> 20} MiB, too large for a configuration")
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"

@@ -35,7 +35,7 @@ def component_options(member: Any, options: Mapping[str, Any], *, key: str = "op
 
 
 def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple[Any, list[Problem]]:
-    """Return the options (None where they are wrong) and the problems found."""
+    """Return the options (None if they are wrong) and the problems."""
     kind = _options_of(member)
     names = [field.name for field in dataclasses.fields(kind)]
     try:
@@ -52,20 +52,20 @@ def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple
 
 
 def _options_of(member: Any) -> Any:
-    """The dataclass of a component's options; ConfigError, which names it, where a plugin has none or no dataclass."""
+    """The dataclass of a component's options; ConfigError, naming the plugin, if it is missing or of another kind."""
     options = getattr(member, "Options", None)
     if isinstance(options, type) and dataclasses.is_dataclass(options):
         return options
     name = getattr(member, "__name__", repr(member))
     file = shown_path(inspect.getfile(member)) if inspect.isclass(member) or inspect.isroutine(member) else "a plugin"
-    wrong = "has no Options" if options is None else "has Options that are no dataclass"
+    wrong = "has no Options" if options is None else "has Options that are not a dataclass"
     raise ConfigError(
         f"{file}: {name} {wrong}; it needs the base class of its kind, or a frozen dataclass of that name"
     )
 
 
 def _beyond(value: object) -> str | None:
-    """What is wrong with a number that arithmetic cannot carry; infinity, where an option takes it, means no limit."""
+    """The problem with a number too large for arithmetic; infinity, if an option allows it, means no limit."""
     if isinstance(value, int) and abs(value) > MOST:
         return f"must be at most {MOST}" if value > 0 else f"must be at least {-MOST}"
     if isinstance(value, float) and LARGEST < abs(value) < math.inf:

@@ -9,6 +9,6 @@ from pydantic import AfterValidator, Field, Strict
 from nmt.home import expanded
 
 FilePath = Annotated[str, Strict(), Field(min_length=1), AfterValidator(expanded)]
-"""The name of a file or directory, or the beginning of the names of several."""
+"""The name of a file or directory, or a common prefix of several."""
 ModelPath = Annotated[FilePath, "model"]
 """The name of the directory of a model."""

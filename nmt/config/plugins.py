@@ -16,7 +16,7 @@ _KEY = "plugins"
 
 
 def plugin_problems(paths: Sequence[str | Path], *, key: str) -> list[Problem]:
-    """Import each file once; return what is wrong with each that is missing or fails. `key` names them."""
+    """Import each file once; return a problem of `key` for each one that is missing or fails."""
     problems = []
     for path in paths:
         try:
@@ -51,7 +51,7 @@ def _import_plugin(path: Path) -> None:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        # Whatever a user's file raises is the user's to see, as one line.
+        # Show any error raised by a user's file to the user, as one line.
         del sys.modules[name]
         line = import_line(error, module=name, path=str(path))
         place = f"{path}" if line is None else f"{path}, line {line}"

@@ -1,4 +1,4 @@
-"""How a mistake in a configuration is worded: full key, value, what is allowed, near miss."""
+"""Messages about mistakes in a configuration: full key, value, what is allowed, near miss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNION_MEMBER = re.compile(r"^(constrained-|function-|list\[|dict\[|int$|float$|
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _LONG_NUMBER = re.compile(r"(\d{20})\d{15,}(\d{5})")
 SET = "--set"
-"""In place of a line: the command line says so."""
+"""In place of a line number: set on the command line."""
 
 
 class Problem(NamedTuple):
@@ -26,17 +26,17 @@ class Problem(NamedTuple):
     key: str
     message: str
     component: str = ""
-    """The kind and name of a component that is not known, as `cell 'mine'`; a plugin could have registered it."""
+    """Kind and name of an unknown component, such as `cell 'mine'`; a plugin could have registered it."""
     failed_plugin: bool = False
-    """A plugin could not be loaded, so that what it registers is missing."""
+    """A plugin could not be loaded, so its components are missing."""
     in_files: bool = False
-    """Not the configuration is wrong, but what it names is not there."""
+    """The configuration is valid, but a file named in it is missing."""
     cause: BaseException | None = None
-    """The error of a plugin that it comes from, for --debug."""
+    """The plugin's error that caused it, for --debug."""
 
 
 class MistakesError(ConfigError):
-    """All that is wrong with a configuration."""
+    """All problems of a configuration."""
 
     def __init__(self, message: str, problems: Sequence[Problem]) -> None:
         super().__init__(message)
@@ -44,13 +44,13 @@ class MistakesError(ConfigError):
 
 
 class MissingPluginError(ConfigError):
-    """A saved configuration whose components come from a plugin that nobody has named."""
+    """A saved configuration whose components come from a plugin that was not given."""
 
 
 def format_problems(origin: str, problems: Iterable[Problem], places: Mapping[str, int | str] | None = None) -> str:
-    """All problems of one file, one a line below its name, in the order of its lines.
+    """All problems of one file, one per line below its name, in the order of its lines.
 
-    `places` says where a key stands: its line, or `SET`.
+    `places` gives the place of a key: its line, or `SET`.
     """
     found = [(_place(problem.key, places or {}), problem) for problem in problems]
     found.sort(key=lambda pair: (not isinstance(pair[0], int), pair[0] if isinstance(pair[0], int) else 0))
@@ -63,7 +63,7 @@ def _line(place: int | str | None, problem: Problem) -> str:
 
 
 def _place(key: str, places: Mapping[str, int | str]) -> int | str | None:
-    """Where the key stands or, of an option or item, what it belongs to; None where nobody has written it."""
+    """The place of the key or, for an option or item, of what it belongs to; None if it is not written anywhere."""
     parts = key.split(".")
     for count in range(len(parts), min(len(parts), 2) - 1, -1):
         if (place := places.get(".".join(parts[:count]))) is not None:
@@ -74,7 +74,7 @@ def _place(key: str, places: Mapping[str, int | str]) -> int | str | None:
 def type_problems(
     error: ValidationError, *, prefix: tuple[str, ...] = (), known: list[str] | None = None
 ) -> list[Problem]:
-    """Word what pydantic found, one problem for each key; `prefix` is where the value stands.
+    """Word pydantic's findings, one problem for each key; `prefix` is the section of the value.
 
     `known` lists the keys of the section itself; by default they come from the schema.
     """
@@ -89,7 +89,7 @@ def type_problems(
         option, colon, rest = message.partition(": ")
         if item["type"] == "value_error" and colon and option in siblings:
             key, message = f"{key}.{option}", rest
-        if key not in problems or item["type"] == "too_short":  # an empty list: that it is no text helps nobody
+        if key not in problems or item["type"] == "too_short":  # an empty list: an error about text would not help
             problems[key] = Problem(key, message)
         elif item["type"] == "dict_type" and problems[key].message == f"{shown(item['input'])} is not text":
             problems[key] = Problem(key, f"{shown(item['input'])} is neither text nor a mapping of keys to values")

@@ -33,8 +33,8 @@ _INTRODUCTION = """# Configuration
 Every key, its default and its meaning; `python -m nmt.config.reference` prints this page.
 Keys marked * change the model or the order of the data: a run cannot be resumed with another value.
 Any key can be set on the command line: `--set training.lr=3e-4`.
-A file that nmt has written says its `format`, so that later versions know what its keys mean; without one, keys mean
-what this page says.
+Files written by nmt state their `format`, so that later versions know what the keys mean; without it, keys have the
+meaning given on this page.
 """
 
 _COMPONENTS: list[tuple[str, Registry[Any], str]] = [
@@ -101,7 +101,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 
 def _field_docstrings(section: type) -> Iterator[tuple[str, str]]:
-    """The string below each annotated field, of the class and its dataclass bases."""
+    """The string below each annotated field of the class and its dataclass bases."""
     for base in reversed(section.__mro__):
         if dataclasses.is_dataclass(base):
             body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]

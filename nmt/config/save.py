@@ -1,4 +1,4 @@
-"""Writing a resolved configuration so that it is certain to load back as the same one."""
+"""Writing a resolved configuration, and checking that it loads back as the same one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nmt.files.new import unused_name, write_new
 
 
 def write_config(path: Path, config: Config) -> None:
-    """Replace the file `path` by `config` in one step, after what was written has been read and found equal.
+    """Replace the file `path` by `config` in one step, after reading back what was written and comparing it.
 
     Raises:
-        ConfigError: the configuration holds what no file can, such as an option whose type YAML does not have; a file
-            that was there before stays.
+        ConfigError: the configuration holds a value that no file can hold, such as an option of a type that YAML lacks;
+            an existing file stays.
         DataError: the file cannot be written.
     """
     content = dump(config).encode("utf-8")
@@ -41,7 +41,7 @@ def _check(written: Path, config: Config, *, path: Path) -> None:
     except ConfigError as error:
         reason = str(error).replace(str(written), str(path))
         raise ConfigError(f"{path}: this configuration would not load again once it is saved: {reason}") from error
-    # What loading fills in, is filled in already unless a program has made the configuration.
+    # Defaults are already filled in, unless a program created the configuration.
     before, after = (_flat(dataclasses.asdict(each)) for each in (complete(config)[0], again))
     if different := [key for key in (*before, *after) if before.get(key) != after.get(key)]:
         key = different[0]

@@ -1,4 +1,4 @@
-"""What a user may have meant by a key that does not exist: a near miss, another section, another toolkit's name."""
+"""Suggestions for an unknown key: a near miss, another section, another toolkit's name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nmt.errors import near_miss, plain
 from nmt.registry import CELLS, INITIALIZERS, LOSSES, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
 
 _LONGEST_LIST = 80
-"""Characters of a list of all that is allowed; a longer one is in the reference."""
+"""Longest list of allowed keys in characters; for a longer one, see the reference."""
 
 _FEW = 2
-"""Components that are named beside an option of theirs."""
+"""Most components listed for one option."""
 _SIMILAR = 0.8
 """How alike a key in another place must be, from 0 to 1."""
 
@@ -30,7 +30,7 @@ _OPTIONS: dict[str, Registry[Any]] = {
     "training.schedule_options": SCHEDULES,
     "decoding.search_options": SEARCHES,
 }
-"""Where the options of components stand."""
+"""The keys that hold options of components."""
 
 _MEANT: dict[str, str] = {
     "run_dir": "model_dir output_dir save_dir out_dir workdir",
@@ -94,11 +94,11 @@ _MEANT: dict[str, str] = {
 OTHER_NAMES: Final = MappingProxyType(
     {name: tuple(keys.split()) for keys, names in _MEANT.items() for name in names.split()}
 )
-"""What JoeyNMT, fairseq, Sockeye, OpenNMT-py and Zero call some of our keys, and these keys in full."""
+"""Names that JoeyNMT, fairseq, Sockeye, OpenNMT-py and Zero have for some keys, and the full keys."""
 
 
 def unknown_key(key: str, beside: Sequence[str]) -> str:
-    """What to tell a user of the unknown `key`, full and with dots; `beside` are the keys that stand there."""
+    """The message about the unknown `key`, full and with dots; `beside` are the known keys of the same section."""
     section, _, name = key.rpartition(".")
     own = next((other for other in beside if plain(other) == plain(name)), None)
     if own is not None:
@@ -128,19 +128,19 @@ def _described(key: str, section: str) -> str:
 
 
 def _exists(path: Sequence[str]) -> bool:
-    """Whether a key that was written with dots in its name, as for `--set`, is one of a section."""
+    """Whether a key that was written with dots in its name, as for `--set`, is a key of a section."""
     return len(path) == 2 and path[0] in SECTIONS and path[1] in _names(SECTIONS[path[0]])
 
 
 def _elsewhere(name: str) -> list[str]:
-    """Full keys of that name: of the sections, else options of components."""
+    """Full keys with this name: in the sections, otherwise among the options of components."""
     found = [name] if name in _names(Config) else []
     found += [f"{section}.{name}" for section, keys in SECTIONS.items() if name in _names(keys)]
     return found or [f"{where}.{name}" for where in _OPTIONS if _components(where, name)]
 
 
 def _components(where: str, name: str) -> list[str]:
-    """The components whose options stand at `where` and that have one of this name."""
+    """The components whose options belong at `where` and that have an option of this name."""
     for side in ("encoder_", "decoder_"):
         where = where.replace(side, "")
     registry = _OPTIONS.get(where)
@@ -151,7 +151,7 @@ def _components(where: str, name: str) -> list[str]:
 
 
 def _similar(name: str, beside: Sequence[str]) -> list[str]:
-    """Full keys elsewhere that are more like `name` than any of those beside it."""
+    """Full keys of other sections that are more similar to `name` than any key of the same section."""
     words = {*_names(Config), *(word for keys in SECTIONS.values() for word in _names(keys)), *_all_options()}
     close = difflib.get_close_matches(name, sorted(words - set(beside)), n=1, cutoff=_SIMILAR)
     if not close or difflib.get_close_matches(name, [*beside, *close], n=1) != close:

@@ -1,4 +1,4 @@
-"""Reading configurations that older versions have saved: one rule for each change of what a key means."""
+"""Reading configurations saved by older versions: one rule for each change of a key's meaning."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from nmt.errors import ConfigError, say_once
 logger = logging.getLogger(__name__)
 
 KEY: Final = "format"
-"""Where a configuration says in which format it is."""
+"""The key with the format of a configuration."""
 FORMAT: Final = 2
-"""That of the configurations this version writes. It grows with each change of what a key means; a new key needs none
-if its default is how things were without it."""
+"""The format written by this version. It increases with each change of a key's meaning; a new key needs no new format
+if its default keeps the old behaviour."""
 UNMARKED: Final = 1
-"""That of saved configurations that say nothing: version 0.1.0 wrote no format."""
+"""The format of saved configurations that do not state it: version 0.1.0 wrote none."""
 
 Rule = Callable[[dict[str, Any]], str | None]
-"""Changes a configuration in place, whatever it holds; returns a line that says so, None if there was nothing to do."""
+"""Changes a configuration in place, whatever it holds; returns a line about the change, or None if there was none."""
 
 
 def upgrade(raw: dict[str, Any], *, unmarked: int, origin: str) -> dict[str, Any]:
-    """`raw` in the present format and without its mark; what is read as something else is said, once in a process.
+    """`raw` in the present format and without the format key; changes are reported once per process.
 
-    `unmarked` is the format of a configuration that names none. Raises ConfigError for a format that is not known.
+    `unmarked` is the format of a configuration that does not state it. Raises ConfigError for a format that is not
+    known.
     """
     raw = dict(raw)
     written = raw.pop(KEY, unmarked)
     if type(written) is not int or written < 1:
-        raise ConfigError(f"{origin}: {KEY}: {written!r} is no format of a configuration. Allowed: 1 to {FORMAT}.")
+        raise ConfigError(f"{origin}: {KEY}: {written!r} is not a format of a configuration. Allowed: 1 to {FORMAT}.")
     if is_newer({KEY: written}):
-        raise ConfigError(f"{origin}: {KEY}: {written} is that of a newer version of nmt. Allowed: 1 to {FORMAT}.")
+        raise ConfigError(f"{origin}: {KEY}: {written} was written by a newer version of nmt. Allowed: 1 to {FORMAT}.")
     for number in range(written + 1, FORMAT + 1):
         for rule in RULES[number]:
             line = rule(raw)
@@ -66,7 +67,7 @@ def _coupled_input(raw: dict[str, Any]) -> str | None:
 
 
 def _repeated_metrics(raw: dict[str, Any]) -> str | None:
-    """A metric that was there twice was computed twice; now each is there once, with its options."""
+    """A metric that was listed twice was computed twice; now each is listed once, with its options."""
     evaluation = raw.get("evaluation")
     metrics = evaluation.get("metrics") if isinstance(evaluation, dict) else None
     if not isinstance(metrics, list) or not all(isinstance(name, str) for name in metrics):
@@ -75,15 +76,15 @@ def _repeated_metrics(raw: dict[str, Any]) -> str | None:
     if len(once) == len(metrics):
         return None
     raw["evaluation"] = {**raw["evaluation"], "metrics": once}
-    return "evaluation.metrics: a metric that is there twice in an older saved configuration is read as once"
+    return "evaluation.metrics: a metric that is listed twice in an older saved configuration is used once"
 
 
 def _scales_of_one(raw: dict[str, Any]) -> None:
-    """The scales of layer norms began at 1 where nothing was said of them, and nothing could be."""
+    """The scales of layer norms started from 1, and there was no key to change it."""
     model = raw.get("model")
     if isinstance(model, dict):
         model.setdefault("layer_norm_scale", 1.0)
 
 
 RULES: Final[Mapping[int, Sequence[Rule]]] = MappingProxyType({2: (_coupled_input, _repeated_metrics, _scales_of_one)})
-"""The rules that make a configuration of the format before into one of each format, in the order they apply."""
+"""The rules that convert a configuration from the previous format to each format, in the order they apply."""

@@ -1,4 +1,4 @@
-"""YAML as users expect it, read and written: 5e-4 is a number, `no` is a word, and what stands twice is named."""
+"""YAML as users expect it, read and written: 5e-4 is a number, `no` is a word, and duplicate keys are reported."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from nmt.errors import ConfigError, printable
 _DEEPEST = 50
 """Levels of nesting."""
 _MOST_NODES = 10_000
-"""Values of a document once its aliases are written out: a few nested ones can stand for billions."""
+"""Values of a document with its aliases expanded: a few nested aliases can expand to billions."""
 _NO_FOLDING = 1 << 30
-"""Columns of a line that is written."""
+"""Columns of a written line."""
 _MOST_DIGITS = 1000
-"""Of an integer."""
+"""Digits of an integer."""
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
     """SafeLoader with the scalars of YAML 1.2, without tags, and bounded.
 
-    What it refuses, it refuses as soon as it is read, before anything is built from it.
+    Refused input raises while it is read, before anything is built from it.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}
@@ -76,12 +76,12 @@ _Loader.add_implicit_resolver(
 
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int | str:
     text = loader.construct_scalar(node)
-    # Python refuses to read thousands of digits; as text they are what every check of an integer names.
+    # Python refuses to read thousands of digits; as text they are reported by every check of an integer.
     return int(text) if len(text) <= _MOST_DIGITS else str(text)
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
-    """Keys are text, whatever they look like; of a repeated one the first is kept, see `_repeated`."""
+    """Keys are text, whatever they look like; of a repeated key the first one is kept, see `_repeated`."""
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
@@ -96,13 +96,13 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 _WRITTEN: tuple[Any, ...] = (type(None), bool, int, float, list, tuple, dict, None)
-"""Types that have a form without a tag; None stands for all others, which are refused."""
+"""Types that are written without a tag; None stands for all others, which are refused."""
 
 
 class _Dumper(yaml.SafeDumper):
     """SafeDumper that quotes what the loader above would not read as the same text, and nothing else.
 
-    PyYAML's own one quotes by YAML 1.1: it takes 3e-4 and 08 for words and leaves them bare.
+    PyYAML's own dumper follows YAML 1.1: it takes 3e-4 and 08 for words and does not quote them.
     """
 
     yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
@@ -125,7 +125,7 @@ _Dumper.add_representer(str, _text)
 def write_yaml(value: Any) -> str:
     """`value` as a document that `read_yaml` reads as an equal one; tuples become lists.
 
-    Raises ConfigError for what no document can hold: text with NUL or lone surrogates, and objects that are
+    Raises ConfigError for values that no document can hold: text with NUL or lone surrogates, and objects that are
     neither text, numbers, truth values, None, lists nor mappings.
     """
     try:
@@ -137,13 +137,13 @@ def write_yaml(value: Any) -> str:
 
 
 class Document(NamedTuple):
-    """What a YAML text says, and where."""
+    """The content of a YAML text, and the place of each key."""
 
     value: Any
     lines: dict[str, int]
     """The line, from 1, of each key and each item of a list, by its full key with dots."""
     repeated: list[tuple[str, str]]
-    """Keys that stand more than once: the full key, and what is wrong, in words. The first value is kept."""
+    """Repeated keys: the full key, and the problem in words. The first value is kept."""
 
 
 def read_yaml(text: str, *, origin: str) -> Document:
@@ -165,7 +165,7 @@ def read_yaml(text: str, *, origin: str) -> Document:
 
 
 def _visit(node: yaml.Node, document: Document, *, above: str) -> None:
-    """Note the lines of what is below `node`, whose key ends with a dot in `above`, and keys that are repeated."""
+    """Record the lines of everything below `node`, whose key is in `above` (with a final dot), and repeated keys."""
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             document.lines[f"{above}{index}"] = item.start_mark.line + 1
@@ -176,7 +176,7 @@ def _visit(node: yaml.Node, document: Document, *, above: str) -> None:
             key, line = f"{above}{key_node.value}", key_node.start_mark.line + 1
             if key in seen:
                 where = "both in line " + str(line) if line == seen[key] else f"in lines {seen[key]} and {line}"
-                document.repeated.append((key, f"stands twice, {where}; keep one of them"))
+                document.repeated.append((key, f"is given twice, {where}; keep one of them"))
                 continue
             seen[key] = document.lines[key] = line
             _visit(value_node, document, above=f"{key}.")

@@ -1,1 +1,1 @@
-"""The library: translating, scoring, training and evaluating from Python; reached as `nmt.load` and the like."""
+"""The library: translating, scoring, training and evaluating from Python, as `nmt.load` and so on."""

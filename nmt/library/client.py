@@ -1,4 +1,4 @@
-"""A worker process as the program sees it: started, asked from any thread, ended with the translator."""
+"""The program's side of a worker process: it can be asked from any thread, and ends with the translator."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ START = (
     "import json, sys; descriptor, parent, path = sys.argv[1:]; sys.path[:] = json.loads(path); "
     "from nmt.library.worker import main; main(int(descriptor), int(parent))"
 )
-"""Runs the worker with the program's own search path, wherever that has found this package. Unlike multiprocessing it
-imports no module of the program, which therefore needs no `if __name__ == "__main__":`."""
+"""Runs the worker with the program's own search path, so that it finds the same package. Unlike multiprocessing, it
+does not import the program's modules, so the program needs no `if __name__ == "__main__":`."""
 SHORT_WAIT = 5.0
-"""Seconds in which a worker that is told to end does."""
+"""Seconds to wait for a worker to end."""
 
 Answer = tuple[str, Any]
 
 
 class _Line:
-    """The connection; all that its thread needs, so that the thread does not keep the translator alive."""
+    """The connection and all that its thread needs, so that the thread does not keep the translator alive."""
 
     def __init__(self, connection: Connection, process: subprocess.Popen[bytes]) -> None:
         self.connection = connection
@@ -54,7 +54,7 @@ class _Line:
         """None once the worker has ended."""
 
     def listen(self) -> None:
-        """Give each answer to who waits for it, until the worker ends."""
+        """Pass each answer to the thread that waits for it, until the worker ends."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 number, kind, value = self.connection.recv()
@@ -86,7 +86,7 @@ class Client:
             except OSError as error:
                 ours.close()
                 raise NmtError(
-                    f"the worker process cannot be started ({error}); nmt.load(..., worker=False)"
+                    f"the worker process cannot be started ({error}); try nmt.load(..., worker=False)"
                 ) from error
         self._line = _Line(Connection(os.dup(ours.fileno())), process)
         self._numbers = itertools.count()
@@ -97,29 +97,29 @@ class Client:
         try:
             self.facts = self._ask("load", arguments)
         except BaseException:
-            process.kill()  # it may be loading, and listens only afterwards
+            process.kill()  # it may still be loading, and answers only afterwards
             self.close()
             raise
 
     def check(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError or DataError for options that cannot be had."""
+        """Raise ConfigError or DataError for options that are not possible."""
         self._ask("check", {"options": _here(options)})
 
     def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
-        """The results of some sentences, each on one line, all at once."""
+        """The results of some sentences, one line each, translated together."""
         found = self._ask("translate", {"sentences": list(sentences), "options": _here(options)})
         return cast("list[Result]", found)
 
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
-        """The scores of (source, target) pairs, all at once."""
+        """The scores of (source, target) pairs, computed together."""
         return cast("list[PairScore]", self._ask("score", {"pairs": list(pairs), "batch_tokens": batch_tokens}))
 
     def inspect(self, source: str, target: str | None) -> Inspection:
-        """What goes on inside the models that read a source, one line, and a target, by default the translation."""
+        """The inner values of the models for a source (one line) and a target (default: the translation)."""
         return cast("Inspection", self._ask("inspect", {"source": source, "target": target}))
 
     def joined(self, lines: Sequence[str]) -> list[str]:
-        """Target text written as translations are, its subwords joined to words."""
+        """Target text in the form of translations, with subwords joined to words."""
         return cast("list[str]", self._ask("joined", {"lines": list(lines)}))
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Client:
         self._end()
 
     def _ask(self, method: str, arguments: dict[str, Any]) -> Any:
-        """What the worker answers. Raises what it raises, and NmtError where it has ended."""
+        """The worker's answer. Raises the worker's error, and NmtError if it has ended."""
         if self._owner != os.getpid():
             raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
         line, number, mine = self._line, next(self._numbers), queue.SimpleQueue[Answer | None]()
@@ -166,7 +166,9 @@ class Client:
             self._line.process.wait(SHORT_WAIT)
         code = self._line.process.returncode
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-        return NmtError(f"the worker process {how}, perhaps for lack of memory; nmt.load starts another one")
+        return NmtError(
+            f"the worker process {how}, perhaps for lack of memory; call nmt.load again to start another one"
+        )
 
 
 def _start(descriptor: int) -> subprocess.Popen[bytes]:
@@ -189,7 +191,7 @@ def _start(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def _fewer_threads() -> int | None:
-    """How many threads the program has torch compute with, where that is fewer than it would by itself."""
+    """The program's number of torch threads, if it is below torch's default."""
     if "torch" not in sys.modules:
         return None
     import torch
@@ -198,7 +200,7 @@ def _fewer_threads() -> int | None:
 
 
 def _here(options: dict[str, Any]) -> dict[str, Any]:
-    """Options with paths that mean the same in a process that may be in another directory by now."""
+    """Options with absolute paths, because the other process may have another current directory."""
     paths = {
         name: os.path.abspath(expanded(value))
         for name in ("shortlist", "glossary", "language_model")
@@ -208,12 +210,12 @@ def _here(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end(ours: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
-    """Close the connection, which ends the worker; in a process that was forked since only this end of it."""
+    """Close the connection, which ends the worker; in a forked process close only this end."""
     if os.getpid() != owner:
         ours.close()
         return
     with contextlib.suppress(OSError):
-        ours.shutdown(socket.SHUT_RDWR)  # close alone would not end the read of the other thread
+        ours.shutdown(socket.SHUT_RDWR)  # close alone would not interrupt the other thread's read
     ours.close()
     try:
         process.wait(SHORT_WAIT)

@@ -1,4 +1,4 @@
-"""What computes for a translator, in this process or in another one, and what is known of its models."""
+"""The computing side of a translator, in this process or in another one, and facts about its models."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of loaded models, of several the first unless said otherwise."""
+    """Facts about loaded models; for an ensemble those of the first model, unless stated otherwise."""
 
     paths: tuple[str, ...]
     """Directories of the weights of all models, or files for the engine."""
     config: Config | None
-    """None of a file for the engine, which does not have it."""
+    """None for a file for the engine, which has no configuration."""
     device: str
     precision: str
     """Number format of the search, and why."""
     longest_source: int
-    """Tokens of the longest source sentence that every one of the models was trained on."""
+    """Tokens of the longest source sentence that every model has seen in training."""
     languages: tuple[str, str]
-    """Codes of source and target language; "?" where they are not known."""
+    """Codes of source and target language; "?" if unknown."""
     kernels: str = ""
-    """What computes, for people."""
+    """The code that computes, for people."""
     without_kernels: str = ""
-    """Why slower PyTorch code computes on a CPU in place of compiled kernels; empty where these do."""
+    """Why slower PyTorch code instead of compiled kernels computes on a CPU; empty if compiled kernels compute."""
 
 
 class Computing(Protocol):
@@ -40,22 +40,22 @@ class Computing(Protocol):
 
     facts: Facts
     place: str
-    """Where they compute, for people."""
+    """Their device, for people."""
 
     def check(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError or DataError for options that cannot be had."""
+        """Raise ConfigError or DataError for options that are not possible."""
 
     def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
-        """The results of some sentences, each on one line, all at once."""
+        """The results of some sentences, one line each, translated together."""
 
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
-        """The scores of (source, target) pairs, all at once."""
+        """The scores of (source, target) pairs, computed together."""
 
     def inspect(self, source: str, target: str | None) -> Inspection:
-        """What goes on inside the models that read a source, one line, and a target, by default the translation."""
+        """The inner values of the models for a source (one line) and a target (default: the translation)."""
 
     def joined(self, lines: Sequence[str]) -> list[str]:
-        """Target text written as translations are, its subwords joined to words."""
+        """Target text in the form of translations, with subwords joined to words."""
 
     def close(self) -> None:
-        """Give the memory back; nothing can be computed afterwards."""
+        """Release the memory; nothing can be computed afterwards."""

@@ -34,9 +34,9 @@ from nmt.search.request import Request as Asked
 from nmt.search.translation import ScoredText
 
 Cancelled = Callable[[], object]
-"""Called before each batch; what it raises ends the work."""
+"""Called before each batch; an exception ends the work."""
 SCORING_TOKENS = 4096
-"""What decoding.batch_tokens: auto means for scoring, where the logits of all target tokens are held at once."""
+"""Value of decoding.batch_tokens: auto for scoring, where the logits of all target tokens are in memory at once."""
 
 _log = logging.getLogger(__name__)
 _turns: dict[torch.device, Turns] = {}
@@ -44,14 +44,14 @@ _turns_guard = threading.Lock()
 
 
 class Engine:
-    """The models themselves. Kernels are those of the first model's configuration, whatever else the process does."""
+    """The models themselves. Kernels follow the first model's configuration, whatever else the process does."""
 
     place = "in this process"
 
     def __init__(
         self, paths: Sequence[str], *, device: str, precision: str, checkpoint: str | int, plugins: Sequence[str]
     ) -> None:
-        """Load; the arguments are those of `nmt.load`, and so are the errors."""
+        """Load the models; arguments and errors are those of `nmt.load`."""
         place = choose_device(device)
         with own_selection(Selection()):
             self._loaded = load_models(paths, plugins=plugins, device=place, checkpoint=checkpoint)
@@ -78,7 +78,7 @@ class Engine:
             self._turns = _turns.setdefault(place, Turns())
 
     def check(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError or DataError for options that cannot be had."""
+        """Raise ConfigError or DataError for options that are not possible."""
         self._check_usable()
         chosen_details(options)
         with own_selection(self._kernels["search"]):
@@ -87,7 +87,7 @@ class Engine:
     def translate(
         self, sentences: Sequence[str | Request], options: dict[str, Any], *, cancelled: Cancelled | None = None
     ) -> list[Result]:
-        """The results of some sentences, each on one line, all at once."""
+        """The results of some sentences, one line each, translated together."""
         with self._turn("search"):
             translator = self._translator(options, cancelled=cancelled)
             found = translator.translate_window([*map(_asked, sentences)], details=chosen_details(options))
@@ -96,7 +96,7 @@ class Engine:
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None, cancelled: Cancelled | None = None
     ) -> list[PairScore]:
-        """The scores of (source, target) pairs, all at once."""
+        """The scores of (source, target) pairs, computed together."""
         configured = self._decoding.batch_tokens
         tokens = batch_tokens or (SCORING_TOKENS if configured == "auto" else configured)
         with self._turn("scoring"):
@@ -113,7 +113,7 @@ class Engine:
             return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown) for pair in found]
 
     def inspect(self, source: str, target: str | None) -> Inspection:
-        """What goes on inside the models that read a source, one line, and a target, by default the translation."""
+        """The inner values of the models for a source (one line) and a target (default: the translation)."""
         self._check_usable()
         with self._turn("search"):
             return inspected(
@@ -126,18 +126,18 @@ class Engine:
             )
 
     def joined(self, lines: Sequence[str]) -> list[str]:
-        """Target text written as translations are, its subwords joined to words."""
+        """Target text in the form of translations, with subwords joined to words."""
         self._check_usable()
         return [self._loaded[0].tokenizer.joined_target(line) for line in lines]
 
     def close(self) -> None:
-        """Forget the models, once the calls that other threads have begun are done."""
+        """Release the models, after the running calls of other threads."""
         with self._turns:
             self._loaded, self._models, self._prepared = [], [], None
 
     @contextmanager
     def _turn(self, purpose: Purpose) -> Iterator[None]:
-        """This thread's turn to compute, with the kernels that the models need for it."""
+        """Wait for this thread's turn to compute, with the kernels that the models need."""
         self._check_usable()
         with self._turns:
             self._check_usable()  # it may have been closed meanwhile
@@ -155,7 +155,7 @@ class Engine:
             raise NmtError("this translator is closed")
 
     def _translator(self, options: dict[str, Any], *, cancelled: Cancelled | None = None) -> Translator:
-        """A new one for each call, so that nothing a search remembers passes from one to another."""
+        """A new search for each call, so that no state passes from one call to another."""
         own = {name: options.get(name, usual) for name, usual in OWN.items()}
         first = self._loaded[0]
         return Translator(
@@ -177,12 +177,12 @@ class Engine:
 
     def _changed(self, options: dict[str, Any]) -> DecodingConfig:
         if "precision" in options:
-            raise ConfigError("precision: is chosen once, as in nmt.load(..., precision='int8')")
+            raise ConfigError("precision: is set once, as in nmt.load(..., precision='int8')")
         taken = {name: None if name in WITHOUT and value == NONE else value for name, value in options.items()}
         return changed_decoding(self._decoding, taken, say=self._say) if taken else self._decoding
 
     def _say(self, message: str) -> None:
-        """Log what was changed beyond what a caller asked for, once."""
+        """Log each change that the caller did not ask for, once."""
         if message not in self._said:
             self._said.add(message)
             _log.warning("%s", message)
@@ -199,7 +199,7 @@ class Engine:
 
 
 def _kernels(device: torch.device, chosen: Selection) -> tuple[str, str]:
-    """What computes a search, for people, and why no compiled kernels do where PyTorch code computes on a CPU."""
+    """The code that computes a search, for people, and why it is PyTorch code instead of compiled kernels on a CPU."""
     if device.type != "cpu":
         return f"those checked on {device}", ""
     problem = native.problem() if chosen.choice == "auto" else f"the configuration says kernels: {chosen.choice}"
@@ -221,7 +221,7 @@ def _hypothesis(found: ScoredText) -> Hypothesis:
 
 
 def _asked(sentence: str | Request) -> str | Asked:
-    """A sentence as the search takes it."""
+    """A sentence in the form that the search takes."""
     if isinstance(sentence, str):
         return sentence
     return Asked(text=sentence.text, **{name: getattr(sentence, name) for name in WISHES})

@@ -1,4 +1,4 @@
-"""What the commands do before and after the import of torch, where a program has not imported it yet."""
+"""The commands' settings before and after the import of torch, if the program has not imported it yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nmt.environment import keep_more_kernels, prepare_environment
 
 
 def before_torch() -> None:
-    """Set environment variables and import torch, unless the program has done so: then nothing is changed."""
+    """Set environment variables and import torch; if torch is already imported, change nothing."""
     if "torch" in sys.modules:
         return
     prepare_environment()

@@ -1,4 +1,4 @@
-"""`nmt.evaluate`: what nmt-eval does, for text in memory or in files."""
+"""`nmt.evaluate`: the work of nmt-eval, for text in memory or in files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.library.options import Options
 
 Text = str | os.PathLike[str] | Sequence[str]
-"""A file, by its name, or the sentences themselves."""
+"""The name of a file, or the sentences themselves."""
 
 _OPTIONS = ("tokenize", "lowercase", "language", "dash_splits")
 """Options of metrics."""
@@ -33,34 +33,34 @@ _OPTIONS = ("tokenize", "lowercase", "language", "dash_splits")
 class Evaluation:
     """Scores with their signatures; `evaluation["bleu"]` is a number, `str()` the tables that nmt-eval prints.
 
-    Of several systems, `evaluation.systems["name"]` is the evaluation of one of them.
+    With several systems, `evaluation.systems["name"]` is the evaluation of one system.
     """
 
     measured: dict[str, dict[str, Measured]] = field(repr=False)
-    """All that was measured, by the names of the systems and then of the metrics."""
+    """All measured scores, by system and then by metric."""
     translations: list[Result] | None = field(default=None, repr=False)
-    """What the model has made of the source; None where the translations were given."""
+    """The model's translations of the source; None if translations were given."""
 
     @property
     def systems(self) -> dict[str, Evaluation]:
-        """The evaluation of each system by itself."""
+        """The evaluation of each system."""
         return {name: Evaluation({name: results}) for name, results in self.measured.items()}
 
     @property
     def scores(self) -> dict[str, Score]:
-        """The score of each metric, with `name`, `score`, `signature`, `higher_is_better` and, of BLEU, `breakdown`.
+        """The score of each metric, with `name`, `score`, `signature`, `higher_is_better` and, for BLEU, `breakdown`.
 
-        Raises ConfigError where there are several systems.
+        Raises ConfigError if there are several systems.
         """
         return {name: result.score for name, result in self._of_one().items()}
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The objects that `nmt-eval --json` prints, with all that was asked for besides the scores."""
+        """The objects that `nmt-eval --json` prints, with everything requested in addition to the scores."""
         found: list[dict[str, Any]] = json.loads(self.as_table("json"))
         return found
 
     def as_table(self, format: str = "text") -> str:
-        """What `nmt-eval --format` prints: text, latex, markdown or json."""
+        """The output of `nmt-eval --format`: text, latex, markdown or json."""
         from nmt.evaluation.report import FORMATS, System
 
         if format not in FORMATS:
@@ -81,7 +81,9 @@ class Evaluation:
     def _of_one(self) -> dict[str, Measured]:
         if len(self.measured) > 1:
             first = next(iter(self.measured))
-            raise ConfigError(f"there are {len(self.measured)} systems: take one, as in evaluation.systems[{first!r}]")
+            raise ConfigError(
+                f"there are {len(self.measured)} systems: choose one, as in evaluation.systems[{first!r}]"
+            )
         (results,) = self.measured.values()
         return results
 
@@ -107,46 +109,47 @@ def evaluate(
     by_length: bool = False,
     **options: Unpack[Options],
 ) -> Evaluation:
-    """Score translations, or what a model makes of a source.
+    """Score translations, or a model's translations of a source.
 
-    A text is a list of sentences, or a file, .gz too, by its name as a string or path.
+    A text is a list of sentences, or the name of a file (may be .gz) as a string or path.
 
     Args:
-        hypotheses: the translations, or those of several systems by their names, which are compared with the first of
-            them unless there are `baselines`; or none, with `model` and `source`.
-        references: a text, or a list of texts that are files as paths or lists of sentences, one for each set.
-        model: a translator, or what `nmt.load` takes.
+        hypotheses: the translations, or a mapping of names to the translations of several systems, which are compared
+            with the first one if there are no `baselines`; None with `model` and `source`.
+        references: a text, or a list of texts (paths or lists of sentences), one for each set.
+        model: a translator, or an argument of `nmt.load`.
         source: the text that it translates.
-        test_set: in place of references and source, a test set that sacreBLEU knows, such as `wmt14`.
-        language_pair: of the test set, such as `en-de`.
+        test_set: instead of references and source, a test set known to sacreBLEU, such as `wmt14`.
+        language_pair: language pair of the test set, such as `en-de`.
         metrics: as nmt-eval's `--metrics`.
-        tokenize: of BLEU, as nmt-eval's `--tokenize`.
-        lowercase: of BLEU, as nmt-eval's `--lowercase`.
-        language: of the text, for `bleu_moses_lc`, as nmt-eval's `--language`.
-        dash_splits: of `bleu_moses_lc`, as nmt-eval's `--no-dash-splits` when false.
-        baselines: translations to compare with, by their names.
-        significance: the test for it, `bootstrap` (paired resampling, the default) or `approximate` (randomisation).
-        samples: of the test and of the intervals; by default 1,000 resamples and 10,000 trials.
-        seed: of the test and of the intervals.
+        tokenize: BLEU's tokenizer, as nmt-eval's `--tokenize`.
+        lowercase: BLEU without case, as nmt-eval's `--lowercase`.
+        language: language of the text, for `bleu_moses_lc`, as nmt-eval's `--language`.
+        dash_splits: for `bleu_moses_lc`; False is nmt-eval's `--no-dash-splits`.
+        baselines: mapping of names to translations to compare with.
+        significance: test of significance, `bootstrap` (paired resampling, the default) or `approximate`
+            (randomisation).
+        samples: number of resamples of the test and the intervals (default 1,000), or of trials (default 10,000).
+        seed: seed of the test and of the intervals.
         confidence: also 95% intervals, by bootstrap resampling.
         by_length: also score short and long sentences separately.
-        options: for the translation, as those of `Translator.translate`.
+        options: options of the translation, as of `Translator.translate`.
 
     Raises:
-        TypeError: a text that is neither.
-        ConfigError: metrics or options that there are not; arguments that do not go together.
-        DataError: texts that are missing, empty or not equally long; some split into subwords and some not; a test set
-            that cannot be fetched.
-        CheckpointError: a model that cannot be loaded.
+        TypeError: a text is of another type.
+        ConfigError: unknown metrics or options; arguments that do not go together.
+        DataError: texts are missing, empty or of unequal length; some are split into subwords and others not; a test
+            set cannot be fetched.
+        CheckpointError: a model cannot be loaded.
     """
     from nmt.evaluation import check_subwords
     from nmt.evaluation.significance import BOOTSTRAP, check_test
     from nmt.library.scoring import chosen_metrics, measured
 
     if (hypotheses is None) == (model is None) or (source is not None and model is None):
-        raise ConfigError("give hypotheses, the translations, or else a model and the source that it translates")
+        raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
     if options and model is None:
-        raise ConfigError(f"{', '.join(options)}: only with a model; hypotheses are already translated")
+        raise ConfigError(f"{', '.join(options)}: allowed only with a model; hypotheses are already translated")
     if (samples is not None and samples < 1) or seed < 1:
         raise ConfigError(f"samples and seed must be 1 or more, not {samples} and {seed}")
     if significance is not None:
@@ -163,8 +166,8 @@ def evaluate(
         references = published.references
         source = published.source if model is not None else None
     if model is not None and source is None:
-        raise ConfigError("give hypotheses, the translations, or else a model and the source that it translates")
-    chosen_metrics(metrics, given, called=called)  # mistakes show before texts are read and translated
+        raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
+    chosen_metrics(metrics, given, called=called)  # report mistakes before texts are read and translated
     systems = _systems(hypotheses) if model is None else {"source": source}
     texts = {name: _lines(text, name) for name, text in systems.items()}
     streams = {place: _lines(text, place) for place, text in _sets(references).items()}
@@ -211,7 +214,7 @@ def _warn(note: str) -> None:
 
 
 def _sets(references: Any) -> dict[str, Any]:
-    """The sets of references by what errors call them."""
+    """The sets of references by their names in errors."""
     is_list = isinstance(references, list | tuple)
     if is_list and references and not any(isinstance(item, str) for item in references):
         return {f"references[{place}]": text for place, text in enumerate(references)}
@@ -225,7 +228,7 @@ def _named_baselines(baselines: Mapping[str, Text] | None) -> dict[str, Text]:
 
 
 def _lines(text: object, name: str) -> list[str]:
-    """The sentences of a text, each on one line."""
+    """The sentences of a text, one line each."""
     if isinstance(text, str | os.PathLike):
         before_torch()
         from nmt.data.text import read_lines
@@ -249,13 +252,13 @@ class _Published(NamedTuple):
 
 
 def _test_set(name: str | None, pair: str | None, references: Any, source: Any) -> _Published | None:
-    """The texts of the test set that is named; ConfigError for what it makes superfluous."""
+    """The texts of the named test set; ConfigError for arguments that it makes superfluous."""
     if name is None:
         if pair is not None:
-            raise ConfigError(f"language_pair: {shown(pair)} is that of a test_set, which is not named")
+            raise ConfigError(f"language_pair: {shown(pair)} is allowed only with test_set")
         return None
     if source is not None or (references is not None and len(references)):
-        raise ConfigError(f"the test set {name} has source and references; give one of the two")
+        raise ConfigError(f"the test set {name} already has source and references; give one of the two")
     from nmt.evaluation.testsets import test_set, tokenizer_of
 
     found = test_set(name, pair)
@@ -264,11 +267,11 @@ def _test_set(name: str | None, pair: str | None, references: Any, source: Any) 
 
 
 def _systems(hypotheses: Any) -> dict[str, Any]:
-    """The systems by what errors call them."""
+    """The systems by their names in errors."""
     if not isinstance(hypotheses, Mapping):
         return {"hypotheses": hypotheses}
     if not hypotheses:
-        raise ConfigError("hypotheses: there is no system")
+        raise ConfigError("hypotheses: has no system")
     return {f"{_SYSTEM}{name}": text for name, text in hypotheses.items()}
 
 
@@ -277,7 +280,7 @@ def _check_lengths(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
     for name, others in texts:
         if len(others) != len(lines):
             raise DataError(
-                f"{first}: {counted(len(lines), 'sentence')}, but {name}: {len(others)}; they must be equally many"
+                f"{first}: {counted(len(lines), 'sentence')}, but {name}: {len(others)}; their numbers must be equal"
             )
     if not lines:
-        raise DataError(f"{first}: no sentence to score")
+        raise DataError(f"{first}: has no sentence")

@@ -1,4 +1,4 @@
-"""An error of the worker process on its way to the program."""
+"""Transfer of errors from the worker process to the program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nmt.plugin_errors import plugin_error, worded
 
 
 class Failure(NamedTuple):
-    """An exception as it travels: one of a plugin could not be unpickled on the other side."""
+    """The transferred form of an exception: a plugin's exception could not be unpickled on the other side."""
 
     kind: str
     """Its class in nmt.errors, or NmtError"""
@@ -21,7 +21,7 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """An error that a user can cause as it is, another one with the name of its class."""
+        """An error that a user can cause is kept; any other one is worded with the name of its class."""
         details = "".join(traceback.format_exception(error))
         if isinstance(error, NmtError):
             known = next(kind for kind in type(error).__mro__ if vars(nmt.errors).get(kind.__name__) is kind)

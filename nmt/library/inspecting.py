@@ -1,4 +1,4 @@
-"""`Translator.inspect` in the process of the models: from texts to what goes on inside."""
+"""`Translator.inspect` in the process of the models: from texts to the models' inner values."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from nmt.search.inspection import inspect_pair
 from nmt.search.reading import tokens_of
 
 WHOLE: Final[dict[str, Any]] = {"split_long": NONE, "placeholders": False, "glossary": NONE, "n_best": 1}
-"""Options with which a sentence is translated as it is, all at once."""
+"""Options that translate a sentence unchanged and as a whole."""
 LONGEST: Final = 1000
-"""Tokens of a sentence: memory and time grow with the square of their number."""
+"""Largest number of tokens of a sentence: memory and time grow with its square."""
 
 
 def inspected(
@@ -35,14 +35,14 @@ def inspected(
     target: str | None,
     mean: EnsembleMean,
 ) -> Inspection:
-    """What goes on inside `models` that read `source`, one line, and `target`, by default what `translator` finds.
+    """The inner values of `models` for `source` (one line) and `target` (default: the translation by `translator`).
 
-    Raises DataError for a source that has no tokens, for sentences of more than LONGEST, and where no translation has a
+    Raises DataError for a source without tokens, for sentences of more than LONGEST tokens, and if no translation has a
     finite probability.
     """
     ids = _encoded("source", tokenizer.encode_source([source])[0])
     if len(ids) == 1:
-        raise DataError("source: is empty; there is nothing to look into")
+        raise DataError("source: is empty; give a sentence")
     if target is None:
         own = _best(translator, ids)
         target = on_one_line(tokenizer.decode_target(own))
@@ -65,12 +65,12 @@ def inspected(
 
 def _encoded(name: str, ids: Sequence[int]) -> list[int]:
     if len(ids) > LONGEST:
-        raise DataError(f"{name}: has {len(ids):,} tokens; a sentence of at most {LONGEST:,} can be looked into")
+        raise DataError(f"{name}: has {len(ids):,} tokens; at most {LONGEST:,} are allowed")
     return [*ids, EOS]
 
 
 def _best(translator: Translator, ids: Sequence[int]) -> list[int]:
-    """The ids of the best translation, the end symbol counted where it has ended."""
+    """The ids of the best translation, with the end symbol if it was reached."""
     (found,) = translator.search([ids])
     usable = (one for one in found if one.is_finite and math.isfinite(one.score))
     best = next(usable, None)
@@ -98,5 +98,5 @@ def _trace(found: UnitRecord, tokens: tuple[str, ...]) -> UnitTrace:
 
 
 def array(tensor: Tensor) -> Any:
-    """As an array of NumPy in fp32."""
+    """The tensor as a NumPy array in fp32."""
     return tensor.float().cpu().numpy()

@@ -54,10 +54,10 @@ class EngineFiles:
             if precision not in ("auto", own):
                 raise ConfigError(
                     f"precision: {precision} was asked for, but {path} is in {own}. Allowed: auto, {own}. For another "
-                    "one, export the run anew"
+                    f"one, export the run again"
                 )
         self.longest = longest_of(cards)
-        """Of training, if that is known."""
+        """Tokens of the longest source sentence in training, if known."""
         self.facts = Facts(
             tuple(paths),
             None,
@@ -73,7 +73,7 @@ class EngineFiles:
         self._said: set[str] = set()
 
     def chosen(self, options: Mapping[str, Any], *, say: Callable[[str], object], named: Named = str) -> dict[str, Any]:
-        """The engine's own options for `options`; raises ConfigError for such as cannot be had."""
+        """The engine's own options for `options`; raises ConfigError for options that it does not have."""
         defaults = self._translator.defaults
         self._check_usable()
         said: list[str] = []
@@ -81,7 +81,7 @@ class EngineFiles:
         try:
             self._translator.translated_parts([], **taken)
         except EngineError as error:
-            self._check_usable()  # another thread may have closed it
+            self._check_usable()  # another thread may have closed the translator
             key, _, rest = str(error).partition(": ")
             raise ConfigError(f"{named(key)}: {rest}" if key in taken else str(error)) from None
         for message in said:
@@ -89,7 +89,7 @@ class EngineFiles:
         return taken
 
     def beam_size(self, chosen: Mapping[str, Any]) -> int:
-        """Hypotheses that a search with such options keeps."""
+        """Number of hypotheses that a search with these options keeps."""
         return int(chosen.get("beam_size", self._translator.defaults.beam_size))
 
     def lines(
@@ -100,9 +100,10 @@ class EngineFiles:
         before_call: Callable[[], object] | None = None,
         on_call: Callable[[int], object] | None = None,
     ) -> list[Line]:
-        """Translate lines with the options of `chosen`, by calls that are short enough to be interrupted.
+        """Translate lines with the options in `chosen`, by calls that are short enough to be interrupted.
 
-        `before_call` may raise something, which ends the work; `on_call` is then told how many lines the call has.
+        `before_call` may raise an exception, which ends the work; `on_call` is called with the number of lines of each
+        call.
         """
         threads = self._threads if len(texts) > 1 else 1
         found: list[Line] = []
@@ -125,11 +126,11 @@ class EngineFiles:
         return found
 
     def check(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError for options that cannot be had."""
+        """Raise ConfigError for options that are not possible."""
         self.chosen(options, say=self._say)
 
     def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
-        """The results of some sentences, each on one line, all at once."""
+        """The results of some sentences, one line each, translated together."""
         chosen = self.chosen(options, say=self._say)
         found = self.lines([self._text(sentence) for sentence in sentences], chosen)
         return [_with_array(self._noted(result, lengths)) for result, lengths in found]
@@ -139,15 +140,15 @@ class EngineFiles:
         self._refuse("score")
 
     def inspect(self, source: str, target: str | None) -> Inspection:
-        """The engine shows nothing of what goes on inside: ConfigError."""
+        """The engine does not expose its inner values: ConfigError."""
         self._refuse("inspect")
 
     def joined(self, lines: Sequence[str]) -> list[str]:
-        """The lines themselves: text is no different for a model of SentencePiece."""
+        """The lines themselves: a SentencePiece model needs no change."""
         return list(lines)
 
     def close(self) -> None:
-        """Give the memory back, once the calls of the engine that other threads have begun are done."""
+        """Release the memory, after the running calls of other threads."""
         self._is_closed = True
         self._translator.close()
 
@@ -173,14 +174,14 @@ class EngineFiles:
         raise ConfigError(refused_wish(what, self.file))
 
     def _say(self, message: str) -> None:
-        """Log what was changed beyond what a caller asked for, once."""
+        """Log each change that the caller did not ask for, once."""
         if message not in self._said:
             self._said.add(message)
             _log.warning("%s", message)
 
 
 def _with_array(result: Result) -> Result:
-    """The same with attention as arrays of NumPy [T, S], as all that computes for `nmt.load` gives it."""
+    """The same with attention as NumPy arrays [T, S], as `nmt.load` promises."""
     if result.n_best[0].attention is None:
         return result
     import numpy as np

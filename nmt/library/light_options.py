@@ -1,4 +1,4 @@
-"""Options of a search by the engine: those that it has, and the rest refused by name."""
+"""Options of a search by the engine; options that it does not have are refused by name."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[Any, ...]]] = {
     "language_model_weight": (),
     "shortlist": (NONE,),
 }
-"""Options that the engine does not have, and values by which nothing is asked for; "none" takes away a shortlist."""
-INSTEAD: Final = "the run, or a folder that nmt-export makes of it, has"
+"""Options that the engine does not have, with the values that request nothing; "none" switches off a shortlist."""
+INSTEAD: Final = "use the run, or a folder that nmt-export makes of it, for"
 
 Named = Callable[[str], str]
-"""What a user calls an option."""
+"""The user's name of an option."""
 
 
 def light_options(
@@ -41,15 +41,15 @@ def light_options(
     named: Named = str,
     say: Callable[[str], object],
 ) -> dict[str, Any]:
-    """Options of `nmt.light.Translator` from those of `nmt.library.options.Options`; values are left to the engine.
+    """Convert `nmt.library.options.Options` to options of `nmt.light.Translator`; the engine checks the values.
 
     Args:
-        beam_size: of the file.
-        file: what errors call it.
-        named: what a user calls an option.
-        say: is told in one line that more translations than the beam holds widen it.
+        beam_size: beam size of the file.
+        file: its name in errors.
+        named: gives the user's name of an option.
+        say: called with one line if more translations than the beam size widen the beam.
 
-    Raises ConfigError, naming the option, for one that there is not, or that the engine does not have.
+    Raises ConfigError, naming the option, if it is unknown or the engine does not have it.
     """
     taken: dict[str, Any] = {}
     for name, value in given.items():
@@ -65,10 +65,10 @@ def light_options(
         elif name == "batch_tokens":
             _check_batch_tokens(value, named=named)
         elif name == "precision":
-            raise ConfigError(f"{named(name)}: {file} has one number format, in which nmt-export has written it")
+            raise ConfigError(f"{named(name)}: {file} has one number format, which nmt-export has chosen")
         elif name not in _WITHOUT_EFFECT:
             known = [*get_type_hints(Options), *(() if named is str else ("precision",))]
-            raise ConfigError(f"{named(name)}: there is no such option.{near_miss(name, known)}")
+            raise ConfigError(f"{named(name)}: is not an option.{near_miss(name, known)}")
         elif type(value) is bool and value or value not in _WITHOUT_EFFECT[name]:
             raise ConfigError(_refused(named(name), file))
         elif name == "shortlist":
@@ -76,22 +76,22 @@ def light_options(
     n_best, beam = taken.get("n_best", 1), taken.get("beam_size", beam_size)
     if type(n_best) is int and type(beam) is int and n_best > beam > 0:
         if taken.get("search") == "greedy":
-            raise ConfigError(f"{named('n_best')} {n_best}: search 'greedy' finds at most 1 of a sentence")
+            raise ConfigError(f"{named('n_best')} {n_best}: search 'greedy' finds at most 1 per sentence")
         taken["beam_size"] = n_best
         say(f"{named('n_best')} {n_best} widens the beam from {beam} to {n_best}")
     return taken
 
 
 def refused_wish(name: str, file: str) -> str:
-    """What is said of a wish for one sentence."""
+    """Word the error for a wish for one sentence."""
     return _refused(name, file)
 
 
 def _refused(name: str, file: str) -> str:
     if name.lstrip("-") == "shortlist":
         return (
-            f"{name}: {file} is one file for the engine, with the shortlist that nmt-export has put into it, or none. "
-            f"Allowed: {NONE}, which takes it away."
+            f"{name}: {file} is one file for the engine, whose shortlist is fixed by nmt-export. Allowed: {NONE}, "
+            f"which switches it off."
         )
     return f"{name}: {file} is one file for the engine, which does not have this; {INSTEAD} it"
 
@@ -99,13 +99,13 @@ def _refused(name: str, file: str) -> str:
 def _search(value: Any, *, file: str, named: Named) -> Any:
     if value not in _SEARCHES:
         raise ConfigError(
-            f"{named('search')}: {shown(value)} is none of the searches of {file}, one file for the engine. Allowed: "
+            f"{named('search')}: {shown(value)} is not a search of {file}, one file for the engine. Allowed: "
             f"{', '.join(_SEARCHES)}; {INSTEAD} others."
         )
     return value
 
 
 def _check_batch_tokens(value: Any, *, named: Named) -> None:
-    """The engine needs none: what it computes together depends on the processor."""
+    """The engine needs no batch size: how much it computes together depends on the processor."""
     if value != "auto" and (type(value) is not int or value < 1):
         raise ConfigError(f"{named('batch_tokens')}: {shown(value)} is not allowed. Allowed: auto, or a number from 1.")

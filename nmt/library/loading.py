@@ -34,21 +34,21 @@ def load(
     """Load a model, or several as an ensemble whose probabilities are averaged.
 
     Args:
-        path: a run directory, a checkpoint in it, or what nmt-average, nmt-convert or nmt-export wrote; a list of them
-            is an ensemble. One file for the engine (`model.nmt`), or a list of such, is translated with by the engine,
+        path: a run directory, a checkpoint in it, or output of nmt-average, nmt-convert or nmt-export; a list of them
+            is an ensemble. With a file for the engine (`model.nmt`), or a list of such files, the engine translates
             without torch.
         device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`, which takes a GPU if there is one.
-        precision: number format of the search, `fp32`, `bf16`, `int8`, or `auto`: what the configuration of the model
-            says, which is by default bf16 where the hardware computes in it, else fp32.
-        checkpoint: which one of each run: `best`, `last`, or a step.
+        precision: number format of the search, `fp32`, `bf16`, `int8`, or `auto`: the value in the model's
+            configuration, by default bf16 if the hardware computes in it, else fp32.
+        checkpoint: the checkpoint to use of each run: `best`, `last`, or a step.
         plugins: Python files that register components the models need.
-        worker: whether to compute in a process of its own. By default only where torch has been imported already and
-            the CPU computes: some settings for speed must come before that import (docs/library.md). False computes in
-            this process; unless torch has been imported, environment variables are set for it.
+        worker: whether to compute in a separate process. By default only if torch is already imported and the device is
+            the CPU, because some settings for speed must come before that import (docs/library.md). False computes in
+            this process and, if torch is not imported yet, sets environment variables for it.
 
     Raises:
-        ConfigError: an argument, or a saved configuration, that cannot be used.
-        CheckpointError: a model that cannot be loaded, or that does not fit the first of the ensemble.
+        ConfigError: an argument, or a saved configuration, cannot be used.
+        CheckpointError: a model cannot be loaded, or does not fit the first one of the ensemble.
     """
     arguments: dict[str, Any] = {
         "paths": _paths(path),
@@ -98,7 +98,7 @@ def _would_be_slow(device: str) -> bool:
 
 def _paths(path: object) -> list[str]:
     if not several(path):
-        raise ConfigError("path: no model is named")
+        raise ConfigError("path: no model is given")
     return [path_of(item, "path") for item in several(path)]
 
 

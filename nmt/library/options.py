@@ -1,4 +1,4 @@
-"""What can be set for a call: the keys of the section `decoding`, by the names that nmt-translate has for them."""
+"""Options of a call: the keys of the section `decoding`, by their names in nmt-translate."""
 
 from __future__ import annotations
 
@@ -11,68 +11,69 @@ from nmt.search.translation import DETAILS, Details, check_details
 
 
 class Options(TypedDict, total=False):
-    """What is not given is as the configuration of the model says, of several the first."""
+    """Missing options are taken from the configuration of the (first) model."""
 
     search: str
-    """beam, greedy, one of a plugin, or auto: greedy for a beam size of 1, else beam"""
+    """beam, greedy, a plugin's search, or auto: greedy for a beam size of 1, else beam"""
     search_options: dict[str, Any]
     """Options of the search."""
     beam_size: int
     """Hypotheses kept."""
     n_best: int
-    """Translations of each sentence; more than the beam holds widen it, which is logged."""
+    """Translations of each sentence; more than the beam size widen the beam, which is logged."""
     length_penalty: float
     """alpha in ((5 + length) / 6) ** alpha, 0 to 10"""
     coverage_penalty: float
-    """beta of the penalty for source words that nothing attends to, 0 to 10"""
+    """weight of the penalty for source words without attention, 0 to 10"""
     max_length_offset: int
-    """Tokens a translation may have more than its source."""
+    """How many more tokens than its source a translation may have."""
     min_length: int
-    """Tokens a translation has at least."""
+    """Smallest number of tokens of a translation."""
     no_repeat_ngram: int
-    """No sequence of so many tokens comes twice in a translation; 0 allows it."""
+    """N: no sequence of N tokens occurs twice in a translation; 0: no limit."""
     ensemble_weights: list[float] | Literal["none"]
-    """How much each of several models counts, in any unit."""
+    """Relative weights of the models of an ensemble."""
     ensemble_mean: Literal["probabilities", "log_probabilities"]
-    """What of several models is averaged."""
+    """What an ensemble averages."""
     prefix: str
-    """What the translation begins with, see `Request`."""
+    """Text that the translation begins with, see `Request`."""
     required: str | Sequence[str]
-    """Phrases that it contains."""
+    """Phrases that it must contain."""
     forbidden: str | Sequence[str]
-    """Phrases that it does not contain."""
+    """Phrases that it must not contain."""
     split_long: int | Literal["none"]
-    """A sentence of more than so many source tokens is translated in parts, cut at sentence ends."""
+    """N: a sentence of more than N source tokens is translated in parts, cut at sentence ends."""
     batch_tokens: int | Literal["auto"]
-    """Source tokens in a batch, times the beam."""
+    """Source tokens in a batch, times the beam size."""
     shortlist: str | os.PathLike[str]
-    """File made by nmt-shortlist: words to choose from; "none" allows all words."""
+    """File made by nmt-shortlist with the allowed words; "none" allows all words."""
     language_model: str | os.PathLike[str]
-    """Directory of a language model that joins the search; "none": none."""
+    """Directory of a language model to use in the search; "none": no language model."""
     language_model_weight: float
-    """How much it counts, 0 to 10."""
+    """Weight of the language model, 0 to 10."""
     replace_unknown: bool
-    """Where the translation has an unknown word, write the source word that it comes from."""
+    """Replace each unknown word in the translation by the source word it attends to most."""
     placeholders: bool
-    """Keep {name}, <tag>, web and e-mail addresses as they are, each as often as in the source."""
+    """Copy {name}, <tag>, web and e-mail addresses unchanged, each as often as in the source."""
     glossary: str | os.PathLike[str]
-    """File of lines `term TAB translation`: write these translations; "none": no glossary."""
+    """File of lines `term TAB translation`: how terms must be translated; "none": no glossary."""
     details: Sequence[Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]]
-    """What each translation has besides its text and score; all but the tokens take another run of the decoder."""
+    """Details of each translation in addition to text and score; all except the tokens need another run of the
+    decoder."""
     scores: bool
     """False leaves the scores out (NaN), which makes greedy search faster."""
 
 
 NONE = "none"
-"""Takes away what the configuration of a model says."""
+"""Value that switches off a setting of the model's configuration."""
 WITHOUT = ("split_long", "shortlist", "ensemble_weights", "glossary", "language_model")
-"""Keys that can be taken away so."""
+"""Keys that can be switched off in this way."""
 OWN = {"scores": True, "details": ()}
 """Options that are not in the section `decoding`, with their defaults."""
 
 
 def chosen_details(options: Mapping[str, Any]) -> Details:
-    """What is to be known of each translation, where one may be named alone; raises ConfigError for other words."""
+    """The details as a tuple; a single one may be given as a string. Raises ConfigError for unknown details."""
     found = options.get("details", OWN["details"])
     if isinstance(found, str):
         found = (found,)

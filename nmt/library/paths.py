@@ -1,4 +1,4 @@
-"""Paths as a program gives them: text or path objects, one or several."""
+"""Paths given by a program: text or path objects, one or several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nmt.home import expanded
 
 
 def several(value: Any) -> list[object]:
-    """One, or a list of them, as a list."""
+    """One path, or a list of paths, as a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -13,7 +13,7 @@ class Request:
 
     text: str
     prefix: str = ""
-    """Text that the translation begins with; with a space at its end its last word is complete."""
+    """Text that the translation begins with; a space at its end means that the last word is complete."""
     required: tuple[str, ...] = ()
     """Phrases that the translation contains; any list of strings, or one string."""
     forbidden: tuple[str, ...] = ()
@@ -32,4 +32,4 @@ class Request:
 
 
 WISHES = ("prefix", "required", "forbidden")
-"""What a request can ask for beside its text."""
+"""The wishes of a request."""

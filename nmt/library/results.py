@@ -1,4 +1,4 @@
-"""What the library returns: plain values, without tensors, that can be pickled."""
+"""Results of the library: plain values without tensors, which can be pickled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Hypothesis", "PairScore", "Result"]
 
 @dataclass(frozen=True)
 class PairScore:
-    """How probable the model finds a given translation."""
+    """The score of a given translation by the model."""
 
     score: float
-    """Mean log-probability of the target's tokens in nats, the end symbol counted; at most 0, higher is better."""
+    """Mean log-probability of the target's tokens in nats, end symbol included; at most 0, higher is better."""
     tokens: int
-    """Tokens of the target, the end symbol counted."""
+    """Tokens of the target, end symbol included."""
     unknown: int
-    """Of these, tokens that the vocabulary lacks; the model's probability of an unknown word stands for them."""
+    """How many of them are not in the vocabulary; they are scored as unknown words."""
 
     @property
     def mean_nll(self) -> float:
@@ -28,5 +28,5 @@ class PairScore:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-probability; infinite where that overflows."""
+        """exp of the mean negative log-probability; infinite on overflow."""
         return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf

@@ -1,4 +1,4 @@
-"""Metrics as users choose them, and all that is measured with one: what nmt-eval and `nmt.evaluate` share."""
+"""Shared by nmt-eval and `nmt.evaluate`: the metrics that users choose, and everything measured with them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DEFAULT_METRICS: Final = ("bleu", "chrf", "ter")
 def chosen_metrics(
     names: Sequence[str], options: Mapping[str, Any], *, called: Mapping[str, str], language: str | None = None
 ) -> list[Metric]:
-    """The metrics asked for, each once, with those of `options` that it has.
+    """The requested metrics, each once, with those `options` that it has.
 
-    `called`: what the user calls an option. `language`: of the text, where it is known and no option says otherwise.
-    Raises ConfigError for an unknown metric, and for an option that none of them has.
+    `called`: gives the user's name of an option. `language`: language of the text, if known; the default of that
+    option. Raises ConfigError for an unknown metric, and for an option that none of the metrics has.
     """
     unused = set(options)
     metrics = []
@@ -35,7 +35,7 @@ def chosen_metrics(
     if unused:
         listed = ", ".join(called[name] for name in sorted(unused))
         having = [name for name in METRICS.names() if unused & _options_of(METRICS.get(name))]
-        raise ConfigError(f"{listed}: none of the metrics asked for has this option; {', '.join(having)} has")
+        raise ConfigError(f"{listed}: no requested metric has this option; it belongs to {', '.join(having)}")
     return metrics
 
 
@@ -51,10 +51,10 @@ def measured(
     confidence: bool = False,
     lengths: bool = False,
 ) -> list[System]:
-    """The scores of each system, and the comparisons with each baseline, which of several is not compared with itself.
+    """The scores of each system, and its comparisons with each baseline except itself.
 
-    With `confidence` also 95% intervals, with `lengths` scores by length. Of several systems without `baselines` the
-    first is the baseline.
+    With `confidence` also 95% intervals, with `lengths` scores by length. Without `baselines`, the first of several
+    systems is the baseline.
     """
     if not baselines and len(systems) > 1:
         first = next(iter(systems))

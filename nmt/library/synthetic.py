@@ -1,4 +1,4 @@
-"""`nmt.distill` and `nmt.backtranslate`: training text that models make, as by the commands of these names."""
+"""`nmt.distill` and `nmt.backtranslate`: training text made by models, as with the commands of these names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PathLike = str | os.PathLike[str]
 Models = Translator | PathLike | Sequence[PathLike]
 
 _NOT_FOR_TEXT = ("prefix", "required", "forbidden", "details", "scores")
-"""Options of a translation that say nothing here."""
+"""Options of a translation that have no effect here."""
 _POLICIES = ("strict", "replace", "empty")
 
 
@@ -35,17 +35,17 @@ class SyntheticText:
     """Files of training text that models have made."""
 
     files: tuple[Path, Path]
-    """Of the text that was read, and of what was made of it; equally many lines."""
+    """Files of the text that was read, and of its translations; both have the same number of lines."""
     lines: int
     """Lines read."""
     pairs: int
     """Pairs written."""
     skipped: int
-    """Of these, pairs with an empty side, which training skips."""
+    """How many of them have an empty side, which training skips."""
     failed: int
     """Lines without a translation of finite probability."""
     notes: dict[str, int] = field(default_factory=dict, repr=False)
-    """Lines of which something is to be noted, by the words of `Result.notes`, and `not_utf8`."""
+    """Lines with a note, by the words of `Result.notes`, and `not_utf8`."""
 
 
 def distill(
@@ -63,25 +63,25 @@ def distill(
 ) -> SyntheticText:
     """Translate training text with one or several teachers, for a student to learn from, as nmt-distill does.
 
-    A call that is interrupted goes on where it was when it is made again.
+    After an interruption, the same call resumes.
 
     Args:
-        model: a translator, or what `nmt.load` takes; several are an ensemble.
-        output: prefix of the files to write, which get the languages of the model at their ends.
-        train: prefixes of parallel text whose source is translated; by default, unless there is `source`, the text that
-            the (first) model was trained on.
-        source: files of further text of the source language.
-        nearest: `bleu` or `chrf`: of the n best translations only the one that is nearest to the reference.
+        model: a translator, or an argument of `nmt.load`; several are an ensemble.
+        output: prefix of the files to write; the model's languages are their suffixes.
+        train: prefixes of parallel text whose source is translated; by default, if there is no `source`, the training
+            text of the (first) model.
+        source: files of further text in the source language.
+        nearest: `bleu` or `chrf`: of the n best translations, keep only the one nearest to the reference.
         keep_original: also write each line of `train` with its reference.
-        errors: what becomes of lines that are not UTF-8: `strict`, `replace`, `empty`.
-        overwrite: begin anew, and replace files that are there.
-        progress: called with the lines that are done and all lines, before each window of them and at the end.
-        options: of the search, as those of `Translator.translate`; with `n_best` each line becomes so many pairs.
+        errors: what to do with lines that are not UTF-8: `strict`, `replace`, `empty`.
+        overwrite: start again, and replace existing files.
+        progress: called with the number of finished lines and of all lines, before each window and at the end.
+        options: search options, as of `Translator.translate`; with `n_best`, each line gives that many pairs.
 
     Raises:
-        ConfigError: options that there are not or that do not go together; files of another work.
-        DataError: text that is missing or cannot be used; files that are in the way or cannot be written.
-        CheckpointError: a model that cannot be loaded.
+        ConfigError: unknown options, options that do not go together, or files of other work.
+        DataError: text is missing or cannot be used; files are in the way or cannot be written.
+        CheckpointError: a model cannot be loaded.
     """
     return _make(
         model,
@@ -107,14 +107,14 @@ def backtranslate(
     progress: Callable[[int, int], object] | None = None,
     **options: Unpack[Options],
 ) -> SyntheticText:
-    """Give text of a target language a source, by a model of the other direction, as nmt-backtranslate does.
+    """Create a source side for text of the target language, by a model of the other direction, like nmt-backtranslate.
 
-    What is written is for `data.monolingual`, by its prefix `output`. `text`: files of one sentence a line; the rest as
-    in `distill`.
+    The files are for `data.monolingual`, under the prefix `output`. `text`: files with one sentence per line; the other
+    arguments are as in `distill`.
     """
     source = _paths(text, "text")
     if not source:
-        raise ConfigError("text: no file is named")
+        raise ConfigError("text: no file is given")
     return _make(
         model, output, source=source, errors=errors, overwrite=overwrite, progress=progress, options=dict(options)
     )
@@ -136,7 +136,7 @@ def _make(
     prefix = path_of(output, "output")
     for name in _NOT_FOR_TEXT:
         if name in options:
-            raise ConfigError(f"{name}: is not an option here; it is one of Translator.translate")
+            raise ConfigError(f"{name}: is not an option here, only of Translator.translate")
     if errors not in _POLICIES:
         raise ConfigError(f"errors: {shown(errors)} is not allowed. Allowed: {', '.join(_POLICIES)}.")
     before_torch()
@@ -175,7 +175,7 @@ def _done(
     overwrite: bool,
     told: Callable[[int, int], object] | None,
 ) -> SyntheticText:
-    """Do the work, or what is left of it."""
+    """Do the remaining work."""
     from nmt.synthetic.choice import made
     from nmt.synthetic.corpus import translate_corpus
     from nmt.synthetic.output import Output

@@ -1,4 +1,4 @@
-"""`nmt.train`: what nmt-train does, from a program or a notebook."""
+"""`nmt.train`: train a model from a program or a notebook, like nmt-train."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ logger = logging.getLogger("nmt.train")
 
 @dataclass(frozen=True)
 class Training:
-    """What became of a training; `nmt.load(training.run_dir)` translates with its best checkpoint."""
+    """The result of a training; `nmt.load(training.run_dir)` translates with its best checkpoint."""
 
     run_dir: Path
     ending: str
     """Why it ended, in words."""
     finished: bool
-    """Whether the run has reached its goal; else the same call goes on with it."""
+    """Whether the run is finished; if not, the same call resumes it."""
     interrupted: bool
     """Whether Ctrl-C has ended it, after the last weights were saved."""
     step: int
     """Updates done."""
     best_step: int | None
-    """The best checkpoint, of those that are there; the newest without validation, None before the first."""
+    """The best existing checkpoint; the newest one without validation, None if there is none."""
     metric: str | None
-    """What is best, `loss` or the name of a metric; None without validation."""
+    """What decides which checkpoint is best, `loss` or the name of a metric; None without validation."""
     best_score: float | None
-    """That of the best checkpoint."""
+    """Its value for the best checkpoint."""
     validation: dict[str, Any] | None = field(repr=False)
-    """The last validation as log.jsonl has it: step, loss, perplexity, scores, signatures."""
+    """The last validation, as in log.jsonl: step, loss, perplexity, scores, signatures."""
     test: list[dict[str, Any]] = field(repr=False)
-    """The scores of the test text, of each checkpoint that it was translated with, as log.jsonl has them."""
+    """The scores of the test text for each checkpoint that translated it, as in log.jsonl."""
 
     def log(self) -> list[dict[str, Any]]:
         """All lines of log.jsonl, as for a learning curve."""
@@ -64,27 +64,27 @@ def train(
     max_cpu_minutes: float | None = None,
     overwrite: bool = False,
 ) -> Training:
-    """Train a model, or go on training it, as nmt-train does; the log goes to standard error and into the run.
+    """Train a model, or resume its training, like nmt-train; the log goes to standard error and into the run.
 
     Ctrl-C stops after the next update, saves and returns; a second one raises KeyboardInterrupt. SIGTERM and SIGHUP
-    save as well, and then do what they would have done. In another thread than the main one signals are left alone.
+    also save first, and then have their usual effect. Outside the main thread, signals are not handled.
 
     Args:
-        config: a YAML file, the name of a bundled configuration such as `demo.yaml`, or a mapping with the sections
-            that such a file has.
-        overrides: other values for keys, as `{"training.lr": 3e-4}` or as `["training.lr=3e-4"]`.
-        plugins: Python files that register components, beside those that the configuration names.
+        config: a YAML file, the name of a bundled configuration such as `demo.yaml`, or a mapping with the sections of
+            such a file.
+        overrides: new values for keys, as `{"training.lr": 3e-4}` or as `["training.lr=3e-4"]`.
+        plugins: Python files that register components, in addition to those in the configuration.
         device: `cpu`, `cuda`, or `auto`, which takes a GPU if there is one.
-        max_minutes: stop so long after the call, validate and save; the run can be resumed.
-        max_cpu_minutes: stop when the run has used so much CPU time, that of earlier calls included, validate and save;
-            a call with more goes on. What else the program does meanwhile counts, too.
-        overwrite: start anew; the run that is there is renamed to RUN.old-1, -2, ...
+        max_minutes: this many minutes after the call, stop, validate and save; the run can be resumed. max_cpu_minutes:
+            when the run has used this many minutes of CPU time (earlier calls included), stop, validate and save; a
+            call with more minutes resumes. CPU time of the rest of the program counts, too.
+        overwrite: start a new run; an existing run is renamed to RUN.old-1, -2, ...
 
     Raises:
-        ConfigError: the configuration has mistakes; all are listed, one a line.
-        DataError: texts that are missing or cannot be used.
-        CheckpointError: a run directory that cannot be used, or in which another process trains.
-        NmtError: training cannot go on, say for lack of memory.
+        ConfigError: the configuration has mistakes; all are listed, one per line.
+        DataError: texts are missing or cannot be used.
+        CheckpointError: the run directory cannot be used, or another process trains in it.
+        NmtError: training cannot continue, for example for lack of memory.
     """
     started, cpu = time.monotonic(), CpuClock()
     for name, minutes in (("max_minutes", max_minutes), ("max_cpu_minutes", max_cpu_minutes)):
@@ -121,7 +121,7 @@ def train(
 
 
 def outcome(run: Path, ending: Ending) -> Training:
-    """What the files of a run say of it."""
+    """The result of a run, read from its files."""
     import signal
 
     from nmt.files.whole import is_file
@@ -152,7 +152,7 @@ def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _send_again(ending: Ending) -> None:
-    """Let a signal that asked the whole program to end, and has been used to save first, do so."""
+    """Deliver again a signal that asked the whole program to end, after saving."""
     import signal
 
     number = ending.exit_code - 128
@@ -161,7 +161,7 @@ def _send_again(ending: Ending) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A configuration as a YAML file would have it: paths as text, tuples as lists."""
+    """A configuration in the form of a YAML file: paths as text, tuples as lists."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -170,7 +170,7 @@ def plain(value: Any) -> Any:
 
 
 def _as_texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """Overrides as `--set` takes them; a value in JSON is YAML."""
+    """Overrides in the form of `--set`; JSON values are valid YAML."""
     if isinstance(overrides, str):
         return [overrides]
     if not isinstance(overrides, Mapping):

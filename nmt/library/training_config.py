@@ -1,4 +1,4 @@
-"""The configuration of a training: all that is wrong with it, and all that it needs and is not there, at once."""
+"""The configuration of a training: all mistakes and all missing files are reported at once."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def training_config(
     dry: bool = False,
     only_shown: bool = False,
 ) -> Config:
-    """As `load_config`, and checked against this machine; text may be missing that a run which goes on needs no more.
+    """Like `load_config`, with checks against this machine; a resumed run may lack text that it no longer needs.
 
-    `budget`: how long training may take; `overwrite`: nothing goes on; `dry`:
-    nothing is trained, so that text may be missing; `only_shown`: the machine does not matter.
+    `budget`: how long training may take; `overwrite`: no run is resumed; `dry`: nothing is trained, so text may be
+    missing; `only_shown`: the machine does not matter.
 
     Raises:
-        ConfigError: all mistakes, one a line.
+        ConfigError: all mistakes, one per line.
         DataError: the only mistakes are missing files.
     """
 
@@ -52,9 +52,9 @@ def training_config(
         return load()
     try:
         return load(possible, without_files)
-    except DataError:  # nothing is wrong but missing files
+    except DataError:  # the only problem is missing files
         config = load(possible)
         if not (dry or goes_on(config)):
             raise
-        # Something can be said without texts, or they are needed no more; validation reads the others all the same.
+        # Some checks work without texts, or the texts are no longer needed; validation still reads the others.
         return load(possible, without_shortlist) if without_shortlist(config) else config

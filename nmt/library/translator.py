@@ -1,4 +1,4 @@
-"""The translator that `nmt.load` returns: text in, results out, from any thread."""
+"""The translator that `nmt.load` returns; it can be used from any thread."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 WINDOW = 2000
 """Sentences sorted by length and translated together; this bounds the memory for input of any length."""
 CHARACTERS = 1 << 22
-"""A window that holds so many gets no further sentence."""
+"""Characters after which a window gets no further sentence."""
 
 Sentence = tuple[str, "str | Request"]
-"""A text as it was given, and what is translated, which is one line."""
+"""A text as it was given, and the one line that is translated."""
 
 
 class Translator:
     """A model, or an ensemble, ready to translate; made by `nmt.load`, and safe to use from several threads at once.
 
-    Calls take turns on a device, first come, first served, from batch to batch. What a sentence becomes depends on
-    itself and on the options alone, but for rounding, which depends on the sentences of its call.
+    Calls take turns on a device from batch to batch, in the order of arrival. The translation of a sentence depends
+    only on the sentence and the options, except for rounding, which depends on the other sentences of the call.
     """
 
     def __init__(self, computing: Computing) -> None:
@@ -43,15 +43,17 @@ class Translator:
 
     @property
     def config(self) -> Config:
-        """The configuration of the model, of several the first; ConfigError for a file for the engine: it has none."""
+        """The configuration of the (first) model; ConfigError for a file for the engine, which has none."""
         facts = self._computing.facts
         if facts.config is None:
-            raise ConfigError(f"config: {facts.paths[0]} is one file for the engine, which has none; its run has it")
+            raise ConfigError(
+                f"config: {facts.paths[0]} is one file for the engine, which has no configuration; use its run"
+            )
         return facts.config
 
     @property
     def models(self) -> list[Path]:
-        """The directories of the weights, or files for the engine, of an ensemble several."""
+        """The directories of the weights, or files for the engine; several for an ensemble."""
         return [Path(path) for path in self._computing.facts.paths]
 
     @property
@@ -66,22 +68,22 @@ class Translator:
 
     @property
     def kernels(self) -> str:
-        """What computes, for people: such as the C kernels, or the engine's for this processor."""
+        """The code that computes, for people, such as the C kernels, or the engine's kernels for this processor."""
         return self._computing.facts.kernels
 
     @property
     def without_kernels(self) -> str:
-        """Why slower PyTorch code computes on a CPU in place of compiled kernels; empty where these do."""
+        """Why slower PyTorch code instead of compiled kernels computes on a CPU; empty if compiled kernels compute."""
         return self._computing.facts.without_kernels
 
     @property
     def source_language(self) -> str:
-        """Code of the language it translates from, as the configuration has it."""
+        """Code of the source language, as in the configuration."""
         return self._computing.facts.languages[0]
 
     @property
     def target_language(self) -> str:
-        """Code of the language it translates to."""
+        """Code of the target language."""
         return self._computing.facts.languages[1]
 
     @overload
@@ -93,16 +95,16 @@ class Translator:
     def translate(
         self, text: str | Request | Sequence[str | Request], **options: Unpack[Options]
     ) -> Result | list[Result]:
-        """Translate a sentence, or a list of sentences, which is faster than one after the other.
+        """Translate a sentence, or a list of sentences, which is faster than one by one.
 
-        A string is one sentence: line ends in it count as spaces. An empty one has an empty translation. `options`
-        are those of `nmt.library.options.Options`; a `Request` has wishes of its own in place of those among them.
+        A string is one sentence: line ends in it count as spaces. An empty string has an empty translation. `options`
+        are those of `nmt.library.options.Options`; the wishes of a `Request` replace the wishes among them.
 
         Raises:
-            TypeError: `text` is neither a string or `Request` nor a list or tuple of them; wishes that are no text.
-            ConfigError: options that there are not, values that are not allowed, what does not go together.
-            DataError: text that holds half of a surrogate pair; wishes that no translation fulfils; a shortlist that
-                cannot be used.
+            TypeError: `text` is neither a string or `Request` nor a list or tuple of them; wishes are not text.
+            ConfigError: unknown options, values that are not allowed, options that do not go together.
+            DataError: text holds half of a surrogate pair; no translation can fulfil the wishes; a shortlist cannot be
+                used.
             NmtError: the translator is closed, or its worker process has ended.
         """
         wishes, given = _given(options)
@@ -117,11 +119,11 @@ class Translator:
     def stream(
         self, sentences: Iterable[str | Request], *, window: int = WINDOW, **options: Unpack[Options]
     ) -> Iterator[Result]:
-        """Translate whatever an iterable yields, lazily and in order, with memory for `window` sentences.
+        """Translate the items of an iterable, lazily and in order, with memory for `window` sentences.
 
-        So many are read before the first result, and translated together; a small window answers early, a large one is
-        fast. An exception of the iterable, or of an item that is not text, comes after the results of what came
-        before. Options and errors are those of `translate`, and wrong options are an error at once.
+        `window` sentences are read before the first result, and translated together; a small window answers early, a
+        large one is fast. An exception of the iterable, or for an item that is not text, is raised after the results of
+        the items before it. Options and errors are those of `translate`; wrong options raise at once.
         """
         if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
             _refuse(sentences, "sentences", "an iterable of strings")
@@ -146,10 +148,10 @@ class Translator:
     def score(
         self, sources: str | Sequence[str], targets: str | Sequence[str], *, batch_tokens: int | None = None
     ) -> PairScore | list[PairScore]:
-        """How probable the model finds given translations, as nmt-score: of a sentence pair, or of lists of them.
+        """Score given translations like nmt-score: one sentence pair, or lists of sentences.
 
         An empty side is scored as the end symbol alone. `batch_tokens`: source or target tokens in a batch.
-        Raises TypeError for anything but two strings or two lists of strings, and for `batch_tokens` that are no
+        Raises TypeError for anything except two strings or two lists of strings, and for `batch_tokens` that is not a
         number of 1 or more; DataError for lists of unequal length.
         """
         if batch_tokens is not None and (type(batch_tokens) is not int or batch_tokens < 1):
@@ -162,7 +164,7 @@ class Translator:
             for name, items in (("sources", sources), ("targets", targets))
         ]
         if len(sides[0]) != len(sides[1]):
-            raise DataError(f"{len(sides[0])} sources but {len(sides[1])} targets; they must be equally many")
+            raise DataError(f"{len(sides[0])} sources but {len(sides[1])} targets; their numbers must be equal")
         pairs = iter(zip(*sides, strict=True))
         found: list[PairScore] = []
         while part := _taken(pairs, size=WINDOW, length=lambda pair: len(pair[0]) + len(pair[1])):
@@ -170,24 +172,24 @@ class Translator:
         return found
 
     def inspect(self, source: str, target: str | None = None) -> Inspection:
-        """What goes on inside the model that reads a sentence and its translation: attention, states, gates, memory.
+        """The inner values of the model for a sentence and its translation: attention, states, gates, memory.
 
-        `target`: by default the best translation, which the search finds as its configuration says, but for the whole
-        sentence at once and without placeholders and a glossary. A given one may be any text, also an empty one.
-        docs/looking_inside.md has examples.
+        `target`: by default the best translation, found with the configured search, but as a whole sentence and without
+        placeholders and glossary. A given target may be any text, also an empty one. docs/looking_inside.md has
+        examples.
 
-        Raises TypeError for what is no string, DataError for a source without tokens, for sentences of more than 1,000
-        tokens and where no translation has a finite probability, ConfigError for a file for the engine, which shows
-        nothing of its inside.
+        Raises TypeError for anything except strings; DataError for a source without tokens, for sentences of more than
+        1,000 tokens and if no translation has a finite probability; ConfigError for a file for the engine, which does
+        not expose its inner values.
         """
         return self._computing.inspect(_line(source, "source"), None if target is None else _line(target, "target"))
 
     def joined(self, lines: Sequence[str]) -> list[str]:
-        """Target text written as translations are, its subwords joined to words where the tokenizer takes such."""
+        """Target text in the form of translations, with subwords joined to words if the tokenizer has them."""
         return self._computing.joined(list(lines))
 
     def close(self) -> None:
-        """Give the memory back and end the worker process, if there is one; also at the end of a `with` block."""
+        """Release the memory and end the worker process, if there is one; also done at the end of a `with` block."""
         self._computing.close()
 
     def __enter__(self) -> Translator:
@@ -233,7 +235,7 @@ class Translator:
 def _until_failure(
     sentences: Iterable[object], wishes: dict[str, Any], failures: list[Exception]
 ) -> Iterator[Sentence]:
-    """The sentences of an iterable up to its end, or to what it raises, which is put into `failures`."""
+    """The sentences of an iterable up to its end or its exception, which is put into `failures`."""
     try:
         for place, item in enumerate(sentences):
             yield _sentence(item, f"sentences[{place}]", wishes)
@@ -242,7 +244,7 @@ def _until_failure(
 
 
 def _taken(items: Iterator[Any], *, size: int, length: Callable[[Any], int]) -> list[Any]:
-    """The next items, at most `size`; none where there are no more."""
+    """The next items, at most `size`; empty at the end."""
     taken: list[Any] = []
     characters = 0
     while len(taken) < size and characters < CHARACTERS:
@@ -255,7 +257,7 @@ def _taken(items: Iterator[Any], *, size: int, length: Callable[[Any], int]) -> 
 
 
 def _sentence(item: object, name: str, wishes: dict[str, Any]) -> Sentence:
-    """A text with wishes, its own or else those of the call."""
+    """A text with its own wishes, or else the wishes of the call."""
     if isinstance(item, Request):
         phrases = (item.prefix, *item.required, *item.forbidden)
         for phrase in phrases:
@@ -269,14 +271,14 @@ def _sentence(item: object, name: str, wishes: dict[str, Any]) -> Sentence:
 
 
 def _line(text: object, name: str) -> str:
-    """A text as the one line it is. TypeError or DataError where it is no text."""
+    """A text as one line. TypeError or DataError if it is not text."""
     if not isinstance(text, str):
         _refuse(text, name, "a string")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"{text[error.start]!r} at character {error.start}"
-        raise DataError(f"{name} holds half of a surrogate pair ({half}), which is no text") from None
+        raise DataError(f"{name} holds half of a surrogate pair ({half}), which is not text") from None
     return text.replace("\n", " ").replace("\r", " ")
 
 
@@ -297,12 +299,12 @@ def _refuse(value: object, name: str, wanted: str) -> NoReturn:
 
 
 def _given(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Wishes for the sentences, and the other options; None means as the model says."""
+    """Wishes for the sentences, and the other options; None means the model's value."""
     found = {
         name: os.fspath(value) if isinstance(value, os.PathLike) else value
         for name, value in options.items()
         if value is not None
     }
     wishes = {name: found.pop(name) for name in WISHES if name in found}
-    Request("", **wishes)  # what is no text is a mistake of the call, also where it has no sentence
+    Request("", **wishes)  # a wish that is not text is a mistake of the call, even without sentences
     return wishes, found

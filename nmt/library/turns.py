@@ -1,4 +1,4 @@
-"""A lock that threads get in the order in which they asked for it, and can pass on between two pieces of work."""
+"""A lock that threads get in the order of their requests, and can pass on between two pieces of work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from types import TracebackType
 
 
 class Turns:
-    """As `threading.Lock` in a `with` statement, but first come, first served."""
+    """Like `threading.Lock` in a `with` statement, but in the order of arrival."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._is_taken = False
         self._waiting: deque[threading.Lock] = deque()
-        """One for each thread that waits, locked until its turn comes."""
+        """One lock for each waiting thread, locked until its turn comes."""
 
     def __enter__(self) -> None:
         with self._guard:
@@ -36,7 +36,7 @@ class Turns:
         self._hand_over()
 
     def pass_on(self) -> None:
-        """Within the `with` block: let those who wait go first, once each."""
+        """Within the `with` block: let each waiting thread go first, once."""
         if self._waiting:
             self._hand_over()
             self.__enter__()
@@ -49,7 +49,7 @@ class Turns:
                 self._is_taken = False
 
     def _leave(self, mine: threading.Lock) -> None:
-        """Wait no more; if the turn has just come, it is the next one's."""
+        """Stop waiting; if the turn has just come, pass it on."""
         with self._guard:
             if mine in self._waiting:
                 self._waiting.remove(mine)

@@ -1,8 +1,8 @@
-"""The process that computes for a program which has imported torch already, with settings of its own for threads.
+"""The process that computes for a program that has already imported torch; it has its own thread settings.
 
-It is started by `nmt.library.client` and ends with the program. Messages are tuples, pickled, over a socket that only
-the two of them have. Requests are (number, method, arguments); (number, "cancel", None) ends one. Answers are
-(number, "result", value) or (number, "error", Failure); what is logged goes as (None, "log", (logger, level, text)).
+It is started by `nmt.library.client` and ends with the program. Messages are pickled tuples, sent over a private
+socket. Requests are (number, method, arguments); (number, "cancel", None) ends one. Answers are (number, "result",
+value) or (number, "error", Failure); log records are sent as (None, "log", (logger, level, text)).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from nmt.library.engine import Engine
 
 THREADS = 8
-"""Requests begun at a time; they take turns from batch to batch."""
+"""Most requests at a time; they take turns from batch to batch."""
 
 
 class CancelledError(Exception):
-    """The program does not wait any more."""
+    """The program no longer waits."""
 
 
 class Worker:
@@ -41,7 +41,7 @@ class Worker:
         self._engine: Engine
 
     def run(self) -> None:
-        """Load what the first message says, then answer."""
+        """Load the models named in the first message, then answer."""
         pool = ThreadPoolExecutor(THREADS)
         with contextlib.suppress(EOFError, OSError):
             self._answer(*self._connection.recv())
@@ -54,7 +54,7 @@ class Worker:
                     pool.submit(self._answer, number, method, arguments)
 
     def say(self, number: int | None, kind: str, value: object) -> None:
-        """Send a message; that nobody listens any more is noticed by `run`."""
+        """Send a message; `run` notices if the program has gone away."""
         with self._sending, contextlib.suppress(OSError):
             self._connection.send((number, kind, value))
 
@@ -94,7 +94,7 @@ class Worker:
 
 
 class Forward(logging.Handler):
-    """Sends what is logged to the program, whose handlers and levels decide what becomes of it."""
+    """Sends log records to the program, whose handlers and levels apply."""
 
     def __init__(self, worker: Worker) -> None:
         super().__init__(logging.WARNING)
@@ -105,7 +105,7 @@ class Forward(logging.Handler):
 
 
 def _end_without(parent: int) -> None:
-    """End when the program is gone, also where another process that it has forked holds the connection open."""
+    """End when the program is gone, even if another process forked from it holds the connection open."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -113,7 +113,7 @@ def _end_without(parent: int) -> None:
 
 def main(descriptor: int, parent: int) -> None:
     """Serve the program with the process id `parent` over this socket."""
-    # Ctrl-C and a job's SIGTERM reach every process of the group; the program alone decides what they mean.
+    # Ctrl-C and a job's SIGTERM reach every process of the group; only the program reacts to them.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
@@ -122,4 +122,4 @@ def main(descriptor: int, parent: int) -> None:
     logger.addHandler(Forward(worker))
     logger.propagate = False
     worker.run()
-    os._exit(0)  # what still computes has nobody to answer
+    os._exit(0)  # running computations have no receiver

@@ -104,12 +104,12 @@ def test_a_flipped_bit(run: Path, report: Report, capsys: pytest.CaptureFixture[
     weights.write_bytes(content)
     found = report(run)
     assert len(found["problems"]) == 1
-    assert "step-12: damaged checkpoint: model.safetensors is not what was saved" in found["problems"][0]
+    assert "step-12: damaged checkpoint: model.safetensors differs from what was saved" in found["problems"][0]
     assert (found["resume"], found["translate"]) == (6, [6])
     check.main([str(run)])
     lines = capsys.readouterr().out.splitlines()
     assert "resume: the same nmt-train command resumes after step 6; step 12 cannot be used" in lines
-    best = "" if found["best"] == 6 else "; the best, step 12, cannot be used: --checkpoint"
+    best = "" if found["best"] == 6 else "; the best checkpoint, step 12, cannot be used: choose one with --checkpoint"
     assert f"translate: step 6{' (best)' * (not best)}{best}" in lines
     assert lines[-1] == f"{run}: 1 problem"
 
@@ -145,7 +145,7 @@ def test_other_shapes_and_values(run: Path, report: Report) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state["progress"].update(step=7), "is that of step 7, but the directory is called step-12"),
+        (lambda state: state["progress"].update(step=7), "belongs to step 7, but the directory is named step-12"),
         (lambda state: state.pop("random"), "not a whole training state: random missing"),
         (lambda state: state["progress"].pop("epoch"), "progress must hold step, epoch"),
         (lambda state: state.update(format=99), "training state of format 99"),
@@ -225,11 +225,11 @@ def test_ranking_and_log(run: Path, report: Report) -> None:
     tails = [problem.removeprefix(f"{run}/") for problem in found["problems"]]
     assert tails == [
         "checkpoints/step-9: has no model.safetensors",
-        "checkpoints/best.json: names step 6, of which there is no checkpoint",
+        "checkpoints/best.json: names step 6, which has no checkpoint",
         "log.jsonl, line 2: step 3 comes after step 6",
         "log.jsonl, line 3: not a whole line of the log",
         "log.jsonl, line 4: not a whole line of the log",
-        "log.jsonl: ends before step 12, of which there is a checkpoint",
+        "log.jsonl: ends before step 12, which has a checkpoint",
     ]
     assert found["resume"] == 12
     for broken in (b"\xff", b"[" * 100_000, b'{"metric": "loss", "steps": [{"step": 1e999, "score": 1}]}'):
@@ -252,7 +252,7 @@ def test_notes_are_no_problems(run: Path, report: Report, tmp_path: Path, traine
     assert len(found["notes"]) == 4 and all(part in note for part, note in zip(both, found["notes"], strict=True))
     shutil.rmtree(run / "checkpoints")
     found = report(run)
-    assert found["ok"] and found["resume"] is None and "training begins anew" in found["notes"][0]
+    assert found["ok"] and found["resume"] is None and "training starts from the beginning" in found["notes"][0]
 
 
 def test_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_clean_keeps_what_is_good_and_loses_nothing(corpus: Path, capsys: pytest
     assert [(record["source"], record["target"]) for record in dropped] == [PAIRS[i] for i in (1, 2, 3, 5, 6)]
     assert {record["faults"][0]: [record["line"]] for record in dropped} == FAULTY
     assert main([*command, "--keep", "copied", "--keep", "control"]) == 1
-    assert "clean/out.en: is there already" in capsys.readouterr().err
+    assert "clean/out.en: exists already" in capsys.readouterr().err
     assert main([*command, "--keep", "copied", "--keep", "control", "--overwrite"]) == 0
     assert read("clean/out.en") == [PAIRS[i][0] for i in (0, 4, 5, 6)]
     assert main(["check", "clean/out", "--held-out", "dev", "--languages", "en", "de"]) == 0
@@ -93,8 +93,8 @@ def test_lines_that_are_not_utf8_are_a_fault(corpus: Path, capsys: pytest.Captur
         (["check", "train", "--languages", "en", "fr"], "neither train.fr nor train.fr.gz exists", 1),
         (["check", "train", "--held-out", "dve"], "neither dve.de nor dve.de.gz exists", 1),
         (["check", "train", "--max-ratio", "0.5"], "'0.5' is not a number from 1 to", 2),
-        (["clean", "train", "-o", "train"], "train.de: is the text to be read", 2),
-        (["clean", "train", "-o", "out", "--keep", "copy"], "'copy' is no fault. Did you mean 'copied'?", 2),
+        (["clean", "train", "-o", "train"], "train.de: is the text to read", 2),
+        (["clean", "train", "-o", "out", "--keep", "copy"], "'copy' is not a fault. Did you mean 'copied'?", 2),
         (["clean", "train", "-o", "train.en/out"], "train.en", 1),
         (["check", "odd"], "odd.de has 1 line but odd.en has 2", 1),
         (["check", "none"], "the corpus is empty", 1),

@@ -67,7 +67,7 @@ def test_the_file_of_alignments_is_no_other(run: Path, tmp_path: Path, capfd: py
     text, output = tmp_path / "text", tmp_path / "output"
     text.write_text("a b\n")
     for aligned, code, said in (
-        (output, 2, "is also the output; it needs a file of its own"),
+        (output, 2, "is also the output; choose another file"),
         (text, 2, "is also the input"),
         (run / "config.yaml", 1, "config.yaml"),
         (tmp_path / "none" / "file", 1, "there is no directory"),
@@ -85,8 +85,8 @@ def test_the_file_of_alignments_is_no_other(run: Path, tmp_path: Path, capfd: py
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--with", "tokens"], "--with needs --format jsonl; --format text has no place for it"),
-        (["--with", "tokens", "--format", "moses"], "--with needs --format jsonl; --format moses has no place for it"),
+        (["--with", "tokens"], "--with: allowed only with --format jsonl, not text"),
+        (["--with", "tokens", "--format", "moses"], "--with: allowed only with --format jsonl, not moses"),
         (["--with", "token"], "argument --with: 'token' is not known. Did you mean 'tokens'? Allowed: tokens, scores,"),
         (["--glossary", "missing.tsv"], "missing.tsv: no such file"),
     ],

@@ -84,7 +84,7 @@ def test_a_checkpoint_is_chosen_from_each_run(runs: list[str], text: str, capfd:
         said = capfd.readouterr().err.splitlines()[0]
         assert all(f"{run}/checkpoints/step-{step}" in said for run, step in zip(runs, steps, strict=False))
     assert translate.main([*runs[:2], "-i", text, "--checkpoint", "10"]) == 1
-    assert capfd.readouterr().err == (f"nmt-translate: {runs[1]}: no checkpoint of step 10; there are 20, 30\n")
+    assert capfd.readouterr().err == (f"nmt-translate: {runs[1]}: no checkpoint of step 10; existing: 20, 30\n")
 
 
 def test_evaluation_translates_with_all(
@@ -161,7 +161,7 @@ def test_what_differs_is_named() -> None:
 
     letters = Letters(Vocabulary(SOURCE_WORDS), Vocabulary(TARGET_WORDS), options=WhitespaceOptions())
     assert tokenizer_difference(same, letters) == (
-        "their vocabularies are the same, but text is not split into tokens in the same way"
+        "their vocabularies are equal, but they split text into tokens differently"
     )
 
 

@@ -294,9 +294,13 @@ def test_the_tokenizer_of_a_test_set_is_that_of_its_language(files, folder, caps
         (["-t", "wmt1", "-l", "en-de"], 2, "test set 'wmt1': sacreBLEU does not know it. Did you mean 'wmt"),
         (["-t", "wmt14"], 2, "test set wmt14: needs a language pair. Allowed: cs-en, de-en, en-cs, en-de,"),
         (["-t", "wmt14", "-l", "en-zh"], 2, "test set wmt14: has no language pair 'en-zh'. Allowed: cs-en,"),
-        (["-t", "wmt14", "-l", "en-de", "--ref", "x"], 2, "--ref: the test set wmt14 has it; give one of the two"),
-        (["-l", "en-de"], 2, "-l en-de: only with -t, the test set"),
-        ([], 2, "neither --ref, the references, nor -t, a test set that has them"),
+        (
+            ["-t", "wmt14", "-l", "en-de", "--ref", "x"],
+            2,
+            "--ref: the test set wmt14 already provides it; give one of the two",
+        ),
+        (["-l", "en-de"], 2, "-l en-de: allowed only with -t, the test set"),
+        ([], 2, "no references; give --ref FILE, or -t SET"),
         (["-t", "wmt14", "-l", "en-de"], 1, "wmt14 as wmt14.en-de.src and wmt14.en-de.ref"),
         (["-t", "wmt22", "-l", "en-de"], 1, "raw as wmt22.v1.1.tar.gz, and unpacked"),
     ],
@@ -369,15 +373,15 @@ def test_missing_file(files, capsys, tmp_path):
     [
         (["--metrics", "belu"], "'belu' is not a known metric. Did you mean 'bleu'?"),
         (["--tokenize", "13b"], "'13b' is not a known tokenizer of sacreBLEU. Did you mean '13a'?"),
-        (["--metrics", "chrf", "--tokenize", "13a"], "--tokenize: none of the metrics"),
-        (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: only with MODEL"),
-        (["--source", "text.en"], "--source: only with MODEL"),
+        (["--metrics", "chrf", "--tokenize", "13a"], "--tokenize: no requested metric"),
+        (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: allowed only with MODEL"),
+        (["--source", "text.en"], "--source: allowed only with MODEL"),
         (["--baseline", "-", "--ref", "-"], "- (standard input) can stand for one file only"),
         (
             ["--significance", "approximate"],
             "--significance: needs something to compare with: several --hyp, or --base",
         ),
-        (["--baseline", "x", "x"], "--baseline x: is named twice; each is a system of its own"),
+        (["--baseline", "x", "x"], "--baseline x: given twice; each file is one system"),
     ],
 )
 def test_usage_errors_are_one_line(files, capsys, arguments, message):
@@ -403,7 +407,7 @@ def test_model_needs_a_source(files, capsys):
 def test_a_model_and_translations_do_not_go_together(files, capsys):
     assert failure(capsys, "runs/x", "runs/y", "--hyp", files["hyp"], "--ref", files["first"]) == (
         2,
-        f"nmt-eval: --hyp {files['hyp']}: is already translated; MODEL runs/x runs/y needs --source instead",
+        f"nmt-eval: --hyp {files['hyp']}: is a translation already; MODEL runs/x runs/y needs --source instead",
     )
 
 
@@ -411,8 +415,8 @@ def test_a_model_after_an_option_that_takes_it_is_missed(files, capsys):
     code, line = failure(capsys, "--source", files["hyp"], "--ref", files["first"], "runs/x")
     assert code == 2
     assert line == (
-        "nmt-eval: neither --hyp, translations to score, nor a MODEL to make them; "
-        "name it before the options, as those that take several values take it, too"
+        "nmt-eval: nothing to score; give --hyp FILE, or a MODEL that translates --source; "
+        "write it before the options, because an option with several values would take it"
     )
 
 

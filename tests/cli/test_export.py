@@ -90,7 +90,7 @@ def test_what_needs_the_weights_of_training_refuses_it(
     """By name, in one line, and takes what was exported in fp32 where that makes sense."""
     for stored in ("int8", "bf16"):
         model = folder / stored
-        rounded = f"{model}: exported in {stored}, so that its weights are rounded; this needs those of training"
+        rounded = f"{model}: exported in {stored}, so its weights are rounded; use the run"
         assert rounded in refused(capsys, average, model, "--last", 1, "-o", tmp_path / "mean")
         assert rounded in refused(capsys, convert, "to-zero", model, "-o", tmp_path / "zero.npz")
         again = write_config(folder, training={"init_from": str(model), "max_steps": 1})
@@ -98,7 +98,7 @@ def test_what_needs_the_weights_of_training_refuses_it(
         assert train.main([str(again), "--set", f"run_dir={tmp_path / 'new'}", "--device", "cpu"]) == 2
         assert f"training.init_from: {rounded}" in capsys.readouterr().err
     assert refused(capsys, translate, folder / "int8", "--precision", "fp32", "-i", folder / "dev.en").startswith(
-        "nmt-translate: precision: fp32 was asked for, but the model was exported in int8. Allowed: auto, int8."
+        "nmt-translate: precision: fp32 is not possible, because the model was exported in int8. Allowed: auto, int8."
     )
     assert export.main([str(folder / "run"), "-o", str(tmp_path / "fp32")]) == 0
     start = ["--set", f"run_dir={tmp_path / 'new'}", "--set", f"training.init_from={tmp_path / 'fp32'}"]

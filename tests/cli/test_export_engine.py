@@ -157,7 +157,7 @@ def test_a_shortlist_comes_from_the_option_or_the_settings(
     (tmp_path / "set").write_bytes(b"no")
     assert "not a readable shortlist" in refused(capsys, run, "-o", tmp_path / "c.nmt", code=1)
     line = refused(capsys, run, "-o", tmp_path / "c", "--shortlist", tmp_path / "given", code=2)
-    assert line.startswith("nmt-export: --shortlist: is for --format engine")
+    assert line.startswith("nmt-export: --shortlist: allowed only with --format engine")
     assert not (tmp_path / "c.nmt").exists()
 
 
@@ -175,7 +175,7 @@ def test_what_is_there_is_replaced_only_if_it_is_such_a_file(
     other.write_text("mine")
     link.symlink_to(out)
     (tmp_path / "dir.nmt").mkdir()
-    for path, words in ((other, "this is none"), (link, "not a file"), (tmp_path / "dir.nmt", "not a file")):
+    for path, words in ((other, "this is not one"), (link, "not a file"), (tmp_path / "dir.nmt", "not a file")):
         assert words in refused(capsys, run, "-o", path, "--overwrite", code=1)
     assert other.read_text() == "mine"
     assert "is a part of the model" in refused(capsys, run, "-o", run / "config.yaml", "--format", "engine", code=1)
@@ -190,15 +190,16 @@ def test_what_the_engine_has_not_is_refused_in_one_line(
     assert line.startswith("nmt-export: MODEL: a model file holds one model")
     line = refused(capsys, run, "-o", out, "--precision", "int8_bf16", code=2)
     assert (
-        line == "nmt-export: --precision: 'int8_bf16' is for folders. Allowed with --format engine: int8, fp32, bf16."
+        line == "nmt-export: --precision: 'int8_bf16' is allowed only for folders. Allowed with --format engine: int8, "
+        "fp32, bf16."
     )
     words = make_run(tmp_path / "words")
     line = refused(capsys, words, "-o", out, code=2)
     assert line == "nmt-export: data.tokenizer: 'whitespace' is not known to the engine. Allowed: sentencepiece."
     for setting, wanted in (
-        ({"max_length_offset": 1001}, "max_length_offset: 1001 is more than a file for the engine may ask for."),
+        ({"max_length_offset": 1001}, "max_length_offset: 1001 is too large for a file for the engine."),
         ({"max_length_offset": 500, "beam_size": 250}, "max_length_offset: 500 is more than a file for the engine"),
-        ({"max_length_offset": 10, "beam_size": 1001}, "beam_size: 1001 is more than a file for the engine may ask"),
+        ({"max_length_offset": 10, "beam_size": 1001}, "beam_size: 1001 is too large for a file for the engine"),
     ):
         with_decoding(run, **setting)
         assert f"nmt-export: decoding.{wanted}" in refused(capsys, run, "-o", out, code=2)

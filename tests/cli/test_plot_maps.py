@@ -134,7 +134,8 @@ def test_mistakes(drawn, tmp_path, capsys, monkeypatch):
         return refused(capsys, code, kind, "runs/x", "--text", text, "-o", tmp_path / output, *options)
 
     assert (
-        attempt("attention", "--heads", "3") == "nmt-plot attention: --heads: decoder.1 has 2 heads; 3 is none of them"
+        attempt("attention", "--heads", "3")
+        == "nmt-plot attention: --heads: decoder.1 has 2 heads; 3 is not one of them"
     )
     assert "'0' is not mean, all, or numbers of heads such as 1,3" in attempt("attention", "--heads", "0")
     assert "--layer: 'encoder.0' " not in attempt("attention", "--layer", "encoder.1")
@@ -145,10 +146,10 @@ def test_mistakes(drawn, tmp_path, capsys, monkeypatch):
         "allowed: encoder.1.forward, encoder.1.backward, decoder.0"
     )
     assert "read different tokens" in attempt("memory", "--unit", "encoder.1,decoder")
-    assert attempt("memory", text=" ") == "nmt-plot memory: --text: is empty; there is nothing to look into"
+    assert attempt("memory", text=" ") == "nmt-plot memory: --text: is empty; give a sentence"
     assert "ends in neither .png nor .svg" in attempt("memory", output="map.gif")
     monkeypatch.setattr(drawn.model, "units", {"encoder.0.forward": UNITS["encoder.0.forward"]})
-    assert attempt("memory").endswith("runs/x: none of its units has memory weights (rnn)")
+    assert attempt("memory").endswith("runs/x: no unit has memory weights (rnn)")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert attempt("memory", code=1).endswith("matplotlib is not installed; pip install 'nmt-recurrent[plot]'")
     assert list(tmp_path.iterdir()) == []
@@ -170,4 +171,4 @@ def test_of_a_real_model(tmp_path, capsys):
         assert f">{kind.capitalize()} of " in picture.read_text(encoding="utf-8")
     inside = run / "tokenizer" / "x.svg"
     said = refused(capsys, 1, "memory", run, "--text", "a", "-o", inside)
-    assert said.endswith(f"{inside}: is a part of the model {run}; the output needs another name")
+    assert said.endswith(f"{inside}: is a part of the model {run}; choose another output")

@@ -168,7 +168,7 @@ def test_a_plugin_that_cannot_be_imported_names_the_line(
 
 
 WITHOUT = (
-    "{config}: it was made with a plugin, which must be named again: --plugin {plugin} "
+    "{config}: was made with a plugin, which must be given again: --plugin {plugin} "
     "(for the cell 'frail', the search 'frail_search', the callback 'frail_callback')"
 )
 
@@ -177,7 +177,7 @@ WITHOUT = (
     ("body", "said"),
     [
         ("pass", "Mine has no Options; it needs"),
-        ("class Options:\n        x = 1", "Mine has Options that are no dataclass"),
+        ("class Options:\n        x = 1", "Mine has Options that are not a dataclass"),
     ],
 )
 def test_a_component_without_options_is_named(body: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def test_files_and_a_run_in_their_order(
     texts = ["--source", files["source"], "--ref", files["ref"], "--train", files["train"]]
     assert main(["-o", str(page), *systems, *texts, "--maps", "2", "--metrics", "bleu", "chrf"]) == 0
     said = capsys.readouterr().err
-    assert "5 lines in" in said and "looking into 1 model at 2 sentences" in said and "3 systems" in said
+    assert "5 lines in" in said and "inspecting 1 model at 2 sentences" in said and "3 systems" in said
     data = data_of(page)
     assert [system["name"] for system in data["systems"]] == [files["hyp"], files["run"], files["other"]]
     assert data["source"] == SOURCE and data["references"] == [REFERENCE]
@@ -106,12 +106,12 @@ def test_training_text_of_a_run_that_is_gone_is_left_out(files: dict[str, str], 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "neither --hyp, translations of a system, nor --model, a run to translate with"),
+        ([], 2, "no system; give --hyp FILE, translations, or --model"),
         (["--model", "RUN"], 2, "--model needs --source, the text to translate"),
-        (["--hyp", "HYP", "HYP"], 2, "HYP: is named twice; each is a system of its own"),
-        (["--hyp", "-"], 2, "-: standard input cannot be read here; give files"),
+        (["--hyp", "HYP", "HYP"], 2, "HYP: given twice; each one is a system"),
+        (["--hyp", "-"], 2, "-: standard input is not allowed here; give files"),
         (["--hyp", "HYP", "--labels", "a", "b"], 2, "--labels: 2 labels for 1 system; give one for each"),
-        (["--hyp", "HYP", "OTHER", "--labels", "a", "a"], 2, "--labels: two are equal"),
+        (["--hyp", "HYP", "OTHER", "--labels", "a", "a"], 2, "--labels: two labels are equal"),
         (["--hyp", "HYP", "--source", "TRAIN"], 1, "HYP has 5 lines but TRAIN has 2; they must be equal"),
         (["--hyp", "HYP", "--train", "nowhere"], 1, "--train nowhere: no such file, and without --model the language"),
         (["--hyp", "nowhere"], 1, "nowhere: no such file"),

@@ -97,7 +97,7 @@ def test_tabs_are_those_of_fairseq() -> None:
     [
         ('{"text": "a"', "not a JSON object: '{\"text\": \"a\"' (Expecting ',' delimiter, column 13)"),
         ('["a"]', "not a JSON object: '[\"a\"]'"),
-        ('{"prefix": "a"}', "there is no key 'text'"),
+        ('{"prefix": "a"}', "the key 'text' is missing"),
         ('{"text": 3}', "text: 3 is not a text"),
         ('{"text": "a", "forbd": "x"}', "'forbd' is not a known key. Did you mean 'forbid'? Allowed: text, prefix, re"),
         ('{"text": "a", "forbid": 3}', "forbid: 3 is neither a text nor a list of texts"),
@@ -147,7 +147,7 @@ def test_files_of_other_lengths(
     [
         (["--search-option", "temperatur=2"], "decoding.search_options.temperatur: unknown key. Did you mean 'temp"),
         (["--search-option", "temperature"], "--search-option temperature: must be KEY=VALUE, such as temperature=0.7"),
-        (["--search-option", "a=1", "--search-option", "a=2"], "--search-option a: is given twice"),
+        (["--search-option", "a=1", "--search-option", "a=2"], "--search-option a: given twice"),
         (
             ["--search", "sample", "--search-option", "top_p=2"],
             "decoding.search_options.top_p: must be above 0 and at m",
@@ -158,10 +158,10 @@ def test_files_of_other_lengths(
         ),
         (["--min-length", "9"], "decoding.min_length: 9 must not exceed max_length_offset (4): a source of one word"),
         (["--ensemble-weights", "2,1"], "--ensemble-weights: 2 weights for 1 model; give one for each"),
-        (["--ensemble-mean", "log_probabilities"], "--ensemble-mean: there is only 1 model; name several"),
+        (["--ensemble-mean", "log_probabilities"], "--ensemble-mean: there is only 1 model; give several"),
         (
             ["--input-format", "jsonl", "--constraints", "x"],
-            "--constraints: with --input-format jsonl they stand in the",
+            "--constraints: not allowed with --input-format jsonl, whose",
         ),
     ],
 )
@@ -211,7 +211,7 @@ def test_the_weights_of_an_ensemble(
     error = fails(capsys_cleared(capsys), [*arguments, "--ensemble-weights", "1"], main=evaluate.main)
     assert error == "nmt-eval: --ensemble-weights: 1 weight for 2 models; give one for each\n"
     error = fails(capsys, ["--hyp", target, "--ref", target, "--search-option", "seed=1"], main=evaluate.main)
-    assert error.startswith("nmt-eval: --search-option: only with MODEL")
+    assert error.startswith("nmt-eval: --search-option: allowed only with MODEL")
 
 
 def capsys_cleared(capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:

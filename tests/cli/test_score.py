@@ -38,7 +38,7 @@ def test_one_number_for_each_pair(run: str, files: list[str], capsys: pytest.Cap
     summary = err.splitlines()[-1]
     assert f"perplexity {math.exp(corpus):.3f}" in summary
     assert "4 sentences, 10 target tokens" in summary
-    assert "10.00% unknown" in summary
+    assert "10.00% are not in the vocabulary" in summary
     assert "2 with an empty side, scored as the end symbol alone" in summary
 
 
@@ -83,9 +83,9 @@ def test_the_option_model_is_an_alias(run: str, files: list[str], capsys: pytest
     assert len(set(outputs)) == 1 and outputs[0].count("\n") == 4
     assert score.main([run, *files, "--model", "a", "b"]) == 2
     said = capsys.readouterr().err
-    assert said == f"nmt-score: --model a b: MODEL {run} is named, too; name all in one place\n"
+    assert said == f"nmt-score: --model a b: MODEL {run} is also given; use one of the two\n"
     assert score.main(files) == 2
-    assert capsys.readouterr().err.startswith("nmt-score: no MODEL to score with; name it before the options")
+    assert capsys.readouterr().err.startswith("nmt-score: MODEL is missing; write it before the options")
 
 
 def test_one_pair_is_one_sentence(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ def test_without_standard_output_nothing_is_lost_unnoticed(folder: Path) -> None
 def test_without_standard_input_nothing_is_taken_for_an_empty_text(folder: Path) -> None:
     code, out, err = shell(f"{PYTHON}.translate run --device cpu <&-", folder)
     assert (code, out) == (1, "")
-    assert err.splitlines()[-1] == "nmt-translate: standard input: is closed; open it, or name a file"
+    assert err.splitlines()[-1] == "nmt-translate: standard input: is closed; open it, or give a file"
 
 
 def test_without_any_stream_a_file_is_translated_into_a_file(folder: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_kill_and_the_same_command_again(
     assert written("made") == written("whole")
     capsys.readouterr()
     assert distill.main(["run", *arguments, "made"]) == 0
-    assert "nmt-distill: made: is whole already; --overwrite begins anew\n" in capsys.readouterr().err
+    assert "nmt-distill: made: is already complete; --overwrite starts again\n" in capsys.readouterr().err
     assert distill.main(["run", *arguments, "made", "--beam-size", "2"]) == 2
     assert capsys.readouterr().err.count("decoding.beam_size: 3 -> 2") == 1
 
@@ -175,8 +175,8 @@ def test_ctrl_c_says_how_far_it_has_come(
 @pytest.mark.parametrize(
     ("command", "arguments", "said"),
     [
-        ("distill", ["--train", "text/train", "--nearest", "bleu"], "nearest: is chosen among the n best; give n_best"),
-        ("distill", ["--source", "text/mono.gz", "--keep-original"], "keep_original: no text that is translated has"),
+        ("distill", ["--train", "text/train", "--nearest", "bleu"], "nearest: needs several translations; set n_best"),
+        ("distill", ["--source", "text/mono.gz", "--keep-original"], "keep_original: the text to translate has no"),
         ("distill", ["--source", "text/none"], "text/none: no such file"),
         ("distill", ["--train", "text/none"], "--train: neither text/none.en nor text/none.en.gz exists"),
         (
@@ -227,7 +227,7 @@ def test_from_python(folder: Path) -> None:
         again = nmt.distill(teacher, "made", train=["text/train"], n_best=2)
         with pytest.raises(nmt.ConfigError, match="prefix: is not an option here"):
             nmt.distill(teacher, "made", prefix="x")
-        with pytest.raises(nmt.ConfigError, match="text: no file is named"):
+        with pytest.raises(nmt.ConfigError, match="text: no file is given"):
             nmt.backtranslate(teacher, [], "made")
     assert (found.lines, found.pairs, found.failed, found.skipped) == (9, 18, 0, again.skipped)
     assert seen[0] == (0, 9) and seen[-1] == (9, 9)

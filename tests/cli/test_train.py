@@ -63,9 +63,9 @@ def test_a_configuration_is_named_by_its_place_or_by_an_option(
     assert dumped[0] == dumped[1] == dumped[2] != ""
     assert train.main(["first.yaml", "--config", "second.yaml"]) == 2
     said = capsys.readouterr().err
-    assert said == "nmt-train: --config second.yaml: CONFIG first.yaml is named, too; a run has one configuration\n"
+    assert said == "nmt-train: --config second.yaml: CONFIG first.yaml is also given; a run has one configuration\n"
     assert train.main(["--dump-config"]) == 2
-    assert capsys.readouterr().err == "nmt-train: no configuration; name a YAML file: nmt-train CONFIG\n"
+    assert capsys.readouterr().err == "nmt-train: no configuration; give a YAML file: nmt-train CONFIG\n"
 
 
 def test_mistakes_in_the_configuration_are_exit_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +171,7 @@ def test_kernels_that_the_device_cannot_run_are_refused_before_anything_is_done(
     assert nmt_train(config, *arguments, "--device", "cpu", "--set", "kernels=triton") == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 2
-    assert said.splitlines()[1].startswith("  --set: kernels: 'triton' was asked for, but the device is the CPU")
+    assert said.splitlines()[1].startswith("  --set: kernels: 'triton' is not possible, because the device is the CPU")
     assert contents(folder) == before
 
 

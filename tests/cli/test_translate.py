@@ -58,7 +58,7 @@ def test_a_line_for_a_line(run: str, text: str, capfdbinary: pytest.CaptureFixtu
     assert [bool(line) for line in lines[:6]] == [True, False, True, False, True, True]
     assert b"6 lines" in err
     assert b"2 empty" in err
-    assert b"11.11% of the source tokens unknown" in err
+    assert b"11.11% of the source tokens are not in the vocabulary" in err
 
 
 def test_standard_input_and_gz_are_the_same(
@@ -171,12 +171,12 @@ def test_errors(run: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert Path(text).read_bytes() == TEXT.encode()
     assert "there is no directory" in fails(1, "-i", text, "-o", str(tmp_path / "x" / "y"))
     assert "is a directory" in fails(1, "-i", text, "-o", str(tmp_path))
-    assert "--n-best 4: search 'greedy' finds at most 1 of a sentence" in fails(
+    assert "--n-best 4: search 'greedy' finds at most 1 per sentence" in fails(
         2, "-i", text, "--n-best", "4", "--search", "greedy", "--beam-size", "1"
     )
     assert "'0' is not a whole number from 1 to 10,000" in fails(2, "-i", text, "--beam-size", "0")
     assert "'nan' is not a number from 0 to 10" in fails(2, "-i", text, "--length-penalty", "nan")
-    assert "step 7; there are 10, 20" in fails(1, "-i", text, "--checkpoint", "7")
+    assert "step 7; existing: 10, 20" in fails(1, "-i", text, "--checkpoint", "7")
     assert translate.main([str(tmp_path / "gone"), "-i", text]) == 1
     assert capfd.readouterr().err.count("\n") == 1
 

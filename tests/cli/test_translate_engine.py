@@ -172,7 +172,7 @@ def test_other_mistakes_are_one_line(
     for models, code, message in (
         ([str(damaged)], 1, f"{damaged}: truncated"),
         (["gone.nmt"], 1, "gone.nmt: No such file"),
-        ([exported.file, exported.run], 2, f"{exported.file}: is one file for the engine, and {exported.run} is not"),
+        ([exported.file, exported.run], 2, f"{exported.file}: is one file for the engine, but {exported.run} is not"),
         ([exported.file, "-o", exported.file], 1, f"{exported.file}: is a part of the model"),
         ([exported.file, "--beam-size", "5000"], 2, "--beam-size: 5000 is not allowed. Allowed: 1 to 1,000."),
         ([exported.file, "--ensemble-mean", "log_probabilities"], 2, "--ensemble-mean: there is only 1 model"),
@@ -182,7 +182,7 @@ def test_other_mistakes_are_one_line(
         (line,) = capfd.readouterr().err.splitlines()
         assert line.startswith(f"nmt-translate: {message}")
     assert score.main([exported.file, "--source", str(text), "--target", str(text)]) == 1
-    assert "is one file for the engine, which only nmt-translate, nmt-eval," in capfd.readouterr().err
+    assert "is one file for the engine, accepted only by nmt-translate, nmt-eval," in capfd.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert translate.main([exported.file, "-i", str(text)]) == 2
     assert capfd.readouterr().err.startswith(f"nmt-translate: WORLD_SIZE: {exported.file} is one file for the engine")

@@ -58,8 +58,8 @@ def test_more_translations_than_the_beam_holds_widen_it_and_that_is_said() -> No
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_best": 2, "beam_size": 1, "search": "greedy"}, "n_best 2: search 'greedy' finds at most 1 of a sentence"),
-        ({"n_best": 10001}, "n_best 10001: search 'beam' finds at most 10000 of a sentence"),
+        ({"n_best": 2, "beam_size": 1, "search": "greedy"}, "n_best 2: search 'greedy' finds at most 1 per sentence"),
+        ({"n_best": 10001}, "n_best 10001: search 'beam' finds at most 10000 per sentence"),
     ],
 )
 def test_more_translations_than_a_search_ever_finds(changes: dict[str, Any], message: str) -> None:

@@ -118,11 +118,11 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
         ),
         (
             {"model": {"initializer": "glorot", "init_range": 0.1}},
-            "model.init_range: says nothing to the initializer 'glorot', only to: uniform",
+            "model.init_range: has no effect with the initializer 'glorot', only with: uniform",
         ),
         (
             {"model": {"layer_norm": False, "layer_norm_scale": 0.7}},
-            "model.layer_norm_scale: says nothing without model.layer_norm: true",
+            "model.layer_norm_scale: has no effect without model.layer_norm: true",
         ),
         ({"model": {"cell": "lrn", "cell_options": {"gates": "twin"}}}, "model.cell_options.gates: unknown key."),
         (
@@ -331,7 +331,7 @@ def test_plugins_register_before_validation_but_never_from_a_saved_run(write, mo
     CELLS.names()
     plugin = write(PLUGIN, "mine.py")
     path = write({**MINIMAL, "plugins": [str(plugin)], "model": {"cell": "mine"}})
-    with pytest.raises(ConfigError, match=r"a\.yaml: it was made with a plugin.*--plugin .*mine\.py") as error:
+    with pytest.raises(ConfigError, match=r"a\.yaml: was made with a plugin.*--plugin .*mine\.py") as error:
         load_saved(path)
     assert "\n" not in str(error.value) and "(for the cell 'mine')" in str(error.value)
     other = write("", "other.py")

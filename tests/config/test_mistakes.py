@@ -51,7 +51,7 @@ LISTED = """\
   line 11: data.target_language: 'en' is also the source language
   line 12: training: needs an end: give max_steps, max_epochs or patience, or --max-minutes or --max-cpu-minutes
   line 13: training.dropout: unknown key. Did you mean 'model.dropout'?
-  line 14: training.lr: stands twice, in lines 14 and 15; keep one of them
+  line 14: training.lr: is given twice, in lines 14 and 15; keep one of them
   line 17: training.schedule_options.peroid: unknown key. Did you mean 'period'?
   line 18: decoding.length_penalty: 500 must be at most 10.0
   line 18: decoding: n_best (9) must not exceed beam_size (4)
@@ -208,12 +208,12 @@ CONTRADICTIONS = [
     (
         {"training": {"lr": 2.0, "schedule": "constant"}},
         "training.schedule_options.max_lr: its default, 1, cuts off 2, the highest rate of 'constant' with "
-        "training.lr: 2; give one",
+        "training.lr: 2; set it",
     ),
     (
         {"training": {"lr": 0.5, "schedule": "gnmt+"}},
         "training.schedule_options.max_lr: its default, 1, cuts off 2, the highest rate of 'gnmt+' with "
-        "training.lr: 0.5; give one",
+        "training.lr: 0.5; set it",
     ),
     (
         {"training": {"lr": 1.0, "schedule": "noam", "schedule_options": {"warmup_steps": 50, "min_lr": 0.01}}},
@@ -226,7 +226,7 @@ CONTRADICTIONS = [
     ({"training": {"keep_best": 3}}, "training.keep_best: needs validation data in data.dev"),
     (
         {"run_dir": "x/../y", "training": {"init_from": "y"}},
-        "training.init_from: is run_dir itself; a run goes on by itself, a new one needs another run_dir",
+        "training.init_from: is run_dir itself; a run resumes automatically, and a new run needs another run_dir",
     ),
 ]
 
@@ -275,16 +275,16 @@ def test_rates_that_are_meant_are_no_contradiction(write: Any) -> None:
         ({"training": {"lr": 2.0, "schedule_options": {"max_lr": 1.0}}}, "training.schedule_options.max_lr: 1 cuts"),
         (
             {"training": {"skip_norm": 1.0, "clip_norm": 5.0}},
-            "training.skip_norm: skips all that training.clip_norm (5) would clip",
+            "training.skip_norm: skips every update that training.clip_norm (5) would clip",
         ),
-        ({"training": {"sample_sentences": 2}}, "training.sample_sentences: says nothing without training.sample"),
+        ({"training": {"sample_sentences": 2}}, "training.sample_sentences: has no effect without training.sample"),
         ({"training": {"average_last": 1}}, "training.average_last: the mean of 1 checkpoint is that checkpoint"),
         ({"training": {"batch_tokens": 50}}, "training.batch_tokens: 50 is not above data.max_length (100)"),
-        ({"training": {"validate_every": 5}}, "training.validate_every: says nothing without validation data"),
-        ({"evaluation": {"samples": 5}}, "evaluation.samples: says nothing without validation data in data.dev"),
-        ({"evaluation": {"metrics": [], "max_sentences": 5}, "data": {"dev": "d"}}, "evaluation.max_sentences: says"),
-        ({"data": {"train": ["a", "b"], "dev": "a"}}, "data.dev: 'a' is training text, too"),
-        ({"model": {"encoder_cell": "gru", "decoder_cell": "sru"}}, "model.cell: 'lrn' is nowhere"),
+        ({"training": {"validate_every": 5}}, "training.validate_every: has no effect without validation data"),
+        ({"evaluation": {"samples": 5}}, "evaluation.samples: has no effect without validation data in data.dev"),
+        ({"evaluation": {"metrics": [], "max_sentences": 5}, "data": {"dev": "d"}}, "evaluation.max_sentences: has"),
+        ({"data": {"train": ["a", "b"], "dev": "a"}}, "data.dev: 'a' is also training text"),
+        ({"model": {"encoder_cell": "gru", "decoder_cell": "sru"}}, "model.cell: 'lrn' is not used"),
         (
             {
                 "data": {"dev": "d"},

@@ -86,8 +86,8 @@ def test_rules_take_whatever_there_is(model: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (upgrade.FORMAT + 1, f"{upgrade.FORMAT + 1} is that of a newer version of nmt"),
-        *((wrong, f"{wrong!r} is no format of a configuration") for wrong in (0, -1, True, 1.0, "1", None, [])),
+        (upgrade.FORMAT + 1, f"{upgrade.FORMAT + 1} was written by a newer version of nmt"),
+        *((wrong, f"{wrong!r} is not a format of a configuration") for wrong in (0, -1, True, 1.0, "1", None, [])),
     ],
 )
 @pytest.mark.parametrize("load", [load_saved, load_config])

@@ -165,8 +165,8 @@ def test_places_and_repeated_keys():
     assert document.value == {"a": 1, "m": {"x": 1}, "l": ["u", {"v": 1}], "1": 2}
     assert document.lines == {"a": 1, "m": 2, "m.x": 2, "l": 3, "l.0": 4, "l.1": 5, "l.1.v": 5, "1": 7}
     assert document.repeated == [
-        ("m.x", "stands twice, both in line 2; keep one of them"),
-        ("a", "stands twice, in lines 1 and 6; keep one of them"),
+        ("m.x", "is given twice, both in line 2; keep one of them"),
+        ("a", "is given twice, in lines 1 and 6; keep one of them"),
     ]
 
 

@@ -95,7 +95,9 @@ def test_what_is_known_of_it(exported: Exported, by_run: nmt.Translator, by_file
     assert (by_file.device, by_file.precision, by_file.models) == ("cpu", "fp32", [Path(exported.file)])
     assert repr(by_file) == f"<nmt.Translator {exported.file}, en-de, cpu, fp32, by the engine in this process>"
     assert by_file.joined(["a b"]) == by_run.joined(["a b"])
-    with pytest.raises(nmt.ConfigError, match="config: .*run.nmt is one file for the engine, which has none"):
+    with pytest.raises(
+        nmt.ConfigError, match="config: .*run.nmt is one file for the engine, which has no configuration"
+    ):
         _ = by_file.config
 
 
@@ -139,7 +141,7 @@ def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam_sise": 3}, "beam_sise: there is no such option. Did you mean 'beam_size'?"),
+        ({"beam_sise": 3}, "beam_sise: is not an option. Did you mean 'beam_size'?"),
         ({"beam_size": 0}, "beam_size: 0 is not allowed. Allowed: 1 to 1,000."),
         ({"beam_size": 2000}, "beam_size: 2000 is not allowed."),
         ({"n_best": 2000}, "n_best: 2000 is not allowed."),
@@ -150,9 +152,9 @@ def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> No
         ({"details": 3}, "details: 3 is not a list of words."),
         ({"details": ["token"]}, "details: 'token' is not known."),
         ({"search": "greedy", "beam_size": 2}, "search: 'greedy' follows one hypothesis: beam_size must be 1, not 2"),
-        ({"search": "greedy", "beam_size": 1, "n_best": 2}, "n_best 2: search 'greedy' finds at most 1 of a sentence"),
+        ({"search": "greedy", "beam_size": 1, "n_best": 2}, "n_best 2: search 'greedy' finds at most 1 per sentence"),
         ({"precision": "int8"}, "precision: "),
-        ({"threads": 2}, "threads: there is no such option."),
+        ({"threads": 2}, "threads: is not an option."),
     ],
 )
 def test_options_that_cannot_be_had(by_file: nmt.Translator, options: dict[str, Any], message: str) -> None:
@@ -175,7 +177,9 @@ def test_looking_inside_is_refused(by_file: nmt.Translator) -> None:
             nmt.ConfigError, match=f"details: {detail}: .*run.nmt is one file for the engine, which does"
         ):
             by_file.translate("a", details=["tokens", detail])  # type: ignore[list-item]
-    with pytest.raises(nmt.ConfigError, match=r"inspect: .*run.nmt is one file for the engine.*; the run, or a folder"):
+    with pytest.raises(
+        nmt.ConfigError, match=r"inspect: .*run.nmt is one file for the engine.*; use the run, or a folder"
+    ):
         by_file.inspect("a")
 
 

@@ -68,7 +68,7 @@ def test_a_worker_gives_the_same(local: nmt.Translator, remote: nmt.Translator) 
     check_same(remote.inspect("a b unknown", "x"), local.inspect("a b unknown", "x"))
     for translator in (local, remote):
         for source in ("", "  "):
-            with pytest.raises(nmt.DataError, match="source: is empty; there is nothing to look into"):
+            with pytest.raises(nmt.DataError, match="source: is empty; give a sentence"):
                 translator.inspect(source)
 
 
@@ -89,7 +89,7 @@ def test_targets_of_all_kinds(local: nmt.Translator) -> None:
 def test_sentences_that_are_too_long_are_refused(local: nmt.Translator) -> None:
     """What is computed grows with the square of the length."""
     for source, target, name in (("a " * 1001, "x", "source"), ("a", "x " * 1001, "target")):
-        with pytest.raises(nmt.DataError, match=f"{name}: has 1,001 tokens; a sentence of at most 1,000 can be looked"):
+        with pytest.raises(nmt.DataError, match=f"{name}: has 1,001 tokens; at most 1,000 are allowed"):
             local.inspect(source, target)
 
 

@@ -38,7 +38,7 @@ def test_another_checkpoint_and_number_format(tiny_run: Path) -> None:
         ({"precision": "fp8"}, nmt.ConfigError, "precision: 'fp8' is not allowed. Allowed: auto, fp32, bf16, int8."),
         ({"checkpoint": "newest"}, nmt.ConfigError, "checkpoint: 'newest' is not allowed. Allowed: best, last, or"),
         ({"path": "missing"}, nmt.CheckpointError, "missing: no such directory; give a run"),
-        ({"path": []}, nmt.ConfigError, "path: no model is named"),
+        ({"path": []}, nmt.ConfigError, "path: no model is given"),
         ({"path": 3}, TypeError, "path must be a path or a list of paths, not int 3"),
         ({"plugins": "missing.py"}, nmt.ConfigError, "plugins: missing.py: no such file"),
     ],

@@ -84,7 +84,7 @@ def test_a_generator_is_for_stream(local: nmt.Translator) -> None:
 def test_half_of_a_surrogate_pair_is_no_text(local: nmt.Translator) -> None:
     with pytest.raises(nmt.DataError) as caught:
         local.translate(["a", "b \ud83d"])
-    assert str(caught.value) == "text[1] holds half of a surrogate pair ('\\ud83d' at character 2), which is no text"
+    assert str(caught.value) == "text[1] holds half of a surrogate pair ('\\ud83d' at character 2), which is not text"
 
 
 def test_options_are_those_of_the_command(tiny_run: Path, local: nmt.Translator, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_wishes_of_a_call_and_of_a_sentence(local: nmt.Translator) -> None:
         ({"search": "beem"}, "search: 'beem' is not a known search. Did you mean 'beam'?"),
         ({"details": ["gradients"]}, "details: 'gradients' is not known"),
         ({"details": 3}, "details: 3 is not a list of words"),
-        ({"precision": "int8"}, "precision: is chosen once, as in nmt.load"),
+        ({"precision": "int8"}, "precision: is set once, as in nmt.load"),
         ({"shortlist": "none.safetensors"}, "none.safetensors: no such file"),
     ],
 )
