@@ -101,6 +101,6 @@ def test_where_training_cannot_resume_one_line_says_so(folder: Path, capsys: pyt
     assert call("nmt-train", "--config", "lrn.yaml", "--device", "cpu", "--set", "training.max_steps=700") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "lrn/checkpoints/step-600: training state of format 1" in line
-    assert "finish the run with the version that began it" in line and "training.init_from" in line
+    assert "finish the run with the version that started it" in line and "training.init_from" in line
     after = {path: path.read_bytes() for path in (folder / "lrn").rglob("*") if path.is_file() and path.name != "lock"}
     assert after == before

@@ -1,4 +1,4 @@
-"""Compiles C with the machine's own compiler, and says so: it takes seconds."""
+"""Compiles C with the machine's compiler, and reports it, because it takes seconds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compiled(recipe: Recipe, compiler: Sequence[str], directory: Path) -> Iterat
                 advance()
         linked = Path(scratch) / "kernels.so"
         _run([*compiler, *recipe.link, "-shared", *objects, "-o", str(linked), "-lm"])
-        linked.chmod(0o700)  # whatever the umask leaves to others
+        linked.chmod(0o700)  # independent of the umask
         yield linked
 
 
@@ -47,7 +47,7 @@ def compiled(recipe: Recipe, compiler: Sequence[str], directory: Path) -> Iterat
 def _progress(total: int, directory: Path) -> Iterator[Callable[[], object]]:
     """Say on stderr that so many files are compiled: on a terminal how many of them are, until they all are."""
     what = "compiling C kernels for this CPU, once"
-    if sys.stderr is None:  # there is nobody to tell
+    if sys.stderr is None:  # there is no place for the message
         yield lambda: None
     elif not sys.stderr.isatty():
         print(f"{what}: {total} files, kept in {directory}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
-"""Where compiled kernels, and what is known of them, are kept: a directory that nobody else can write to.
+"""The directory of compiled kernels and check results, which no other user can write to.
 
-Whoever can put a file there decides what this process runs.
+A user who can put a file there controls what this process runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def cache_directory() -> Path:
 
 
 def own_directory() -> Path:
-    """The cache directory, made for us alone if it is not there; where others can write to it, one that they cannot.
+    """The cache directory, created for this user only; if others can write to it, another directory that they cannot.
 
     Raises:
         BuildError: it cannot be made.
@@ -60,11 +60,11 @@ def is_ours(path: Path) -> bool:
 
 
 def _problem(directory: Path) -> str | None:
-    """How somebody else could write into a directory that is there; None if nobody can."""
+    """How another user could write into an existing directory; None if no other user can."""
     link = directory.lstat()
     if stat.S_ISLNK(link.st_mode) and link.st_uid not in _trusted():
         return "is a link that another user has made"
-    real = Path(os.path.realpath(directory))  # which no link of somebody else can change any more
+    real = Path(os.path.realpath(directory))  # which no link of another user can change any more
     found = real.stat()
     if found.st_uid not in _trusted():
         return "belongs to another user"
@@ -73,18 +73,18 @@ def _problem(directory: Path) -> str | None:
     for parent in real.parents:
         mode = parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"can be exchanged by others, who can write to {parent}"
+            return f"can be replaced by others, who can write to {parent}"
     return None
 
 
 def _trusted() -> tuple[int, int]:
-    """This user, and the one who can do anything anyway."""
+    """This user and root."""
     return os.geteuid(), 0
 
 
 @functools.cache
 def _elsewhere(directory: Path, problem: str) -> Path:
-    """A directory of ours that later processes find again, else one for this process alone; says so."""
+    """A directory that later processes of this user can use again, else one for this process only, with a message."""
     import tempfile  # late, as few need it
 
     other = Path(tempfile.gettempdir()) / f"nmt-{os.geteuid()}"

@@ -1,7 +1,7 @@
-"""Compiled libraries that are kept, each under a name that says what it was made from, what by, and what it holds.
+"""Compiled libraries on disk, each under a name that identifies its sources, its compiler and its content.
 
 The name has three digests: of the sources and all else that is compiled, of the compiler, and of the library itself. A
-library is loaded only if nobody else can have written it and its content has the digest of its name.
+library is loaded only if no other user can have written it and its content has the digest in its name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Recipe(NamedTuple):
     """What a library is made from."""
 
     files: Sequence[Path]
-    """The sources, and all headers of ours that they include."""
+    """The sources, and all included headers of this package."""
     jobs: Sequence[Sequence[str]]
-    """What the compiler is told for each object, but for the file that it writes."""
+    """The compiler's options for each object, except the output file."""
     link: Sequence[str]
-    """What it is told for the library."""
+    """The compiler's options for the library."""
     extra: tuple[str, Sequence[str]] | None = None
-    """The text of one more source, and what the compiler is told for it."""
+    """The text of one more source, and its compiler options."""
     facts: str = ""
     """What else the library depends on."""
 
@@ -62,12 +62,12 @@ def _library(recipe: Recipe, directory: Path) -> Path:
 
     with compiled(recipe, compiler, directory) as new:
         path = directory / f"{name}{_content_digest(new)}.so"
-        os.replace(new, path)  # complete or not at all, whoever else builds it at the same time
+        os.replace(new, path)  # atomic, even if another process builds it at the same time
     return path
 
 
 def made_from_and_by(path: Path) -> str:
-    """The digests of what the library `path` was made from and by."""
+    """The digests of the sources and the compiler of the library `path`."""
     return path.stem.rpartition("-")[0]
 
 

@@ -13,7 +13,7 @@ from nmt.compiling.cache import BuildError
 
 
 def find_compiler() -> list[str]:
-    """The command of CC, else cc, gcc or clang, whichever is there."""
+    """The command in CC, else the first existing one of cc, gcc and clang."""
     chosen = os.environ.get("CC", "").split()
     if chosen:
         return chosen

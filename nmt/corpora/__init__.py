@@ -1,1 +1,1 @@
-"""Corpora: fetching public ones, looking for what is wrong with one, and making a clean copy."""
+"""Corpora: fetching public ones, finding faults, and making a clean copy."""

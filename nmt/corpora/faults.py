@@ -1,4 +1,4 @@
-"""What can be wrong with a sentence pair of a training corpus."""
+"""Faults of sentence pairs of a training corpus."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FAULTS: Final = MappingProxyType(
         "control": "control characters, private use, U+FFFD, BOM",
         "copied": "both sides are the same text",
         "length_ratio": "one side is far too long for the other",
-        "wrong_script": "most letters not of the script of that side",
-        "duplicate": "the same pair stands above",
+        "wrong_script": "most letters are of an unusual script",
+        "duplicate": "the same pair occurs before",
         "held_out": "a side is a sentence of the held-out text",
     }
 )
@@ -33,13 +33,13 @@ MAX_RATIO: Final = 3.0
 _SLACK: Final = 10
 """Characters added to both sides before they are compared, so that short ones may differ more."""
 _LEAST_LETTERS: Final = 3
-"""With fewer letters nothing is said of the script: an abbreviation is at home everywhere."""
+"""With fewer letters the script is not checked: abbreviations occur in every language."""
 _ASCII_LETTERS: Final = re.compile("[A-Za-z]")
 _EAST_ASIAN: Final = frozenset({"HIRAGANA", "KATAKANA", "CJK", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC", "BOPOMOFO"})
 
 
 class Pair(NamedTuple):
-    """A line of both sides."""
+    """One line of each side."""
 
     source: str
     target: str
@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Norms:
-    """What is usual in a corpus, by which its pairs are judged."""
+    """The usual properties of a corpus, by which its pairs are judged."""
 
     ratio: float
     """Characters of the source for one of the target."""
@@ -56,7 +56,7 @@ class Norms:
 
 
 class NormsOf:
-    """Counts what is usual, pair by pair."""
+    """Finds the usual properties, pair by pair."""
 
     def __init__(self) -> None:
         self._lengths = [0, 0]
@@ -69,7 +69,7 @@ class NormsOf:
             self._letters[side].update(letters(line))
 
     def norms(self) -> Norms:
-        """What was usual in the pairs so far."""
+        """The usual properties of the pairs so far."""
         first, second = (max(script, key=lambda name: script[name], default=None) for script in self._letters)
         return Norms(max(1, self._lengths[0]) / max(1, self._lengths[1]), (first, second))
 
@@ -92,8 +92,8 @@ class HeldOut:
 class Inspector:
     """Finds the faults of the pairs of a corpus, one after the other.
 
-    A pair counts as a duplicate by 64 bits of its hash: of a billion pairs some three in a hundred billion would do so
-    by chance.
+    A pair counts as a duplicate by 64 bits of its hash: with a billion pairs, about three in a hundred billion would be
+    taken for duplicates by chance.
     """
 
     def __init__(self, norms: Norms, *, held_out: HeldOut | None = None, max_ratio: float = MAX_RATIO) -> None:
@@ -103,7 +103,7 @@ class Inspector:
         self._seen: set[bytes] = set()
 
     def faults(self, pair: Pair, *, is_utf8: bool = True) -> list[str]:
-        """Names of the faults of the next pair, in the order of FAULTS. Of an empty pair only that it is empty."""
+        """Names of the faults of the next pair, in the order of FAULTS. For an empty pair, only that it is empty."""
         if any(is_empty(line) for line in pair):
             return ["empty"] if is_utf8 else ["not_utf8", "empty"]
         digest = _digest("\n".join(pair), fold=False)
@@ -142,7 +142,7 @@ def letters(line: str) -> Counter[str]:
 
 @cache
 def script_of(character: str) -> str | None:
-    """The script of a letter as its Unicode name begins; None for what is no letter."""
+    """The script of a letter, the first word of its Unicode name; None if it is not a letter."""
     if not character.isalpha():
         return None
     first = unicodedata.name(character, "UNKNOWN").split(" ")[0].split("-")[0]
@@ -150,14 +150,14 @@ def script_of(character: str) -> str | None:
 
 
 def is_in_script(line: str, script: str | None) -> bool:
-    """Whether at least half of the letters of a line are of a script; true where there are hardly any."""
+    """Whether at least half of the letters of a line are of a script; true if there are hardly any letters."""
     found = letters(line)
     total = sum(found.values())
     return script is None or total < _LEAST_LETTERS or 2 * found[script] >= total
 
 
 def has_control(line: str) -> bool:
-    """Whether a line has a character that is no text: control characters (tabs too), private use, U+FFFD, U+FEFF."""
+    """Whether a line has a character that is not text: control characters (tabs too), private use, U+FFFD, U+FEFF."""
     if line.isascii() and line.isprintable():
         return False
     return any(character in "\ufffd\ufeff" or unicodedata.category(character) in ("Cc", "Co") for character in line)
@@ -169,6 +169,6 @@ def _is_copied(pair: Pair) -> bool:
 
 
 def _digest(text: str, *, fold: bool = True) -> bytes:
-    """A number for a text, by default the same for all ways to write it in capitals and spaces."""
+    """A number for a text, by default independent of case and spacing."""
     text = " ".join(text.split()).casefold() if fold else text
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""Fetching public data: downloads that go on where they broke off, and sums."""
+"""Fetching public data: downloads that resume after an interruption, and checksums."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from nmt.errors import DataError
 BLOCK = 1 << 20
 """Bytes read at a time."""
 TIMEOUT = 60
-"""Seconds without a byte."""
+"""Longest time without a byte, in seconds."""
 ATTEMPTS = 5
-"""Transfers that break off and are taken up again before giving up."""
+"""Number of interrupted transfers that are resumed before giving up."""
 PAUSE = 2.0
-"""Seconds between them."""
+"""Seconds between attempts."""
 
 
 def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
@@ -39,7 +39,7 @@ def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Sum:
-    """What a file must be: a sum of its bytes or, with `unpack`, of the text in a .gz file."""
+    """Expected checksum of a file: of its bytes or, with `unpack`, of the text in a .gz file."""
 
     algorithm: str
     hexadecimal: str
@@ -64,7 +64,7 @@ def digest(path: Path, algorithm: str = "sha256", *, unpack: bool = False) -> st
 
 
 def take_copy(folder: Path, names: Sequence[str], to: Path, *, expected: Sum) -> Path:
-    """Copy the first of `names` that is in `folder` to the folder `to`; returns the copy, its sum checked."""
+    """Copy the first of `names` that is in `folder` to the folder `to`, and check its sum; returns the copy."""
     for name in names:
         if (folder / name).is_file():
             part = to / f"{name}.part"
@@ -75,7 +75,7 @@ def take_copy(folder: Path, names: Sequence[str], to: Path, *, expected: Sum) ->
 
 
 def _settle(part: Path, path: Path, *, expected: Sum | None, origin: str) -> Path:
-    """Give a complete file its name if it is what was published, else delete it."""
+    """Give a complete file its name if its checksum is right, else delete it."""
     if expected is None:
         os.replace(part, path)
         return path
@@ -91,9 +91,9 @@ def _settle(part: Path, path: Path, *, expected: Sum | None, origin: str) -> Pat
 
 
 def download(url: str, path: Path, *, expected: Sum | None) -> Path:
-    """Fetch `url` into `path`, taking up a transfer that an earlier call left as PATH.part.
+    """Fetch `url` into `path`, resuming a transfer that an earlier call left as PATH.part.
 
-    `path` appears only when it is complete and its sum right; `expected` is None where none is known. Raises DataError.
+    `path` appears only when it is complete and its sum right; `expected` is None if it is unknown. Raises DataError.
     """
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +108,9 @@ def download(url: str, path: Path, *, expected: Sum | None) -> Path:
             if total is None or _size(part) == total:
                 return _settle(part, path, expected=expected, origin=url)
         if attempt + 1 < ATTEMPTS:
-            print(f"  {url} broke off; going on", file=sys.stderr)
+            print(f"  {url}: the transfer was interrupted; resuming", file=sys.stderr)
             time.sleep(PAUSE)
-    raise DataError(f"{url}: the transfer broke off {ATTEMPTS} times; run this again to go on where it stopped")
+    raise DataError(f"{url}: the transfer was interrupted {ATTEMPTS} times; run the command again to resume it")
 
 
 def _size(path: Path) -> int:
@@ -118,9 +118,9 @@ def _size(path: Path) -> int:
 
 
 def _transfer(url: str, part: Path) -> int | None:
-    """Append what `part` lacks; returns the size of the whole file where the server tells it."""
+    """Download the missing rest of `part`; returns the size of the whole file if the server sends it."""
     start = _size(part)
-    # Some servers refuse what does not say who it is.
+    # Some servers refuse requests without a user agent.
     headers = {"User-Agent": f"nmt-data/{__version__}"} | ({"Range": f"bytes={start}-"} if start else {})
     request = urllib.request.Request(url, headers=headers)
     try:
@@ -128,7 +128,7 @@ def _transfer(url: str, part: Path) -> int | None:
     except urllib.error.HTTPError as error:
         if error.code != 416:
             raise
-        # Nothing lies beyond what we have: it is complete, or not a part of this file.
+        # Nothing follows the part we have: it is complete, or does not belong to this file.
         if error.headers.get("Content-Range", "").rpartition("/")[2] != str(start):
             part.unlink()
             return _transfer(url, part)
@@ -156,4 +156,4 @@ def _explain(url: str, error: Exception) -> str:
         return f"{url}: the server answered {error.code} {error.reason}"
     host = urllib.parse.urlsplit(url).netloc
     reason = getattr(error, "reason", None) or error
-    return f"{host} cannot be reached ({reason}); is there a network? Local copies are taken with --from DIR"
+    return f"{host} cannot be reached ({reason}); is there a network? --from DIR takes local copies"

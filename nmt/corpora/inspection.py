@@ -1,4 +1,4 @@
-"""Looking through a corpus for faults, and making a copy without them."""
+"""Inspecting a corpus for faults, and making a copy without them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     """Pairs that have each fault; a pair can have several."""
     examples: dict[str, list[tuple[int, Pair]]] = field(default_factory=lambda: {name: [] for name in FAULTS})
-    """The first pairs of each fault with the numbers of their lines, from 1."""
+    """The first pairs with each fault, with their line numbers, from 1."""
 
     def add(self, number: int, pair: Pair, faults: Sequence[str], *, examples: int) -> None:
-        """Count one more pair, and keep it as an example unless its faults have enough of them."""
+        """Count one more pair, and keep it as an example if one of its faults needs more examples."""
         self.pairs += 1
         self.faulty += bool(faults)
         self.counts.update(faults)
@@ -46,7 +46,7 @@ class Report:
                 self.examples[name].append((number, pair))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The report as plain values."""
         return {
             "source": str(self.files.source),
             "target": str(self.files.target),
@@ -62,7 +62,8 @@ class Report:
 
 
 def languages_of(prefix: str) -> tuple[str, str]:
-    """The suffixes of the two files that a prefix has, in alphabetical order; ConfigError where it has not two."""
+    """The suffixes of the two files that a prefix has, in alphabetical order; ConfigError if there are not exactly
+    two."""
     path = Path(prefix)
     suffixes = set()
     if path.parent.is_dir():
@@ -90,17 +91,17 @@ def inspect(
     examples: int = 3,
     each: Callable[[int, Pair, list[str]], None] | None = None,
 ) -> Report:
-    """Read a corpus twice, for what is usual in it and for what is not, and report the faults of its pairs.
+    """Read a corpus twice, for its usual properties and then for its faults, and report the faults.
 
     Args:
         files: source and target.
-        held_out: files whose sentences must not be in it.
+        held_out: files whose sentences must not occur in it.
         max_ratio: how many times longer than expected a side may be.
-        examples: pairs that are kept of each fault.
+        examples: number of pairs to keep for each fault.
         each: called for each pair with the number of its line, from 1, and its faults.
 
     Raises:
-        DataError: files that are missing, unequally long or without a line. Lines that are not UTF-8 are a fault.
+        DataError: files are missing, of unequal length or without a line. Lines that are not UTF-8 are a fault.
     """
     known = HeldOut(pair for text in held_out for _, pair, _ in _pairs(text))
     counted, lines = NormsOf(), 0
@@ -134,21 +135,21 @@ def clean(
 ) -> tuple[Report, int]:
     """Write the pairs without faults to OUTPUT.source and OUTPUT.target, the others to OUTPUT.dropped.jsonl.
 
-    Pairs whose only faults are in `keep` stay. Lines are written as they were read, those that are not UTF-8 with
-    U+FFFD in place of such bytes. The files appear when all is done.
+    Pairs whose only faults are in `keep` stay. Lines are written as they were read; bytes that are not UTF-8 are
+    replaced by U+FFFD. The files appear when they are complete.
 
     Returns:
         The report, and how many pairs were written.
 
     Raises:
-        DataError: as `inspect`, and where a file to write is there and `overwrite` is false.
+        DataError: as `inspect`, and if a file to write exists and `overwrite` is false.
     """
     paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
     for path in paths:
         if path.resolve() in [file.resolve() for file in files]:
-            raise ConfigError(f"{path}: is the text to be read; give another prefix")
+            raise ConfigError(f"{path}: is the text to read; give another prefix")
         if path.exists() and not overwrite:
-            raise DataError(f"{path}: is there already; give another prefix or --overwrite")
+            raise DataError(f"{path}: exists already; give another prefix or --overwrite")
     kept = 0
     with ExitStack() as stack:
         stack.enter_context(naming(output))

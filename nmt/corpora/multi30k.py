@@ -24,9 +24,9 @@ TEXT_SUMS = {
 
 
 def get(to: Path, *, copies: Path | None, mirror: str) -> None:
-    """Bring every file into `to`, from the folder `copies` or from `mirror`; what is done is printed.
+    """Copy or download every file into `to`, from the folder `copies` or from `mirror`; each step is printed.
 
-    Raises DataError for what cannot be fetched or is not the published text.
+    Raises DataError if a file cannot be fetched or is not the published text.
     """
     print(LICENCE)
     for name, text_sum in TEXT_SUMS.items():
@@ -34,7 +34,7 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
         here = [path for path in (to / name, to / f"{name}.gz") if path.is_file()]
         if here:
             if not expected.fits(here[0]):
-                raise DataError(f"{here[0]} is not the published text; move it away and run this again")
+                raise DataError(f"{here[0]} is not the published text; move it away and run the command again")
             print(f"{here[0]}: already here")
         elif copies:
             print(f"{take_copy(copies, [f'{name}.gz', name], to, expected=expected)}: copied, sum right")

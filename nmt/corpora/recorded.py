@@ -1,4 +1,4 @@
-"""Texts that were made here, and their sums, by which a later call knows them from others."""
+"""Checksums of texts made by nmt-data, by which a later call recognises them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SUMS = "SHA256SUMS"
 
 
 def is_complete(to: Path, part: str) -> bool:
-    """Whether both sides are as an earlier run recorded them; DataError for files it did not make."""
+    """Whether both sides match the recorded sums; DataError for files that an earlier run did not make."""
     recorded = _read(to)
     present = [path for path in (to / f"{part}.{language}" for language in LANGUAGES) if path.exists()]
     for path in present:
         if digest(path) != recorded.get(path.name):
-            raise DataError(f"{path} is not what {to / SUMS} records; move it away and run this again")
+            raise DataError(f"{path}: its checksum differs from {to / SUMS}; move it away and run the command again")
     return len(present) == len(LANGUAGES)
 
 

@@ -1,7 +1,7 @@
 """Tatoeba English-German, the selection of ManyThings.org, split into train, dev and test without a common sentence.
 
-The original pairs sentences many to many, and is replaced by a newer one from time to time. What is held out follows
-from the sentences alone: neither from the order of the file nor from random numbers.
+The original pairs sentences many to many, and is updated from time to time. The held-out sentences depend only on the
+sentences themselves, not on the order of the file or on random numbers.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ Sentences and translations by the contributors of https://tatoeba.org, under CC 
 HELD_OUT = {"dev": 2000, "test": 2500}
 """English sentences of each."""
 FEWEST_WORDS = 4
-"""Of an English sentence that is held out, as white space parts them. Shorter ones have too many right translations."""
+"""Fewest words of a held-out English sentence, separated by white space. Shorter ones have too many correct
+translations."""
 LARGEST = 1 << 30
 """Bytes of the text."""
 
 
 def get(to: Path, *, copies: Path | None, mirror: str) -> None:
-    """Make train, dev and test in `to` of the archive in the folder `copies` or from `mirror`; what is done is printed.
+    """Make train, dev and test in `to` from the archive in the folder `copies` or from `mirror`; each step is printed.
 
-    `mirror` is the directory of the archive or the archive itself. Raises DataError for what cannot be fetched or used.
+    `mirror` is the directory of the archive or the archive itself. Raises DataError if the archive cannot be fetched or
+    used.
     """
     print(LICENCE)
     to.mkdir(parents=True, exist_ok=True)
@@ -71,29 +73,29 @@ def _archive(to: Path, *, copies: Path | None, mirror: str) -> Path:
 
 @dataclass
 class Split:
-    """What became of the pairs of the original."""
+    """The result of splitting the original pairs."""
 
     dev: list[Pair] = field(default_factory=list)
     test: list[Pair] = field(default_factory=list)
     train: list[Pair] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """Lines and pairs by what became of them."""
+    """Counts of lines and pairs by their use."""
 
     def lines(self) -> list[str]:
         """The counts for people."""
         of = self.counts
         return [
-            f"{counted(of['lines'], 'line')}: {of['unusable']:,} without two sentences, {of['twice']:,} a second time",
+            f"{counted(of['lines'], 'line')}: {of['unusable']:,} without two sentences, {of['twice']:,} repeated",
             f"dev: {counted(len(self.dev), 'pair')}, test: {counted(len(self.test), 'pair')}, "
             f"train: {counted(len(self.train), 'pair')}",
             f"left out of train: {of['english']:,} other translations of English sentences of dev and test, "
-            f"{of['german']:,} other originals of their German ones",
+            f"{of['german']:,} other originals of their German sentences",
             f"not held out: {counted(of['taken'], 'sentence')} whose translation was held out already",
         ]
 
 
 def read(path: Path) -> Iterator[str]:
-    """The lines of the text, from the archive or alone; DataError for what is not that."""
+    """The lines of the text, in the archive or as a plain file; DataError for anything else."""
     if path.suffix != ".zip":
         yield from read_lines(path)
         return
@@ -115,14 +117,14 @@ def _member(archive: zipfile.ZipFile, path: Path) -> Iterator[IO[bytes]]:
 
 
 def split(lines: Iterable[str]) -> Split:
-    """Hold sentences out, and keep for training the pairs that have none of these on either side.
+    """Hold out sentences, and keep for training the pairs that share no sentence with them.
 
-    English sentences of FEWEST_WORDS words or more come in the order of their SHA-256; the first are `dev`, the next
-    `test`. Of several German sentences the reference is the one whose pair has the smallest SHA-256. A sentence whose
-    reference is that of another already is passed over. All three texts are in the order of these sums, so that the
-    beginning of each is a sample of it. Sentences are the same if they differ in case and spacing alone.
+    English sentences of FEWEST_WORDS words or more are sorted by their SHA-256; the first are `dev`, the next `test`.
+    If a sentence has several German ones, the reference is the one whose pair has the smallest SHA-256. A sentence
+    whose reference is already used is skipped. All three texts are sorted by these sums, so the beginning of each is a
+    sample of it. Sentences are the same if they differ in case and spacing alone.
 
-    Raises DataError where there are too few sentences to hold out.
+    Raises DataError if there are too few sentences to hold out.
     """
     found = Split()
     pairs = _pairs(lines, found.counts)

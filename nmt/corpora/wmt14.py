@@ -62,9 +62,9 @@ LINES = {"dev": 3000, "test": 3003}
 
 
 def get(to: Path, *, copies: Path | None, mirror: str) -> None:
-    """Make every part in `to` from archives in the folder `copies` or from `mirror`; what is done is printed.
+    """Make every part in `to` from archives in the folder `copies` or from `mirror`; each step is printed.
 
-    Raises DataError for what cannot be fetched or is not what was published.
+    Raises DataError if a file cannot be fetched or is not the published one.
     """
     print(LICENCE)
     to.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which target tokens go with which source token, counted over the sentence pairs of a corpus."""
+"""Association of target tokens with source tokens, counted over the sentence pairs of a corpus."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class CoOccurrences:
         return np.sort(order[:number]).astype(np.int32)
 
     def best_partners(self, number: int) -> tuple[Ids, Any]:
-        """For each source id the `number` target ids that go with it best, by Dice's coefficient.
+        """For each source id, the `number` target ids with the highest Dice's coefficient.
 
         2 c(s, t) / (c(s) + c(t)), with counts of sentences; of equal ones the smaller ids.
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Pairs(Protocol):
-    """What batches are made of: a corpus, or a part of one as an epoch has it."""
+    """The source of batches: a corpus, or a part of it in an epoch."""
 
     def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Source and target lengths of pairs `rows` [B], EOS counted: [B] each."""
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
         return Batch(source, target, words, self.rows)
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device; nobody waits for what is copied from pinned memory."""
+        """The same on a device; copies from pinned memory are asynchronous."""
         source, target, words = (part.to(device, non_blocking=True) for part in self[:3])
         return Batch(source, target, words, self.rows)
 

@@ -1,4 +1,4 @@
-"""Parallel text in blocks of lines, read as bytes from any position on; taking a block apart is left to others."""
+"""Parallel text in blocks of lines, read as bytes from any position; splitting a block is left to the caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TextPosition(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive lines of one pair of files, equally many of both sides."""
+    """Consecutive lines of one pair of files, the same number from each side."""
 
     files: FilePair
     part: int

@@ -1,4 +1,4 @@
-"""The cache of encoded text: what is there and whole is opened, what is not is encoded, and damage is found."""
+"""The cache of encoded text: complete entries are opened, missing or damaged ones are encoded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def encoded_corpus(
     pairs: int,
     shown: bool,
 ) -> Corpus:
-    """Open the corpus of a cache folder, or make it; one that is damaged is made again."""
+    """Open the corpus of a cache folder, or make it; a damaged corpus is made again."""
     if folder.is_dir():
         try:
             corpus = _whole(folder, shown=shown)
@@ -45,7 +45,7 @@ def encoded_corpus(
 
 
 def _whole(folder: Path, *, shown: bool) -> Corpus:
-    """The corpus in a folder; DataError, which names the file, unless it is what was written."""
+    """The corpus in a folder; DataError, naming the file, if it has changed since it was written."""
     corpus = Corpus(folder)
     name = f"verifying {folder.name.partition('-')[0]}"
     with progress_shown(name, total=unverified_bytes(folder), unit="B", shown=shown) as advance:
@@ -56,9 +56,9 @@ def _whole(folder: Path, *, shown: bool) -> Corpus:
 
 
 def corpora_of(data: DataConfig, run_dir: Path, *, keys: Mapping[str, Collection[str]]) -> list[Path]:
-    """The folders of encoded text that belong to a run, those that are there: in a cache of its own all.
+    """The existing folders of encoded text of a run: all of its own cache.
 
-    Of a cache that other runs share (data.cache_dir) those with `keys`: by the name of a corpus, `train` or `dev`.
+    In a cache shared with other runs (data.cache_dir), those with `keys`: by the name of a corpus, `train` or `dev`.
     """
     if data.cache_dir is None:
         return sorted(path.parent for path in (run_dir / "cache").glob(f"*/{META}") if not _is_unfinished(path.parent))

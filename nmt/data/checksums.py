@@ -1,4 +1,4 @@
-"""SHA-256 sums beside the files of a folder, by which a changed byte is noticed."""
+"""SHA-256 sums stored with the files of a folder, to detect changes."""
 
 from __future__ import annotations
 
@@ -18,36 +18,37 @@ _KEY = "sha256"
 
 
 def write_checksums(folder: Path) -> None:
-    """Write FOLDER/checksums.json with the sums of all files that are there."""
+    """Write FOLDER/checksums.json with the sums of all files in the folder."""
     sums = {name: _sum(path, folder) for name, path in _files(folder).items()}
     replace_text(folder / CHECKSUMS, json.dumps({_KEY: sums}, indent=1) + "\n")
 
 
 def has_checksums(folder: Path) -> bool:
-    """Whether FOLDER/checksums.json is there; folders of older versions have none."""
+    """Whether FOLDER/checksums.json exists; folders of older versions have none."""
     return os.path.lexists(folder / CHECKSUMS)
 
 
 def check_checksums(folder: Path) -> None:
-    """Raise CheckpointError, which names the file, unless all is as it was written; one without sums passes.
+    """Raise CheckpointError, naming the file, if anything has changed since it was written; a folder without sums
+    passes.
 
-    What was not there when the sums were written is not looked at.
+    Files that did not exist when the sums were written are not checked.
     """
     if not has_checksums(folder):
         return
     found = _files(folder)  # a name in somebody else's checksums.json could lead anywhere
     for name, expected in _read(folder / CHECKSUMS).items():
         if name not in found:
-            raise CheckpointError(f"{folder}: {printable(name)} is missing, of which {CHECKSUMS} has the checksum")
+            raise CheckpointError(f"{folder}: {printable(name)} is missing, but {CHECKSUMS} has its checksum")
         if _sum(found[name], folder) != expected:
             raise CheckpointError(
-                f"{found[name]}: changed since it was saved: its SHA-256 is not the one in {CHECKSUMS} beside it; "
-                "restore it from a copy"
+                f"{found[name]}: changed since it was saved: its SHA-256 differs from the one in {CHECKSUMS}; restore "
+                f"it from a copy"
             )
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The files below a folder, by their names from there."""
+    """The files below a folder, by their names relative to it."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {name: path for path in paths if (name := path.relative_to(folder).as_posix()) != CHECKSUMS}
 
@@ -70,7 +71,7 @@ def _read(file: Path) -> Mapping[str, str]:
         sums = content[_KEY]
         if isinstance(sums, dict) and all(isinstance(value, str) for value in sums.values()):
             return sums
-        problem = f"{_KEY} is no mapping of names to sums"
+        problem = f"{_KEY} is not a mapping of names to sums"
     except OSError as error:
         raise CheckpointError(f"{file}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError):

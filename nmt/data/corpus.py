@@ -30,7 +30,7 @@ SIDES = ("source", "target")
 
 
 def meta_sum(meta: dict[str, Any]) -> int:
-    """CRC-32 of what META says besides this sum; older versions wrote none."""
+    """CRC-32 of the rest of META; older versions wrote none."""
     rest = {name: value for name, value in meta.items() if name != META_SUM}
     return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
@@ -53,8 +53,8 @@ def _side(folder: Path, name: str, meta: dict[str, Any]) -> FlatSentences:
 class Corpus:
     """Encoded sentence pairs in a folder written by `CorpusWriter`.
 
-    Nothing is read until it is asked for, so memory does not grow with the corpus. Every sentence
-    ends with EOS, and lengths count it. `parts` says which pairs come from which prefix of text.
+    Data is read only when it is used, so memory does not grow with the corpus. Every sentence ends with EOS, and
+    lengths count it. `parts` tells which pairs come from which prefix of text.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -131,7 +131,7 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> Ids:
 
 @contextmanager
 def new_folder(final: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `final` when the block ends well and vanishes otherwise.
+    """A temporary folder that becomes `final` if the block succeeds, and is deleted otherwise.
 
     Another process may make the same folder meanwhile; then the first to finish wins.
     """
@@ -162,11 +162,11 @@ def _new_folder(final: Path) -> Iterator[Path]:
 
 
 def _is_running(process: str) -> bool:
-    """Whether a process of that number lives on this machine."""
+    """Whether a process with that number runs on this machine."""
     try:
         os.kill(int(process), 0)
     except (ProcessLookupError, ValueError):
         return False
-    except PermissionError:  # it is of another user
+    except PermissionError:  # it belongs to another user
         return True
     return True

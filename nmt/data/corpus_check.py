@@ -27,7 +27,7 @@ def unverified_bytes(folder: Path) -> int:
 
 
 def damaged_file(folder: Path, *, advance: Advance = no_progress) -> Path | None:
-    """A file of a corpus that is not what was written when the text was encoded; what is whole is remembered.
+    """A file of a corpus that has changed since the text was encoded, or None; verified files are remembered.
 
     Raises DataError for a corpus whose checksums cannot be read.
     """
@@ -43,13 +43,13 @@ def damaged_file(folder: Path, *, advance: Advance = no_progress) -> Path | None
 
 
 def any_damaged_file(folder: Path) -> Path | None:
-    """The same whatever is remembered, and without writing anything."""
+    """The same without using or writing remembered results."""
     sums = _sums(folder)
     return _first_wrong([folder / name for name in sums], sums, no_progress)
 
 
 def damage(path: Path) -> str:
-    """What is said of a damaged file."""
+    """The message about a damaged file."""
     return f"{path}: damaged: its checksum is not the one in {META}"
 
 

@@ -31,7 +31,7 @@ MARK_EVERY = 64
 
 @dataclass(frozen=True, kw_only=True)
 class LengthRule:
-    """Which pairs a corpus takes. The default takes every line as it is, as validation must."""
+    """Rules for the pairs of a corpus. The default keeps every line unchanged, as validation needs."""
 
     max_length: int | None = None
     """Longest side in tokens without the end symbol; None is any."""
@@ -46,7 +46,7 @@ Tags = Sequence[int | None]
 
 
 class EncodedBlock(NamedTuple):
-    """The pairs of a block that are kept, and what became of the others."""
+    """The kept pairs of a block, and a report of the others."""
 
     source: EncodedSide
     target: EncodedSide
@@ -133,11 +133,10 @@ def encode(
 ) -> None:
     """Write the encoded corpus of all `pairs` to `folder`, which appears only when complete.
 
-    `workers` processes encode, one per core for 0, none besides this one for 1; the result does not
-    depend on their number. `key` is stored with the corpus: what a process that was killed has
-    encoded under the same key is kept, and this one goes on from there. `advance` is told the pairs
-    done since its last call. Memory is that of a few blocks. Raises DataError for text that cannot
-    be used and when no pair is left.
+    `workers` processes encode (0: one per core; 1: only this process); the result does not
+    depend on their number. `key` is stored with the corpus: work of a killed process under the same key is kept and
+    continued. `advance` is called with the number of pairs done since its last call. Memory holds a few blocks. Raises
+    DataError for text that cannot be used and if no pair is left.
     """
     encoder = Encoder(tokenizer, rule, tuple(tags))
     with unfinished_folder(folder) as unfinished:

@@ -1,4 +1,4 @@
-"""What has to be known of text files before work begins: digest and number of lines, remembered from run to run."""
+"""Facts about text files that are needed at the start: digest and number of lines, remembered between runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a file held when it was read from end to end."""
+    """Facts about a file from reading it completely."""
 
     digest: str
     """SHA-256 of its bytes, packed if they are."""
@@ -38,7 +38,7 @@ class FileFacts:
 
 
 class KnownFiles:
-    """Facts of files, each read once: as long as size, times and inode stay, it counts as the same.
+    """Facts about files, each read once: a file with the same size, times and inode counts as unchanged.
 
     So the start of a run does not depend on the amount of text. The times of change that a file
     system keeps (ctime) cannot be set back, so that text cannot be exchanged unnoticed.
@@ -65,7 +65,7 @@ class KnownFiles:
         return self.facts(path).digest
 
     def count_pairs(self, pairs: Sequence[FilePair]) -> int:
-        """Line pairs of all files; DataError where the two sides differ, and for none at all."""
+        """Line pairs of all files; DataError if the two sides differ or have no lines."""
         count = 0
         for pair in pairs:
             source, target = self.facts(pair.source).lines, self.facts(pair.target).lines
@@ -77,7 +77,7 @@ class KnownFiles:
         return count
 
     def save(self) -> None:
-        """Remember what was found; a file that would stay as it is, is not written."""
+        """Save the facts; the file is not written if nothing has changed."""
         known = {**self._remembered, **{_name(path): asdict(facts) for path, facts in self._facts.items()}}
         if known == self._remembered:
             return
@@ -99,7 +99,7 @@ class KnownFiles:
 
 
 def read_facts(path: Path, *, advance: Advance = no_progress) -> FileFacts:
-    """Read a file from end to end; DataError naming file and line for what is not UTF-8 text."""
+    """Read a file completely; DataError naming file and line for text that is not UTF-8."""
     before = file_identity(path)
     try:
         digest, lines = _read_through(path, advance)

@@ -1,4 +1,4 @@
-"""Back-translated text beside the parallel text: all training files, and the tag before each back-translated source."""
+"""Back-translated text in addition to the parallel text: all training files, and the tag of back-translated sources."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def training_prefixes(data: DataConfig) -> list[str]:
 
 
 def training_files(data: DataConfig) -> list[FilePair]:
-    """The files of these prefixes; DataError, which names the key, for one that is missing."""
+    """The files of these prefixes; DataError, naming the key, for a missing file."""
     languages = data.source_language, data.target_language
     parallel = find_pairs(data.train, *languages, key="data.train")
     return [*parallel, *find_pairs(data.monolingual, *languages, key="data.monolingual")]
 
 
 def training_tags(data: DataConfig, tokenizer: Tokenizer) -> Tags:
-    """The tag of each of these files (Caswell et al., WMT 2019), none at all where no text has one.
+    """The tag of each of these files (Caswell et al., WMT 2019); empty if no text has one.
 
-    Raises DataError, which names the key, where the tag is not one token of the source vocabulary.
+    Raises DataError, naming the key, if the tag is not one token of the source vocabulary.
     """
     if not data.monolingual or data.monolingual_tag is None:
         return []
@@ -36,14 +36,14 @@ def training_tags(data: DataConfig, tokenizer: Tokenizer) -> Tags:
         what = "is a special symbol" if tag is not None else "is not one token of the source vocabulary"
         remedy = (
             f"a tokenizer learned with data.tokenizer_options.symbols: ['{data.monolingual_tag}'] has it; "
-            "data.monolingual_tag: null does without a tag"
+            "data.monolingual_tag: null uses no tag"
         )
         raise DataError(f"data.monolingual_tag: {data.monolingual_tag!r} {what}; {remedy}")
     return [None] * len(as_list(data.train)) + [tag] * len(as_list(data.monolingual))
 
 
 def describe_monolingual(data: DataConfig, train: Corpus) -> list[str]:
-    """How much of the training text was back-translated, for people; nothing where none was."""
+    """How much of the training text is back-translated, for people; empty if none is."""
     texts = len(as_list(data.monolingual))
     if not texts:
         return []

@@ -12,11 +12,11 @@ from nmt.errors import DataError, shown
 
 BAR = "|||"
 ESCAPED = "&#124;" * len(BAR)
-"""What stands for a bar in a text."""
+"""Replacement for a bar in a text."""
 NAME = re.compile(r"[^\s=,|]+")
 """The name of a feature."""
 MOST_MISSING = 100_000
-"""Lines in a row that may have no translation; more are taken for a damaged number."""
+"""Consecutive lines that may have no translation; a larger gap is taken for a damaged number."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Entry:
     """One translation of a line."""
 
     number: int
-    """Of the line, from 0."""
+    """Number of the line, from 0."""
     text: str
     features: Mapping[str, float]
     """By their names; of several values of one name those after the first are `name.2`, `name.3` and so on."""
     written: str
-    """The features as the list has them."""
+    """The features as written in the list."""
     rest: tuple[str, ...]
-    """What comes after the features: the score, and whatever else a program has written."""
+    """The rest of the line after the features: the score, and anything else."""
 
     def with_feature(self, name: str, value: float) -> Entry:
         """The same with one more feature, after the others."""
@@ -51,8 +51,8 @@ class Entry:
 def read_n_best(lines: Iterable[str], *, name: str) -> Iterator[Entry]:
     """The translations of a list, in order; `name` is what errors call it.
 
-    Raises DataError, which names the line, for what is not in the format, and for numbers of lines that fall or leave
-    out more than MOST_MISSING.
+    Raises DataError, naming the line, if the format is wrong, or if line numbers decrease or skip more than
+    MOST_MISSING.
     """
     last = 0
     for place, line in enumerate(lines, start=1):
@@ -75,7 +75,9 @@ def groups_of(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 def _entry(line: str, *, where: str) -> Entry:
     number, *others = (part.strip() for part in line.split(BAR))
     if len(others) < 2 or not (number.isascii() and number.isdigit()) or len(number) > 18:
-        raise DataError(f"{where}: is not 'number {BAR} text {BAR} name= value ... {BAR} score', Moses' format")
+        raise DataError(
+            f"{where}: not of the form 'number {BAR} text {BAR} name= value ... {BAR} score', Moses' format"
+        )
     text, written, *rest = others
     return Entry(int(number), text.replace(ESCAPED, BAR), _features(written, where=where), written, tuple(rest))
 
@@ -97,11 +99,11 @@ def _features(written: str, *, where: str) -> dict[str, float]:
             value = math.nan
         problem = None
         if not NAME.fullmatch(name):
-            problem = f"{shown(name or part)} is no name of a feature"
+            problem = f"{shown(name or part)} is not a name of a feature"
         elif math.isnan(value):
-            problem = f"{shown(part)}, the value of {shown(key)}, is no number"
+            problem = f"{shown(part)}, the value of {shown(key)}, is not a number"
         elif key in found:
-            problem = f"{shown(key)} is there twice"
+            problem = f"{shown(key)} is given twice"
         if problem is not None:
             raise DataError(f"{where}: {problem}; allowed: 'name= number', as in 'score= -1.5'")
         found[key] = value

@@ -13,12 +13,12 @@ _ROUNDS = 8
 
 
 class Permutation:
-    """A one-to-one map of 0..size-1 onto itself that only its key decides, the same on every machine.
+    """A one-to-one map of 0..size-1 onto itself that depends only on its key, the same on every machine.
 
     A generalised Feistel network: a number is written as (left, right) with left below a and right
     below b, where a * b is hardly larger than `size`, and each round adds a hash of one half to the
     other. Results that are too large are permuted again ("cycle walking", Black and Rogaway,
-    Ciphers with arbitrary finite domains, CT-RSA 2002). It mixes; it does not keep secrets.
+    Ciphers with arbitrary finite domains, CT-RSA 2002). It is not cryptographically secure.
     """
 
     def __init__(self, size: int, *key: int | str) -> None:

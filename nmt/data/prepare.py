@@ -46,12 +46,12 @@ class PreparedData:
     dev_text: ParallelText | None
     test_text: ParallelText | None
     dev_references: Sequence[Sequence[str]] = ()
-    """What translations of `dev_text` are scored against: one stream of lines for each set of references."""
+    """References for translations of `dev_text`: one stream of lines for each set."""
     test_references: Sequence[Sequence[str]] = ()
     dev_facts: ValidationFacts | None = None
-    """By which a change of the validation text or its references is noticed."""
+    """Facts to detect a change of the validation text or its references."""
     train_notes: Sequence[str] = ()
-    """What else people should know of the training text, as lines."""
+    """Further messages about the training text, as lines."""
     notes: Sequence[str] = ()
     """The same of all text."""
     sides: Sides = Sides()
@@ -59,7 +59,7 @@ class PreparedData:
 
     @property
     def report(self) -> CorpusReport:
-        """What became of the training text."""
+        """The report of the training text."""
         return self.train.report
 
     @property
@@ -74,7 +74,7 @@ class PreparedData:
 
     @property
     def counts(self) -> dict[str, int]:
-        """For the log: how many sentence pairs each text has; of the training text those that are trained on."""
+        """For the log: the number of sentence pairs of each text; for training text, the pairs that are used."""
         texts = {"dev_pairs": self.dev_text, "test_pairs": self.test_text}
         known = {name: len(text.source) for name, text in texts.items() if text is not None}
         return {"train_pairs": len(self.train), **known}
@@ -89,16 +89,15 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     """Make or reuse tokenizer and encoded corpora of a run.
 
     Writes RUN/tokenizer, the cache (data.cache_dir, else RUN/cache) and, with a generator,
-    RUN/corpus; what is there and still fits is reused untouched, and what a killed process left
-    unfinished is continued. `progress` shows on stderr what takes long. Raises DataError or
-    ConfigError naming file, line or key.
+    RUN/corpus; existing data that still fits is reused, and unfinished work of a killed process is continued.
+    `progress` shows long work on stderr. Raises DataError or ConfigError naming file, line or key.
     """
     run_dir = Path(run_dir)
     data = generated(config.data, run_dir)
     languages = (data.source_language, data.target_language)
     check_files(data)
     train_files = training_files(data)
-    # Small and needed only later, but a mistake in them should show before hours of work.
+    # Small and needed only later, but mistakes in them should be reported before hours of work.
     dev_text = read_parallel(data.dev, *languages, key="data.dev") if data.dev else None
     test_text = read_parallel(data.test, *languages, key="data.test") if data.test else None
     dev_references = read_references(data.dev_references, dev_text, key="data.dev_references")
@@ -107,7 +106,8 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     dev_files = find_pairs(data.dev, *languages, key="data.dev")
     folder = Path(data.cache_dir) if data.cache_dir else run_dir / "cache"
     known = known_files(folder, [path for pair in (*train_files, *dev_files) for path in pair], shown=progress)
-    pairs = known.count_pairs(train_files)  # unequal, undecodable or empty files should show before the long work
+    # unequal, undecodable or empty files should be reported before the long work
+    pairs = known.count_pairs(train_files)
     known.save()  # before the next long work, so that a process killed in it need not read the text again
     parallel = train_files[: len(as_list(data.train))]
     source, target = [pair.source for pair in parallel], [pair.target for pair in parallel]
@@ -161,11 +161,11 @@ def check_files(data: DataConfig) -> None:
 
 
 def missing_files(data: DataConfig) -> list[tuple[str, str]]:
-    """The key of each text of the corpora that is not there, and what is said of it."""
+    """The key of each missing text of the corpora, with the message about it."""
     missing = []
     for name in ("train", "monolingual", "dev", "test"):
         languages = (data.source_language, data.target_language)
-        hint = "; nmt-backtranslate makes both files of text of the target language" if name == "monolingual" else ""
+        hint = "; nmt-backtranslate makes both files from text in the target language" if name == "monolingual" else ""
         found = missing_pairs(getattr(data, name), *languages, key=f"data.{name}")
         missing += [(key, message + hint) for key, message in found]
     for name in ("dev_references", "test_references"):
@@ -174,7 +174,7 @@ def missing_files(data: DataConfig) -> list[tuple[str, str]]:
 
 
 def generated(data: DataConfig, run_dir: Path) -> DataConfig:
-    """`data` with the files of its generator, written to RUN/corpus if they are not there yet."""
+    """`data` with the files of its generator, which are written to RUN/corpus if they do not exist."""
     if data.generator == "none":
         return data
     if data.train:
@@ -188,14 +188,14 @@ def generated(data: DataConfig, run_dir: Path) -> DataConfig:
 
 
 def planned_sizes(config: Config) -> tuple[int, int] | None:
-    """(source, target) vocabulary sizes as far as the configuration alone tells them, else None."""
+    """(source, target) vocabulary sizes if the configuration alone determines them, else None."""
     kind = TOKENIZERS.get(config.data.tokenizer)
     sizes: tuple[int, int] | None = kind.planned_sizes(options=component_options(kind, config.data.tokenizer_options))
     return sizes
 
 
 def known_files(folder: Path, paths: Sequence[Path], *, shown: bool) -> KnownFiles:
-    """The facts of all files, remembered in `folder`; those that are not are read now."""
+    """The facts about all files, remembered in `folder`; unknown files are read now."""
     known = KnownFiles(folder / "files.json")
     with progress_shown("reading text", total=known.unread_bytes(paths), unit="B", shown=shown) as advance:
         for path in paths:
@@ -214,7 +214,7 @@ def make_tokenizer(
         "options": {name: value for name, value in asdict(options).items() if name not in kind.sampling_options},
         "seed": config.seed,
         "inputs": [
-            # What is no text of ours is a model or a vocabulary, which is small and not always UTF-8.
+            # Other files are models or vocabularies, which are small and not always UTF-8.
             known.digest(path) if path in {*source, *target} else _digest(path)
             for path in kind.inputs(source, target, options=options)
         ],
@@ -225,8 +225,8 @@ def make_tokenizer(
             return load_tokenizer(run_dir, config)
         if any((run_dir / "checkpoints").glob("step-*")):
             raise ConfigError(
-                f"{folder} was made from other text or with other options, and the checkpoints of the run depend "
-                "on it: restore the text and data.tokenizer_options, or start a new run"
+                f"{folder} was made from other text or with other options, but the checkpoints of the run depend on "
+                f"it: restore the text and data.tokenizer_options, or start a new run"
             )
         if not (folder / _RECORD).is_file():
             raise DataError(f"{folder}: is in the way and was not made by nmt-train; move it or choose another run_dir")
@@ -252,7 +252,7 @@ def _read_record(folder: Path) -> Any:
         return json.loads((folder / _RECORD).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    except OSError as error:  # it may be the right one: nothing is made in its place
+    except OSError as error:  # it may be the right one, so it is not replaced
         raise unreadable(folder / _RECORD, error) from error
 
 

@@ -1,4 +1,4 @@
-"""How far long work has come and how long it will still take: a bar on a terminal, now and then a line elsewhere."""
+"""Progress and remaining time of long work: a bar on a terminal, otherwise a line from time to time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from tqdm import tqdm
 
 Advance = Callable[[int], object]
-"""Told how much has been done since its last call."""
+"""Called with the work done since its last call."""
 
 INTERVAL = 60.0
-"""Seconds between two lines where no bar can be shown."""
+"""Seconds between two lines if no bar can be shown."""
 
 
 def no_progress(done: int) -> None:
-    """Tell nobody."""
+    """Show nothing."""
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def progress(name: str, *, total: int, unit: str, done: int = 0, shown: bool = T
 
 
 class _Lines:
-    """Writes a line when the last one is long enough ago."""
+    """Writes a line if INTERVAL seconds have passed since the last one."""
 
     def __init__(self, name: str, *, total: int, unit: str, done: int) -> None:
         self._name, self._total, self._unit = name, total, unit

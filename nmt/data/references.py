@@ -1,4 +1,4 @@
-"""What translations of validation and test text are scored against: the target side, or files of references."""
+"""References for translations of validation and test text: the target side, or files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nmt.errors import DataError, counted
 def read_references(files: str | Sequence[str] | None, text: ParallelText | None, *, key: str) -> list[list[str]]:
     """One stream of lines for each set of references of `text`: its target side, or that of each of `files`.
 
-    Files may be packed (.gz). Raises DataError, naming `key` and the file, for one that is missing, not UTF-8 or has
-    another number of lines than the text.
+    Files may be packed (.gz). Raises DataError, naming `key` and the file, if it is missing, not UTF-8 or has another
+    number of lines than the text.
     """
     if text is None:
         return []
@@ -34,7 +34,7 @@ def read_references(files: str | Sequence[str] | None, text: ParallelText | None
 def join_references(
     streams: Sequence[Sequence[str]], tokenizer: Tokenizer, *, name: str
 ) -> tuple[list[list[str]], list[str]]:
-    """References written as translations are, and lines for people if that changes them.
+    """References in the form of translations, and lines for people if that changes them.
 
     Without this, references that are split into subwords, as the text that a model of subwords trains on, would be
     scored against translations whose subwords are joined. `name` says which text it is.
@@ -47,7 +47,7 @@ def join_references(
 
 
 def missing_references(files: str | Sequence[str] | None, *, key: str) -> list[tuple[str, str]]:
-    """The key of each file that is missing, and what is said of it."""
+    """The key of each missing file, with the message about it."""
     return [
         (key if isinstance(files, str) else f"{key}.{index}", f"{file}: no such file")
         for index, file in enumerate(as_list(files))

@@ -1,4 +1,4 @@
-"""What became of the lines of a corpus when it was encoded: kept, skipped, cut, unknown tokens."""
+"""Report of an encoded corpus: pairs kept, skipped and cut, unknown tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CorpusReport:
     """File and line of the first few sentences that are too long."""
 
     def __add__(self, other: CorpusReport) -> CorpusReport:
-        """The report of both; `other` comes later in the text."""
+        """The report of both parts; `other` comes later in the text."""
         values: dict[str, Any] = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         for name in ("empty_examples", "too_long_examples"):
             values[name] = values[name][:_EXAMPLES]

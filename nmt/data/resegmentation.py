@@ -1,4 +1,4 @@
-"""Training text split anew into subwords in each epoch, as a pure function of seed, epoch, pair and side."""
+"""Training text split again into subwords in each epoch, as a pure function of seed, epoch, pair and side."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from nmt.ops.subwords import Splitter, draw
 
 
 class Sides(NamedTuple):
-    """How each side is split anew; None: it stays as it is."""
+    """How each side is split again; None: it stays unchanged."""
 
     source: Splitter | None = None
     target: Splitter | None = None
 
 
 class Resegmentation:
-    """Splits pairs of a corpus anew.
+    """Splits pairs of a corpus again.
 
-    What becomes of a sentence follows from `seed`, the epoch, the number of its pair in the corpus and its side alone:
-    not from batches, processes or what was drawn before. A pair that comes several times in an epoch is the same each
-    time. A sentence that would have more than `max_length` tokens, the end symbol not counted, stays in this epoch as
-    the corpus has it.
+    The split of a sentence depends only on `seed`, the epoch, the number of its pair in the corpus and its side, not on
+    batches, processes or earlier draws. A pair that comes several times in an epoch is the same each time. A sentence
+    that would have more than `max_length` tokens, the end symbol not counted, stays in this epoch as the corpus has it.
     """
 
     def __init__(self, corpus: Corpus, sides: Sides, *, seed: int, max_length: int) -> None:

@@ -20,7 +20,7 @@ LOOKED_AT_ANEW = 4
 
 
 class HasLengths(Protocol):
-    """What the sampler needs of a corpus."""
+    """The part of a corpus that the sampler needs."""
 
     @property
     def source_lengths(self) -> NDArray[np.int32]: ...
@@ -41,14 +41,14 @@ class Pool(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What an epoch is like."""
+    """Properties of an epoch."""
 
     batches: int
     padding_share: float
     """Share of the tokens of its batches, both sides together, that are padding; in 0..1."""
     exact: bool
     growth: float | None = None
-    """How many times the tokens of the corpus the pairs have that are split anew; None: they are not."""
+    """Ratio of the tokens after splitting again to those of the corpus; None: not split again."""
     too_long: int = 0
     """Sentences of the pairs looked at that are not split anew, as they would be too long."""
 
@@ -58,7 +58,7 @@ class Estimate(NamedTuple):
 
 
 class BatchSampler:
-    """Cuts a corpus into batches, anew for each epoch.
+    """Cuts a corpus into batches, differently for each epoch.
 
     A batch of n pairs holds at most `batch_sentences` pairs, and costs n times the longest source
     or target among them, EOS and padding counted: at most `batch_tokens`. A single pair that costs
@@ -68,7 +68,7 @@ class BatchSampler:
     pool is sorted by length and cut, and its batches are shuffled. A pool depends on nothing but
     the lengths of its pairs, the settings, `seed`, the epoch and its number, and is made without
     the pools before it. So (epoch, pool, batch) is a position to resume from, at any place at once.
-    Where pairs are split anew in each epoch, their lengths there count.
+    If pairs are split again in each epoch, their lengths in that epoch count.
     """
 
     def __init__(

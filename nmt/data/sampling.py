@@ -1,4 +1,4 @@
-"""Which pairs an epoch holds and in what order: a pure function of lengths of corpora, shares, seed and epoch."""
+"""The pairs of an epoch and their order: a pure function of lengths of corpora, shares, seed and epoch."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def sampling_shares(
 ) -> list[float]:
     """The share of each corpus in an epoch.
 
-    p_i ~ weights_i, or p_i ~ n_i ** (1 / temperature) with n_i the number of its pairs. Raises
-    DataError for a corpus without pairs, of which there can be no share.
+    p_i ~ weights_i, or p_i ~ n_i ** (1 / temperature) with n_i the number of its pairs. Raises DataError for a corpus
+    without pairs, which cannot be sampled.
     """
     for size, name in zip(sizes, names, strict=True):
         if size == 0:
-            raise DataError(f"data.train: no pair of {name} was kept, so it cannot be sampled; take it out")
+            raise DataError(f"data.train: no pair of {name} was kept, so it cannot be sampled; remove it")
     # Relative to the largest, so that no power overflows.
     raw = np.asarray(weights, float) if weights else (np.asarray(sizes, float) / max(sizes)) ** (1 / temperature)
     return [float(share) for share in raw / raw.sum()]
@@ -48,9 +48,9 @@ class PairOrder:
     """The order of the pairs of every epoch.
 
     An epoch has as many pairs as all parts together. Without shares that is each pair once. With
-    them, a part is an endless sequence of passes over its pairs, each in an order of its own, and
-    every epoch takes the next piece of it, as long as its share says: a part may come several times
-    in an epoch or take several epochs, but no pair of it is ever more than one use ahead of another.
+    them, a part is an endless sequence of passes over its pairs, each in its own order, and every epoch takes the next
+    piece of it, whose length is its share: a part may occur several times in an epoch or take several epochs, but no
+    pair of it is ever more than one use ahead of another.
 
     In a corpus of LARGE pairs or more, runs of RUN consecutive pairs stay together, so that what
     a disk reads at once is used at once.

@@ -1,4 +1,4 @@
-"""The tokenizer directory of a run or model: written with checksums, read only as it was written."""
+"""The tokenizer directory of a run or model: written with checksums, which are verified on reading."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FOLDER = "tokenizer"
 
 
 def save_tokenizer(folder: Path, tokenizer: Tokenizer, config: Config, *, name: Path) -> None:
-    """Write `tokenizer` into `folder`, which exists, and the checksums of all that is in it.
+    """Write `tokenizer` and the checksums of all its files into `folder`, which exists.
 
-    `name` is what the folder will be called. Raises DataError, naming what differs, unless what was written loads back
-    equal: fingerprint, vocabularies.
+    `name` is the folder's later name. Raises DataError, naming the difference, if fingerprint or vocabularies differ
+    after loading back.
     """
     tokenizer.save(folder)
     write_checksums(folder)
@@ -35,13 +35,13 @@ def save_tokenizer(folder: Path, tokenizer: Tokenizer, config: Config, *, name: 
 def load_tokenizer(model_dir: str | Path, config: Config) -> Tokenizer:
     """The tokenizer saved with a run or model; `model_dir` may be a checkpoint directory inside a run.
 
-    Raises CheckpointError naming what is missing, or not what its checksum says.
+    Raises CheckpointError naming a file that is missing or does not match its checksum.
     """
     return _load(tokenizer_folder(model_dir), config)
 
 
 def tokenizer_folder(model_dir: str | Path) -> Path:
-    """Where the tokenizer of a run, model or checkpoint lies; CheckpointError where there is none."""
+    """The tokenizer directory of a run, model or checkpoint; CheckpointError if there is none."""
     model_dir = Path(model_dir)
     folder = model_dir / FOLDER
     if not folder.is_dir() and model_dir.parent.name == "checkpoints":
@@ -63,7 +63,7 @@ def _load(folder: Path, config: Config) -> Tokenizer:
 
 
 def _difference(tokenizer: Tokenizer, again: Tokenizer) -> str | None:
-    """What two tokenizers differ in, in words."""
+    """The difference between two tokenizers, in words."""
     sides = (
         ("source", tokenizer.source_size, again.source_size, tokenizer.source_tokens, again.source_tokens),
         ("target", tokenizer.target_size, again.target_size, tokenizer.target_tokens, again.target_tokens),
@@ -74,4 +74,4 @@ def _difference(tokenizer: Tokenizer, again: Tokenizer) -> str | None:
         for i, (token, token_again) in enumerate(zip(tokens(range(size)), tokens_again(range(size)), strict=True)):
             if token != token_again:
                 return f"token {i} of its {side} vocabulary is {token!r} and would be {token_again!r}"
-    return None if tokenizer.fingerprint() == again.fingerprint() else "its fingerprint is another one"
+    return None if tokenizer.fingerprint() == again.fingerprint() else "its fingerprint would differ"

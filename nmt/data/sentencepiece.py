@@ -29,7 +29,7 @@ from nmt.registry import TOKENIZERS
 
 _KEY = "data.tokenizer_options"
 _LONGEST = 1 << 15
-"""Bytes; SentencePiece learns from no longer line (by itself from none above 4192, and its limit is 65,535)."""
+"""Longest line in bytes from which SentencePiece learns (its own default is 4192, its limit 65,535)."""
 _JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.model", "source.model", "target.model"
 
 
@@ -173,7 +173,7 @@ def _encode(model: sentencepiece.SentencePieceProcessor, lines: Sequence[str]) -
 
 
 def _piece(model: sentencepiece.SentencePieceProcessor, i: int) -> bytes:
-    """What the id i adds to a text."""
+    """The text of id i."""
     piece = model.id_to_piece(i)
     if model.is_control(i) or model.is_unused(i):
         return b""
@@ -189,7 +189,7 @@ def _given(path: str | None) -> bytes | None:
 
 
 def _read_model(path: Path) -> bytes:
-    """The bytes of a SentencePiece model file that the user has named, wherever it lies; DataError as `_checked`."""
+    """The bytes of a SentencePiece model file named by the user, wherever it is; DataError as `_checked`."""
     with _errors(path), open_regular(path) as stream:
         content = read_bounded(stream, largest=LARGEST_VOCABULARY)
     return _checked(content, path)
@@ -238,7 +238,7 @@ def _train_model(sides: Sequence[Sequence[Path]], *, options: SentencePieceOptio
 
 
 def _train_here(sides: Sequence[Sequence[Path]], options: SentencePieceOptions, seed: int) -> bytes:
-    """Train a model in this process, which no signal can interrupt until it is done."""
+    """Train a model in this process; signals cannot interrupt it."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -271,18 +271,20 @@ def _train_here(sides: Sequence[Sequence[Path]], options: SentencePieceOptions, 
 
 
 def _explain(error: RuntimeError, vocab_size: int) -> NoReturn:
-    """Turn what SentencePiece says about a vocabulary size into our line about the key."""
+    """Turn SentencePiece's message about a vocabulary size into nmt's message about the key."""
     text = str(error)
     key = f"{_KEY}.vocab_size: {vocab_size}"
     if largest := re.search(r"too high.*<= (\d+)", text):
-        raise ConfigError(f"{key} is too large for this training text, which allows at most {largest[1]}") from error
+        raise ConfigError(
+            f"{key} is too large for this training text, whose largest possible value is {largest[1]}"
+        ) from error
     if smallest := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", text):
         raise ConfigError(
             f"{key} is too small for the characters of this training text, which need at least {smallest[1]}; "
             f"or lower {_KEY}.character_coverage"
         ) from error
     if "sentences_.empty()" in text:
-        raise DataError(f"the training text holds nothing but empty lines, or ones of over {_LONGEST} bytes") from error
+        raise DataError(f"the training text holds only empty lines, or lines of more than {_LONGEST} bytes") from error
     raise DataError(f"SentencePiece could not learn a vocabulary: {text.splitlines()[-1]}") from error
 
 

@@ -10,7 +10,7 @@ from nmt.config.paths import FilePath
 from nmt.data.vocabulary import SPECIAL_TOKENS
 
 WORD_BEGIN = "\u2581"
-"""What SentencePiece writes for a space."""
+"""SentencePiece's symbol for a space."""
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 SAMPLING = {
     f"{side}{name}": limit
@@ -27,34 +27,35 @@ class SentencePieceOptions:
     model_type: Literal["bpe", "unigram"] = "bpe"
     """Algorithm: byte-pair merges, or a unigram language model."""
     vocab_size: int = 8000
-    """Pieces of a vocabulary, the 3 special ones and the 256 byte pieces included."""
+    """Number of pieces of a vocabulary, including the 3 special ones and the 256 byte pieces."""
     joint: bool = True
-    """One model for both languages; otherwise one for each."""
+    """One model for both languages; otherwise one model for each."""
     byte_fallback: bool = True
     """Characters outside the vocabulary become byte pieces instead of the unknown symbol."""
     character_coverage: float = 1.0
-    """Share of the characters of the training text that get a piece of their own."""
+    """Share of the characters of the training text that get their own piece."""
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
-    """Unicode normalisation before splitting; `_cf` also folds case, `identity` leaves text as it is."""
+    """Unicode normalisation before splitting; `_cf` also folds case, `identity` leaves text unchanged."""
     sample_size: int | None = 1_000_000
-    """Lines of each language that training reads, drawn by `seed`; null takes all (and much memory)."""
+    """Number of lines of each language, drawn by `seed`, from which the model is trained; null takes all (and much
+    memory)."""
     symbols: list[str] = field(default_factory=list)
-    """Pieces that the vocabulary has whatever the text is, such as the tag of `data.monolingual_tag`."""
+    """Pieces that the vocabulary always has, such as `data.monolingual_tag`."""
     source_model: FilePath | None = None
     """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
     target_model: FilePath | None = None
     """The same for the target language; only without `joint`."""
     bpe_dropout: float = 0.0
-    """Of `bpe`: probability with which each possible merge is left out when training text is split, anew in each epoch
-    (Provilkov et al., ACL 2020); 0.1 is usual, 0.6 where no spaces part words, 0 is off. Text that is translated or
-    validated is split as ever."""
+    """For `bpe`: probability of skipping each possible merge when training text is split again in each epoch (Provilkov
+    et al., ACL 2020); usually 0.1, or 0.6 if words are not separated by spaces; 0 is off. Text in translation and
+    validation is split without dropout."""
     source_bpe_dropout: float | None = None
     """The same for the source language; `null`: `bpe_dropout`."""
     target_bpe_dropout: float | None = None
     """The same for the target language; `null`: `bpe_dropout`."""
     unigram_alpha: float | None = None
-    """Of `unigram`: training text is split in a way that is drawn, anew in each epoch, with probability in proportion
-    to P^alpha (subword regularisation, Kudo, ACL 2018); 0.1 to 0.5 is usual, less is more varied. `null` is off."""
+    """For `unigram`: in each epoch, the split of training text is drawn with probability proportional to P^alpha
+    (subword regularisation, Kudo, ACL 2018); usually 0.1 to 0.5, smaller values give more variety. `null` is off."""
     source_unigram_alpha: float | None = None
     """The same for the source language; `null`: `unigram_alpha`."""
     target_unigram_alpha: float | None = None
@@ -64,7 +65,7 @@ class SentencePieceOptions:
         reserved = len(SPECIAL_TOKENS) + len(self.symbols)
         if self.vocab_size <= reserved:
             own = f" and {len(self.symbols)} of symbols" if self.symbols else ""
-            raise ValueError(f"vocab_size: {self.vocab_size} leaves no room beside the 3 special symbols{own}")
+            raise ValueError(f"vocab_size: {self.vocab_size} leaves no room after the 3 special symbols{own}")
         if not 0 < self.character_coverage <= 1:
             raise ValueError(f"character_coverage: {self.character_coverage} must be above 0 and at most 1")
         if self.sample_size is not None and self.sample_size < 1:
@@ -81,10 +82,10 @@ class SentencePieceOptions:
             if symbol in SPECIAL_TOKENS or _BYTE.fullmatch(symbol):
                 raise ValueError(f"symbols: {symbol!r} is a piece of every vocabulary already")
             if symbol in self.symbols[:place]:
-                raise ValueError(f"symbols: {symbol!r} is there twice")
+                raise ValueError(f"symbols: {symbol!r} is given twice")
         given = (self.source_model, self.target_model)
         if self.symbols and (self.source_model if self.joint else any(given)):
-            raise ValueError("symbols: says nothing to a model that is given; it has the pieces that it was made with")
+            raise ValueError("symbols: has no effect with a given model, whose pieces are fixed")
 
     def _check_sampling(self) -> None:
         for name, (kind, most) in SAMPLING.items():
@@ -95,7 +96,7 @@ class SentencePieceOptions:
                 raise ValueError(f"{name}: is for model_type: {kind}, not {self.model_type}")
 
     def of_side(self, side: str, name: Literal["bpe_dropout", "unigram_alpha"]) -> float | None:
-        """An option that each side may have of its own."""
+        """An option that each side may set separately."""
         own: float | None = getattr(self, f"{side}_{name}")
         both: float | None = getattr(self, name)
         return both if own is None else own

@@ -1,4 +1,4 @@
-"""Where in a text its tokens stand, found by decoding, for tokenizers that do not say it themselves."""
+"""Positions of tokens in a text, found by decoding, for tokenizers that do not give them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def word_spans(text: str) -> list[Span]:
 
 
 def decoded_spans(decode: Callable[[Sequence[int]], str], ids: Sequence[int]) -> tuple[str, list[Span]]:
-    """The text of `ids`, and what of it each of them adds; an id that adds nothing has an empty span.
+    """The text of `ids`, and the span that each id adds to it; an id that adds nothing has an empty span.
 
     Decodes each beginning of `ids`, so the time grows with the square of their number.
     """
@@ -31,7 +31,7 @@ def decoded_spans(decode: Callable[[Sequence[int]], str], ids: Sequence[int]) ->
 def moved_spans(spans: Sequence[Span], *, text: str, line: str) -> list[Span]:
     """Spans of `text` as spans of `line`, of which `text` is a normalised form.
 
-    Where both have equally many words, each word is that in the same place; else places are in proportion.
+    If both have the same number of words, words correspond by position; otherwise positions are proportional.
     """
     if text == line:
         return list(spans)
@@ -48,7 +48,7 @@ def moved_spans(spans: Sequence[Span], *, text: str, line: str) -> list[Span]:
 
 
 def word_around(text: str, span: Span) -> str:
-    """The word that a span, which may begin with spaces, is in, without punctuation at its ends if it has letters."""
+    """The word around a span, which may begin with spaces; without punctuation at its ends if it has letters."""
     begin, end = span
     while begin + 1 < end and text[begin].isspace():
         begin += 1

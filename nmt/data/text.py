@@ -1,4 +1,4 @@
-"""Reading text: what a line is, finding the files of a prefix, the two sides of a parallel corpus."""
+"""Reading text: lines, the files of a prefix, the two sides of a parallel corpus."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def read_lines(
     r"""Yield the lines of a file (plain or .gz) or of an open stream, without their line ends.
 
     Only "\n" ends a line, and one "\r" before it belongs to the line end. Every other character,
-    U+0085, U+2028 and NUL included, is data; with `keep_returns` every "\r" is. `name` is what
-    errors call a stream. Raises DataError naming file and line for bytes that are not UTF-8, unless
-    `undecodable` has another rule, and naming the file for one that is missing or damaged.
+    U+0085, U+2028 and NUL included, is data; with `keep_returns` every "\r" is. `name` is the name of a stream in
+    errors. Raises DataError naming file and line for bytes that are not UTF-8, unless `undecodable` has another rule,
+    and naming the file if it is missing or damaged.
     """
     undecodable = Undecodable() if undecodable is None else undecodable
     if isinstance(source, (str, os.PathLike)):
@@ -95,8 +95,8 @@ def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str)
 
 
 def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
-    """Lines as the stream has them, of one that is too long only the beginning: memory stays bounded."""
-    if not hasattr(stream, "readline"):  # whoever makes lines otherwise sees to their length
+    """The lines of the stream; of a line that is too long only the beginning, so that memory stays bounded."""
+    if not hasattr(stream, "readline"):  # the caller limits the length of other lines
         yield from stream
         return
     while raw := stream.readline(LONGEST_LINE + 1):
@@ -152,7 +152,7 @@ def find_pairs(
 def missing_pairs(
     prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
 ) -> list[tuple[str, str]]:
-    """The key of each prefix and side that has no file, and what is said of it."""
+    """The key of each prefix and side without a file, with the message about it."""
     missing = []
     for index, prefix in enumerate(as_list(prefixes)):
         place = key if isinstance(prefixes, str) else f"{key}.{index}"
@@ -184,10 +184,10 @@ def read_pairs(
 
 
 def unequal(pair: FilePair, source_lines: int, target_lines: int) -> DataError:
-    """What is said of two files that cannot belong together."""
+    """The message about two files that cannot belong together."""
     return DataError(
         f"{pair.source} has {counted(source_lines, 'line')} but {pair.target} has {target_lines}; "
-        "the two sides of a corpus must have equally many"
+        "the two sides of a corpus must have the same number"
     )
 
 
@@ -197,7 +197,7 @@ def count_lines(path: Path) -> int:
 
 
 def count_pairs(pairs: Sequence[FilePair], *, decodable: bool = True) -> int:
-    """Number of line pairs of all files; raises what `read_pairs` raises, and DataError for none at all.
+    """Number of line pairs of all files; raises the errors of `read_pairs`, and DataError if there are none.
 
     Unless they are to be `decodable`, lines that are not UTF-8 count as any other.
     """
@@ -209,7 +209,7 @@ def count_pairs(pairs: Sequence[FilePair], *, decodable: bool = True) -> int:
 
 
 def nothing_in(pairs: Sequence[FilePair]) -> DataError:
-    """What is said of files without a line."""
+    """The message about files without a line."""
     return DataError(f"the corpus is empty: no line in {', '.join(str(path) for pair in pairs for path in pair)}")
 
 
@@ -218,7 +218,7 @@ def read_parallel(
 ) -> ParallelText:
     """Read both sides of all prefixes, every line kept, in order.
 
-    Raises DataError naming the files for what is missing, undecodable, unequally long or empty.
+    Raises DataError naming the files if they are missing, undecodable, of unequal length or empty.
     """
     text = ParallelText([], [])
     pairs = find_pairs(prefixes, source_language, target_language, key=key)
@@ -227,10 +227,10 @@ def read_parallel(
             text.source.append(source)
             text.target.append(target)
     if not text.source:
-        raise DataError(f"{key}: {', '.join(str(pair.source) for pair in pairs) or 'no file'} holds no line")
+        raise DataError(f"{key}: {', '.join(str(pair.source) for pair in pairs) or 'no file'} has no line")
     return text
 
 
 def is_empty(line: str) -> bool:
-    """True for a line of nothing but whitespace."""
+    """True for a line that is empty or only whitespace."""
     return not line or line.isspace()

@@ -1,4 +1,4 @@
-"""What every tokenizer offers: text to ids, ids to text, saving, loading and training."""
+"""The interface of tokenizers: text to ids, ids to text, saving, loading and training."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Tokenizer(ABC):
     Options: ClassVar[type]
 
     task: ClassVar[str | None] = None
-    """The only task that it is for; None: any that reads text."""
+    """The only task that can use it; None: any task that reads text."""
 
     splits_at_spaces: ClassVar[bool] = False
     """Whether words are known by the spaces around them alone, so that a comma beside a word hides it."""
 
     sampling_options: ClassVar[frozenset[str]] = frozenset()
-    """Names of the options that say how training text is split anew, and not what the tokenizer is."""
+    """Names of the options that affect only how training text is split in each epoch, not the tokenizer itself."""
 
     source_size: int
     """Entries of the source vocabulary, special symbols included."""
@@ -59,7 +59,7 @@ class Tokenizer(ABC):
         """Detokenised text of target ids, on one line."""
 
     def joined_target(self, line: str) -> str:
-        """A line of target text, as the tokenizer takes it, written as a translation is: subwords joined to words.
+        """A line of target text in the form of a translation: subwords joined to words.
 
         By default the line itself, for tokenizers of raw text.
         """
@@ -67,11 +67,11 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The name of each source id, as the vocabulary has it."""
+        """The name of each source id in the vocabulary."""
 
     @abstractmethod
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The name of each target id, as the vocabulary has it."""
+        """The name of each target id in the vocabulary."""
 
     def source_symbol(self, symbol: str) -> int | None:
         """The source id whose name is `symbol`; None if there is none, so that text would be split otherwise."""
@@ -96,14 +96,14 @@ class Tokenizer(ABC):
         return moved_spans(spans, text=text, line=line)
 
     def target_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
-        """The text of target ids, as `decode_target` has it, and where in it each stands; no padding or end symbol.
+        """The text of target ids, as from `decode_target`, and the span of each id in it; no padding or end symbol.
 
         By default found by decoding, in a time that grows with the square of the length.
         """
         return decoded_spans(self.decode_target, ids)
 
     def copied_source(self, line: str, span: Span, *, is_unknown: bool) -> str:
-        """What is written in a translation for an unknown word that comes from the source token at `span`.
+        """The replacement of an unknown word in a translation, from the source token at `span`.
 
         By default the token, if it is itself unknown, else the word that it is in, without punctuation around it.
         """
@@ -112,9 +112,9 @@ class Tokenizer(ABC):
         return word_around(line, span)
 
     def sampling(self) -> Sides:
-        """How each side of the training text is split anew in each epoch, as the options have it; by default it is not.
+        """How each side of the training text is split again in each epoch, by the options; by default it is not.
 
-        Raises ConfigError where the vocabulary does not allow it.
+        Raises ConfigError if the vocabulary does not allow it.
         """
         return Sides()
 
@@ -124,7 +124,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write all that `load` needs into `folder`, which exists."""
+        """Write everything that `load` needs into `folder`, which exists."""
 
     @classmethod
     @abstractmethod
@@ -145,7 +145,7 @@ class Tokenizer(ABC):
 
     @classmethod
     def inputs(cls, source: Sequence[Path], target: Sequence[Path], *, options: Any) -> list[Path]:
-        """The files whose contents decide what `train` makes; by default all the training text."""
+        """The files whose contents determine the result of `train`; by default all the training text."""
         return [*source, *target]
 
     @property
@@ -155,17 +155,18 @@ class Tokenizer(ABC):
 
     @classmethod
     def may_have_unknown(cls, *, options: Any) -> bool:
-        """The same as far as the options alone tell."""
+        """The same, as far as the options alone determine it."""
         return True
 
     @classmethod
     def symbol_problem(cls, symbol: str, *, options: Any) -> str | None:
-        """Why `symbol` will not be one token of the source, as far as the options alone tell; None if it may be."""
+        """Why `symbol` will not be one token of the source, as far as the options alone determine it; None if it may
+        be."""
         return None
 
     @classmethod
     def planned_sizes(cls, *, options: Any) -> tuple[int, int] | None:
-        """(source, target) sizes as far as the options alone tell them, before there is any data."""
+        """(source, target) sizes as far as the options alone determine them, before there is any data."""
         return None
 
 

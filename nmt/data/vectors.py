@@ -30,8 +30,8 @@ class Vectors:
         """For people; `words` is the size of the vocabulary, special symbols not counted."""
         share = len(self.ids) / max(1, words)
         again = f", {counted(self.repeated, 'line')} of words that had one" if self.repeated else ""
-        found = f"{len(self.ids):,} of {counted(words, 'word')} ({share:.1%}) have one of {self.lines:,} in {file}"
-        return f"vectors: {found}{again}"
+        known = f"{len(self.ids):,} of {counted(words, 'word')} ({share:.1%})"
+        return f"vectors: {known} have one of the {self.lines:,} vectors in {file}{again}"
 
 
 def read_vectors(file: Path, tokens: Sequence[str], *, size: int) -> Vectors:

@@ -26,7 +26,8 @@ class WhitespaceOptions:
     """Options of the `whitespace` tokenizer."""
 
     source_vocab: FilePath | None = None
-    """Vocabulary file, one token per line; without it the training text decides. With `joint` it serves both sides."""
+    """Vocabulary file, one token per line; without it, the vocabulary is made from the training text. With `joint` it
+    is for both sides."""
     target_vocab: FilePath | None = None
     """The same for the target language; only without `joint`."""
     joint: bool = False
@@ -36,13 +37,14 @@ class WhitespaceOptions:
     min_count: int = 1
     """Rarer tokens of the training text are left out of its vocabulary."""
     separator: str = "@@"
-    """Mark at the end of a subword that the next one continues; undone on output, empty to keep tokens apart."""
+    """Mark at the end of a subword that continues in the next one; subwords are joined on output. Empty: tokens are not
+    joined."""
 
     def __post_init__(self) -> None:
         if self.min_count < 1:
             raise ValueError(f"min_count: {self.min_count} must be positive")
         if self.max_size is not None and self.max_size <= len(SPECIAL_TOKENS):
-            raise ValueError(f"max_size: {self.max_size} leaves no room beside the 3 special symbols")
+            raise ValueError(f"max_size: {self.max_size} leaves no room after the 3 special symbols")
         if self.joint and self.target_vocab is not None:
             raise ValueError("target_vocab: is not allowed with joint, where source_vocab serves both languages")
 
@@ -168,7 +170,10 @@ class WhitespaceTokenizer(Tokenizer):
     def symbol_problem(cls, symbol: str, *, options: WhitespaceOptions) -> str | None:
         if options.source_vocab is not None:
             return None
-        return "is in no vocabulary made of the text; give one that has it: data.tokenizer_options.source_vocab"
+        return (
+            "is not in vocabularies made from the text; give a vocabulary that has it: "
+            "data.tokenizer_options.source_vocab"
+        )
 
     @classmethod
     def planned_sizes(cls, *, options: WhitespaceOptions) -> tuple[int, int] | None:

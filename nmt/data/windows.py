@@ -1,4 +1,4 @@
-"""Lines in windows: as many as are worth having together, bounded also where each is very long."""
+"""Lines in windows: large enough to be efficient, and bounded even if each line is very long."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PAUSE = 0.001
 """Seconds without a line that end a window: a sender that waits for the answer is not kept waiting, and one that is
 just writing a file into the pipe has not stopped."""
 PATIENCE = 0.02
-"""Seconds, counted from its first line, after which a window takes only what is already here. Without it one line
-every half millisecond would hold the first up until the window is full."""
+"""Seconds, counted from its first line, after which a window takes only what is already here. Without it, one line
+every half millisecond would delay the first until the window is full."""
 CHARACTERS = 1 << 22
 """A window that holds so many gets no further line, so that long lines do not fill the memory."""
 

@@ -29,7 +29,7 @@ _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
 class _Failure(NamedTuple):
-    """An error of a child on its way to the parent; it may be of a class that does not pickle."""
+    """An error transferred from a child to the parent; its class may not be picklable."""
 
     error: NmtError
     details: str
@@ -37,11 +37,11 @@ class _Failure(NamedTuple):
 
     @classmethod
     def of(cls, error: Exception) -> _Failure:
-        """An NmtError as it is; another one in the words that the command would have for it."""
+        """An NmtError unchanged; any other error in the command's words for it."""
         if isinstance(error, NmtError):
             return cls(error, "")
         if is_out_of_memory(error):
-            return cls(DataError("a process that prepares the text has no memory left; lower data.workers"), "")
+            return cls(DataError("a process that prepares the text is out of memory; lower data.workers"), "")
         message = plugin_error(error) or f"internal error: {worded(error)}"
         return cls(DataError(f"{message} (--debug shows the traceback)"), "".join(traceback.format_exception(error)))
 
@@ -76,7 +76,7 @@ def obey_parent(parent: int) -> None:
 
 
 def _end_without(parent: int) -> None:
-    """Where the kernel does not do it, or the parent was gone before it was told to."""
+    """If the kernel does not do it, or the parent ended before it was set up."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

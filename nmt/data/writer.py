@@ -1,4 +1,4 @@
-"""Writing an encoded corpus piece by piece, in a folder from which a killed process can be continued."""
+"""Writing an encoded corpus piece by piece, in a folder from which the work of a killed process can be continued."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class CorpusWriter:
     def __init__(self, folder: Path, *, source_size: int, target_size: int, key: str, parts: int = 1) -> None:
         """`parts`: how many prefixes of text the pairs come from."""
         self.position = TextPosition()
-        """Where the text goes on that has not been encoded yet."""
+        """Position of the first text that has not been encoded."""
         self.report = CorpusReport()
-        """What became of the text before."""
+        """The report of the text before it."""
         self._folder, self._key = folder, key
         self._dtypes = dict(zip(SIDES, (id_dtype(source_size), id_dtype(target_size)), strict=True))
         self._files = {name: _Written() for name in _FILES}
@@ -92,7 +92,7 @@ class CorpusWriter:
         self._parts[part] = Part(pairs + len(source.lengths), cost + int(longer))
 
     def mark(self, position: TextPosition, report: CorpusReport) -> None:
-        """Bring everything to the files, with where the text goes on and what became of it so far."""
+        """Write everything to the files, with the next position and the report so far."""
         for stream in self._streams.values():
             stream.flush()
         self.position, self.report = position, report
@@ -128,7 +128,7 @@ class CorpusWriter:
         }
 
     def _restore(self) -> None:
-        """Take over what a former writer left behind, if it is whole."""
+        """Take over the work of an earlier writer, if it is undamaged."""
         try:
             state = json.loads(read_inside(self._folder / _MARK, within=self._folder, largest=LARGEST_RECORD))
             if state["key"] != self._key:
@@ -141,7 +141,7 @@ class CorpusWriter:
             return
         except (RefusedError, ValueError, KeyError, TypeError) as error:
             damaged = [f"{_MARK} ({error})"]
-        except OSError as error:  # hours of encoding may lie there
+        except OSError as error:  # it may hold hours of encoding
             raise unreadable(self._folder / _MARK, error) from error
         if damaged:
             print(f"{self._folder}: {damaged[0]} is damaged, so everything is encoded again", file=sys.stderr)
@@ -200,7 +200,7 @@ def _take_lock(partial: Path, stack: contextlib.ExitStack) -> None:
         try:
             lock = stack.enter_context(open(partial / _LOCK, "w", opener=own_file))  # noqa: SIM115
             _wait_for(lock, partial)
-            # Whoever held it before us may have removed or renamed the folder, with the lock in it.
+            # The previous holder may have removed or renamed the folder together with the lock.
             if os.path.samestat(os.fstat(lock.fileno()), (partial / _LOCK).stat()):
                 return
         except FileNotFoundError:

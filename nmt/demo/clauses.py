@@ -122,7 +122,7 @@ def description(sampler: Sampler, subject: NounPhrase | None = None, *, negated:
 
 
 def property_of(sampler: Sampler, phrase: NounPhrase, *, beside: Adjective | None = None) -> Phrase:
-    """A predicate adjective, sometimes with "very" or "too", on another scale than those it stands beside."""
+    """A predicate adjective, sometimes with "very" or "too", on another scale than its neighbours."""
     return predicate(sampler, sampler.adjective(phrase.noun, beside=beside or phrase.adjective))
 
 

@@ -41,7 +41,7 @@ def _bought_because(sampler: Sampler) -> tuple[Clause, Clause]:
 
 
 def _same_or_other(sampler: Sampler, subject: Nominal) -> Nominal:
-    """The subject again as a pronoun, where its pronoun is beyond doubt; else somebody else."""
+    """The subject again as a pronoun, if its pronoun is certain; else another subject."""
     if isinstance(subject, Pronoun):
         return subject
     certain = "person" in subject.noun.tags and (subject.noun.gender != "n" or subject.plural)

@@ -30,7 +30,7 @@ class Pair(NamedTuple):
 
 
 def generate(count: int) -> list[Pair]:
-    """The first `count` pairs of the demo corpus; no sentence comes twice, in either language.
+    """The first `count` pairs of the demo corpus; no sentence occurs twice, in either language.
 
     The sequence depends on nothing but this code: Python keeps `Random.random` and `randrange`
     the same from version to version.

@@ -1,9 +1,8 @@
 """Pairs of English sentences by the demo grammar: a premise, and a hypothesis that follows from it or does not.
 
-Pairs come in groups of six about one matter: two hypotheses that exclude each other, each with a premise that entails
-it, one that contradicts it and one that says nothing of it. Each premise that decides something entails one hypothesis
-and contradicts the other, and the premises that say nothing are built like those that do. So the label follows neither
-from the hypothesis alone nor from the premise alone.
+Pairs come in groups of six about one matter: two hypotheses that exclude each other, each with an entailing, a
+contradicting and a neutral premise. Each deciding premise entails one hypothesis and contradicts the other, and neutral
+premises are built in the same way. So the label cannot be derived from the hypothesis alone or from the premise alone.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _KINDS_OF_THINGS = {
     "person": "a person",
     "vehicle": "a vehicle",
 }
-"""Tags of nouns, and what all nouns that have one are."""
+"""Tags of nouns, and the category of all nouns with a tag."""
 
 
 class EntailmentPair(NamedTuple):
@@ -52,7 +51,7 @@ class _Matter(NamedTuple):
     hypotheses: tuple[Clause, Clause]
     """They exclude each other."""
     decisive: tuple[Clause, Clause]
-    """A premise from which each follows, so that the other cannot be true."""
+    """For each hypothesis, a premise from which it follows, so that the other cannot be true."""
     idle: tuple[Clause, Clause]
     """Premises that say nothing of either."""
 

@@ -1,4 +1,4 @@
-"""The words of the demo grammar, read from the tables beside this file."""
+"""The words of the demo grammar, read from the tables next to this file."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Sampler(Dice):
         return noun
 
     def adjective(self, noun: Noun, *, beside: Adjective | None = None, scales: Sequence[str] = ()) -> Adjective:
-        """An adjective that can be said of the noun, and beside an adjective that it has already."""
+        """An adjective that fits the noun, and an adjective that it already has."""
         return self.pick(
             [
                 adjective

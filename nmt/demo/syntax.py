@@ -1,4 +1,4 @@
-"""What a sentence says, before it is put into English or German words."""
+"""The content of a sentence, before it is expressed in English or German words."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from nmt.evaluation.over_under import Words
 
 BOUNDS = (1, 2, 3, 4, 5, 10, 100, 1000)
-"""Where buckets begin, besides the one of words that training has not seen."""
+"""Lower bounds of the buckets, in addition to the bucket of words not seen in training."""
 
 
 class FrequencyBucket(NamedTuple):
-    """The words that come `first` to `last` times in the training text."""
+    """The words that occur `first` to `last` times in the training text."""
 
     first: int
     last: int | None

@@ -11,10 +11,10 @@ from nmt.evaluation.metrics import Metric, SacrebleuMetric
 
 
 def counting(metric: Metric) -> Metric:
-    """`metric`, which remembers from now on what each translation has in common with its references.
+    """`metric`, which from now on caches the match counts of each translation with its references.
 
-    Scores of a text, of parts of it and of its resamples then cost one count together. One that is not sacreBLEU's is
-    returned as it is.
+    Scores of a text, of its parts and of its resamples then need only one count. Metrics that are not sacreBLEU's are
+    returned unchanged.
     """
     return _Counting(metric) if isinstance(metric, SacrebleuMetric) and not isinstance(metric, _Counting) else metric
 

@@ -35,7 +35,7 @@ class Breakdown(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A figure that is never shown without the signature that made it."""
+    """A score, which is always shown with the signature of its metric."""
 
     name: str
     """Label in tables and JSON, as sacreBLEU writes it: `BLEU`, `chrF2`, `TER`."""

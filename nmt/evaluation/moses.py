@@ -36,11 +36,11 @@ class MosesBleu(BLEU):
 
 @METRICS.register("bleu_moses_lc")
 class BleuMosesLowercase(SacrebleuMetric):
-    """Case-insensitive BLEU on Moses tokens: what `bleu_tok_lc` gives after `tokenizer.perl` on both sides.
+    """Case-insensitive BLEU on Moses tokens: `bleu_tok_lc` after `tokenizer.perl` on both sides.
 
     Published tables of WMT14 English-German score with multi-bleu.perl what tokenizer.perl has made of both sides.
     Their text is the one that Stanford NMT offers (Zero's docs/usage names it), in which `tokenizer.perl -a` has
-    split words at hyphens. The same is done here by sacremoses, its port to Python. Special characters are not
+    split words at hyphens. Here sacremoses, its port to Python, does the same. Special characters are not
     escaped (`-no-escape`): an entity in place of a character, in the same token on both sides, matches alike.
     Text that is already tokenised is for `bleu_tok_lc`.
     """
@@ -51,9 +51,9 @@ class BleuMosesLowercase(SacrebleuMetric):
     @dataclass(frozen=True, kw_only=True)
     class Options:
         language: str | None = None
-        """Language of the text, by which abbreviations and apostrophes are told: by default
-        `data.target_language` in training, the model's with nmt-eval MODEL, else `de`. Of one that Moses has no
-        list of, it knows the English abbreviations."""
+        """Language of the text, for abbreviations and apostrophes: by default `data.target_language` in training, the
+        model's with nmt-eval MODEL, else `de`. For a language without a list in Moses, the English abbreviations are
+        used."""
         dash_splits: bool = True
         """Split words at hyphens, as `tokenizer.perl -a` does."""
 

@@ -21,7 +21,7 @@ class OverUnder(NamedTuple):
     length_ratio: float
     """Words for each word of the references that are closest in length."""
     repeated: tuple[float, ...]
-    """Of the n-grams of 2, 3 and 4 words those that the same sentence has had before."""
+    """The share of n-grams of 2, 3 and 4 words that occurred before in the same sentence."""
     otem: float
     utem: float
     empty: int
@@ -52,8 +52,8 @@ def over_under(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]
 def otem(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]], *, order: int = OTEM_ORDER) -> float:
     """OTEM-2 in percent (Yang et al., EMNLP 2018): the share of n-grams that are translated too often; lower is better.
 
-    An n-gram is too often there by as much as it exceeds the reference, one that the reference lacks by all but one.
-    Of several references that counts which finds least, but something. The geometric mean over n = 1 to `order` is
+    The excess of an n-gram is its count minus that in the reference, or minus one if the reference lacks it. Of several
+    references, the one with the smallest excess above zero counts. The geometric mean over n = 1 to `order` is
     multiplied by exp(1 - r / c) where the c words of the translations are as many as the r of the references or more.
     """
     over, total = [0] * order, [0] * order
@@ -72,9 +72,9 @@ def otem(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]], *, 
 def utem(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]], *, order: int = UTEM_ORDER) -> float:
     """UTEM-4 in percent (Yang et al., EMNLP 2018): the share of n-grams that are not translated; lower is better.
 
-    Of several references the fewest missing n-grams of a sentence and the most n-grams at all count, among references
-    that are long enough to have any. The geometric mean over n = 1 to `order` is multiplied by exp(1 - c / r) where the
-    c words of the translations are as many as the r of the references or fewer.
+    Of several references, the smallest number of missing n-grams of a sentence and the largest number of n-grams count,
+    among references that are long enough to have any. The geometric mean over n = 1 to `order` is multiplied by exp(1 -
+    c / r) where the c words of the translations are as many as the r of the references or fewer.
     """
     missing, total = [0] * order, [0] * order
     words = closest = 0
@@ -109,7 +109,7 @@ def is_repeating(line: Words, references: Sequence[Words], *, order: int = 3) ->
 def _orders(
     line: Words, row: Sequence[Words], order: int
 ) -> Iterator[tuple[int, Counter[tuple[str, ...]], list[Counter[tuple[str, ...]]]]]:
-    """Of each order, from 0, the n-grams of a line and of its references."""
+    """The n-grams of a line and of its references, for each order, from 0."""
     for n in range(order):
         yield n, Counter(_ngrams(line, n + 1)), [Counter(_ngrams(reference, n + 1)) for reference in row]
 

@@ -24,20 +24,20 @@ STARTS: Final = 10
 ROUNDS: Final = 20
 _SEED: Final = 1
 _DIGITS: Final = 4
-"""Of the weights that are found."""
+"""Decimals of the weights."""
 
 Numbers = NDArray[np.float64]
 
 
 def features_of(entry: Entry) -> Mapping[str, float]:
-    """Those of the list, and WORDS if it has none of that name."""
+    """The features of the list, and WORDS if it has none of that name."""
     return {WORDS: float(len(entry.text.split())), **entry.features}
 
 
 def weighted(entry: Entry, weights: Mapping[str, float]) -> float:
-    """The sum of the features times their weights; one that is infinite makes it -infinity, whatever its weight.
+    """The sum of the features times their weights; an infinite feature makes it -infinity, whatever its weight.
 
-    Raises KeyError for a feature that the translation has not.
+    Raises KeyError for a feature that the translation lacks.
     """
     features = features_of(entry)
     total = sum(weight * features[name] for name, weight in weights.items())
@@ -55,11 +55,11 @@ class Tuned(NamedTuple):
     """Weights that were found."""
 
     weights: dict[str, float]
-    """Their absolute values add up to 1, but for rounding."""
+    """Their absolute values add up to 1, up to rounding."""
     score: float
-    """Of the translations that they choose."""
+    """Score of the translations chosen with these weights."""
     before: float
-    """Of the first translation of each line."""
+    """Score of the first translation of each line."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +81,21 @@ class Lists:
 
 
 def tune(groups: Sequence[Sequence[Entry]], references: Sequence[Sequence[str]], metric: Metric) -> Tuned:
-    """The weights by which the best of each list score highest by `metric`, the same at every run.
+    """The weights whose chosen translations score highest by `metric`; deterministic.
 
     Along one weight at a time the score is known for all its values (minimum error rate training); that is repeated
-    until no weight gains, from several beginnings. Sums of the metric's counts over translations decide, as in its
-    score of a text.
+    until no weight gains, from several beginnings. The score is computed from sums of the metric's counts, as for a
+    text.
 
     Args:
         groups: the translations of each line, one at least.
         references: streams with a line for each of them.
 
-    Raises ConfigError for a metric that is not sacreBLEU's, and for lists without a feature in common.
+    Raises ConfigError for a metric that is not sacreBLEU's, and for lists without a common feature.
     """
     scorer: Any = metric.scorer()
     if scorer is None:
-        raise ConfigError(f"metric {metric.name}: has no counts that add up, as those of sacreBLEU have")
+        raise ConfigError(f"metric {metric.name}: has no counts that add up, unlike sacreBLEU's metrics")
     names = _common(groups)
     lists = _lists(groups, references, scorer, names)
     sign = 1 if metric.higher_is_better else -1
@@ -127,7 +127,7 @@ def _common(groups: Sequence[Sequence[Entry]]) -> list[str]:
     every = set(names).intersection(*(features_of(entry) for group in groups for entry in group))
     listed = [name for name in names if name in every and name != WORDS]
     if not listed:
-        raise ConfigError("the translations of the list have no feature in common")
+        raise ConfigError("the translations of the list have no common feature")
     return [*listed, WORDS]
 
 

@@ -17,7 +17,7 @@ SAMPLE_NAMES: Final = {BOOTSTRAP: "resamples", APPROXIMATE: "trials"}
 
 
 class Result(NamedTuple):
-    """All that was measured of one system with one metric."""
+    """All measurements of one system with one metric."""
 
     score: Score
     comparisons: Sequence[tuple[str, Comparison]] = ()
@@ -36,8 +36,8 @@ class System(NamedTuple):
 def as_json(systems: Sequence[System]) -> str:
     """A list of objects with sacreBLEU's keys `name`, `score` (unrounded) and `signature`, one for each metric.
 
-    Of several systems a list of objects `system` and `metrics`, the list of that system. `brevity_penalty` and other
-    parts of BLEU, `confidence`, `baselines` and `by_length` are there where they were asked for; `mean` and `ci` are
+    For several systems, a list of objects with `system` and `metrics`, the list of that system. `brevity_penalty` and
+    other parts of BLEU, `confidence`, `baselines` and `by_length` are included if requested; `mean` and `ci` are
     sacreBLEU's names for the true mean and for half the width of the 95% interval.
     """
     entries = [[_json_object(result) for result in system.results] for system in systems]
@@ -174,7 +174,7 @@ def _intervals(systems: Sequence[System]) -> Table:
 
 
 def _comparisons(systems: Sequence[System]) -> list[Table]:
-    """A table for each baseline: by metric its own row and those of the systems that were compared with it."""
+    """A table for each baseline: by metric, its own row and the rows of the systems compared with it."""
     found = []
     names = dict.fromkeys(name for s in systems for r in s.results for name, _ in r.comparisons)
     for name in names:

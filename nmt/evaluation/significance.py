@@ -15,7 +15,7 @@ from nmt.evaluation.metrics import Metric, check_streams
 
 DEFAULT_SEED = 12345
 DEFAULT_SAMPLES = 1000
-"""Of the bootstrap."""
+"""Default number of resamples of the bootstrap."""
 DEFAULT_TRIALS = 10_000
 """Of approximate randomisation."""
 BOOTSTRAP: Final = "bootstrap"
@@ -26,7 +26,7 @@ _PART = 1 << 22
 
 
 class Interval(NamedTuple):
-    """A score with what resampling says of it: true mean and half the width of its 95% interval."""
+    """A score with the results of resampling: true mean and half the width of its 95% interval."""
 
     score: float
     mean: float
@@ -91,7 +91,7 @@ def paired_test(
 
     By paired bootstrap resampling (Koehn, EMNLP 2004) or approximate randomisation (Riezler and Maxwell, 2005), whose
     `samples` are by default 1,000 resamples and 10,000 trials. The result is that of `sacrebleu --paired-bs` and
-    `--paired-ar` for the same seed and number, but for the p-value of two equal scores, which is 1.
+    `--paired-ar` for the same seed and number, except for the p-value of two equal scores, which is 1.
 
     Raises DataError for streams of different lengths, ConfigError for a metric that is not sacreBLEU's, an unknown
     test, and for a number of samples or seed below 1.
@@ -120,7 +120,7 @@ def paired_test(
 
 
 def check_test(test: str) -> None:
-    """Raise ConfigError for a test that there is not."""
+    """Raise ConfigError for an unknown test."""
     if test not in TESTS:
         raise ConfigError(f"significance: {shown(test)} is not a known test. Allowed: {', '.join(TESTS)}.")
 

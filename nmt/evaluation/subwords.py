@@ -9,13 +9,13 @@ from nmt.errors import DataError, counted
 MARK = "@@"
 """What subword-nmt puts at the end of a subword that the next one continues."""
 SHARE = 0.1
-"""Of the lines that are not empty: fewer with a mark are text in which the mark happens to stand."""
+"""Smallest share of non-empty lines with a mark; with fewer, the mark is taken for ordinary text."""
 
 
 def check_subwords(texts: Mapping[str, Sequence[str]]) -> str | None:
-    """What to tell people if all `texts`, by the names of their files, are split into subwords; None if none is.
+    """The message if all `texts`, by the names of their files, are split into subwords; None if none is.
 
-    Raises DataError naming two of them of which one is split and the other is not.
+    Raises DataError naming two texts if one is split and the other is not.
     """
     marked = {name: sum(map(_is_marked, lines)) for name, lines in texts.items()}
     split = [name for name, lines in texts.items() if marked[name] > SHARE * sum(map(bool, lines))]

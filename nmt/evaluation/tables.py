@@ -1,4 +1,4 @@
-"""Tables of figures and words, as text of 80 columns, Markdown or LaTeX."""
+"""Tables of numbers and words, as text of 80 columns, Markdown or LaTeX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPED = str.maketrans(
 
 
 class Table(NamedTuple):
-    """A head and rows of as many cells, the first of which is the row's name."""
+    """A head and rows with the same number of cells; the first cell is the row's name."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -26,7 +26,7 @@ class Table(NamedTuple):
 
 
 def as_text(tables: Sequence[Table], signatures: Sequence[tuple[str, str]], *, width: int = WIDTH) -> str:
-    """Columns aligned with spaces, figures at the right and words at the left, in `width` columns."""
+    """Columns aligned with spaces, numbers at the right and words at the left, in `width` columns."""
     parts = []
     for table in tables:
         title = f"{table.title}:\n" if table.title else ""
@@ -61,7 +61,7 @@ def as_latex(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> 
 
 
 def shortened(name: str, width: int) -> str:
-    """`name` in at most `width` columns, without its middle: the end of a path tells most."""
+    """`name` in at most `width` columns, without its middle, because the end of a path matters most."""
     if len(name) <= width:
         return name
     end = (width - 3) * 2 // 3
@@ -102,7 +102,7 @@ def _widths(table: Table) -> list[int]:
 
 
 def _figures(table: Table) -> list[bool]:
-    """Of each column whether it holds figures, which stand at the right."""
+    """For each column, whether it holds numbers, which are aligned at the right."""
     cells = [[row[column] for row in table.rows if row[column]] for column in range(len(table.head))]
     return [bool(column) and all(_FIGURE.fullmatch(cell) for cell in column) for column in cells]
 

@@ -22,11 +22,11 @@ class Published(NamedTuple):
 
 
 def test_set(names: str, pair: str | None) -> Published:
-    """The files of test sets, named with commas between as for `sacrebleu -t`, of a language pair such as `en-de`.
+    """The files of test sets (separated by commas, as for `sacrebleu -t`) for a language pair such as `en-de`.
 
     Raises:
-        ConfigError: a set or pair that sacreBLEU does not know.
-        DataError: files that are not in sacreBLEU's folder and cannot be fetched; it says where they belong.
+        ConfigError: sacreBLEU does not know the set or pair.
+        DataError: files are not in sacreBLEU's folder and cannot be fetched; the message names their place.
     """
     from sacrebleu.dataset import DATASETS
 
@@ -88,7 +88,7 @@ def _fields(dataset: Any, pair: str) -> list[str]:
 
 @contextlib.contextmanager
 def _fetching(what: str, belongs: str) -> Iterator[None]:
-    """Turns what sacreBLEU raises, or ends the process with, into an error that says where the files belong."""
+    """Turns sacreBLEU's exceptions and exits into an error that names the place of the files."""
     logger, messages = logging.getLogger("sacrebleu"), _Messages()
     logger.addHandler(messages)
     propagates, logger.propagate = logger.propagate, False

@@ -1,1 +1,1 @@
-"""Files and directories: read without trust, written whole, and what is said of them when that fails."""
+"""Files and directories: read without trust, written atomically, and errors about them."""

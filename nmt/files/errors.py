@@ -1,4 +1,4 @@
-"""What is said of files that cannot be read or written."""
+"""Messages about files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
 
 
 def reason(error: BaseException) -> str:
-    """Why something failed, in words on one line: of a full disk that it is full."""
+    """The reason of a failure in one line, such as a full disk."""
     if is_out_of_memory(error):
         return "out of memory"
     if isinstance(error, OSError):
@@ -24,12 +24,12 @@ def reason(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this process could not have more memory of the CPU; torch says so by a RuntimeError."""
+    """Whether the CPU's memory is exhausted; torch raises a RuntimeError for it."""
     return isinstance(error, MemoryError) or _NO_MEMORY in str(error)
 
 
 def unreadable(path: Path, error: BaseException) -> UnreadableError:
-    """The error for a file that cannot be read at this moment, which says nothing about what it holds."""
+    """The error for a file that cannot be read at this moment, whatever its content."""
     if isinstance(error, RefusedError):
         return UnreadableError(f"{path}: {error.strerror}")
     return UnreadableError(f"{path}: cannot be read now: {reason(error)}; nothing has been changed")
@@ -37,7 +37,7 @@ def unreadable(path: Path, error: BaseException) -> UnreadableError:
 
 @contextlib.contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """In the block an OSError that names no file, as those of writing, names this one."""
+    """In the block, an OSError without a file name, such as an error of writing, gets this one."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
 """Writing files and directories that appear under their names only when they are complete.
 
-Until then they have another name, which nobody can foresee, and are made by this process alone: whatever was put in a
-directory beforehand, nothing is written, or deleted, through a link.
+Until then they have an unpredictable name and are created exclusively by this process: whatever was put in a directory
+beforehand, nothing is written or deleted through a link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """A stream to a new file that takes the name `path` when the block ends without an error.
 
-    What had the name before is replaced, a link by the file itself, and stays after an error. The content is on disk
+    An existing file is replaced (a link by the file itself), and stays after an error. The content is on disk
     before it gets the name. `mode` are permissions, which the umask decides by itself. Raises OSError.
     """
     temporary = unused_name(path)
@@ -48,7 +48,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def create(path: Path) -> BinaryIO:
-    """A stream to a new file, which must not be there yet, not even as a link. Raises OSError."""
+    """A stream to a new file, which must not exist, not even as a link. Raises OSError."""
     return open(os.open(path, _CREATE, 0o666), "wb")
 
 
@@ -74,9 +74,9 @@ def copy_folder(folder: Path, target: Path, *, within: Path, largest: int) -> No
 
 @contextlib.contextmanager
 def new_directory(beside: Path, *, prefix: str = ".writing-") -> Iterator[Path]:
-    """A new, empty directory in the one that `beside` is to be in; after an error it is deleted.
+    """A new, empty directory in the same parent as `beside`; after an error it is deleted.
 
-    The block renames it, or leaves it where it is. Raises OSError.
+    The block may rename it. Raises OSError.
     """
     temporary = unused_name(beside, prefix=prefix)
     temporary.mkdir()
@@ -88,5 +88,5 @@ def new_directory(beside: Path, *, prefix: str = ".writing-") -> Iterator[Path]:
 
 
 def unused_name(path: Path, *, prefix: str = ".") -> Path:
-    """A name beside `path` that begins with `prefix` and its name and that nothing has."""
+    """An unused name in the directory of `path` that begins with `prefix` and its name."""
     return path.with_name(f"{prefix}{path.name[:100]}-{os.getpid()}-{secrets.token_hex(4)}")

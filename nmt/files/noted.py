@@ -1,4 +1,4 @@
-"""How many lines something is true of, and which the first of them are: for summaries that stay short."""
+"""Counts of lines with some property, and the first line numbers, for short summaries."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ class NotedLines:
         return ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")
 
     def said(self, what: str) -> str:
-        """That `what` is true of them: `3 lines longer than any in training: 17, 40, 93`."""
+        """The lines worded with `what`: `3 lines longer than any in training: 17, 40, 93`."""
         return f"{self.lines} {what}: {self.listed}"

@@ -1,7 +1,7 @@
-"""Reading files that somebody else may have made: regular ones only, of bounded size, none outside their folder.
+"""Reading files that someone else may have made: only regular ones, of bounded size, inside their folder.
 
-A model directory comes from anywhere: a pipe in it would be waited for, a link would lead to a device or to files that
-are none of its business. All errors are OSError with a text in `strerror` that goes behind the file's name.
+A model directory may come from anywhere: reading a pipe in it would block, and a link could lead to a device or to
+unrelated files. All errors are OSError with a text in `strerror` that follows the file's name.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ CHECKPOINTS = "checkpoints"
 """The directory of a run that holds a directory for each checkpoint."""
 
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-"""To go through a directory, which may be allowed where listing it is not."""
+"""To pass through a directory, which may be allowed even if listing it is not."""
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Without waiting: a pipe that nobody writes to would be waited for forever."""
+"""Non-blocking: opening a pipe without a writer would block forever."""
 
 
 class RefusedError(OSError):
-    """A file that is there, but not one that is read or written."""
+    """A file that exists but must not be read or written."""
 
 
 def model_folder(file: Path) -> Path:
@@ -121,7 +121,7 @@ def check_directory(path: Path, *, within: Path) -> None:
 
 
 def path_of(stream: BinaryIO) -> str:
-    """A name for an open file that libraries can open which take only names: that file, whatever has its name now."""
+    """A path to an open file for libraries that take only paths: it opens that file, even if it was renamed."""
     return f"/dev/fd/{stream.fileno()}"
 
 
@@ -134,7 +134,7 @@ def own_file(path: str, flags: int) -> int:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if os.path.islink(path):
-            raise RefusedError(errno.ELOOP, "is a link, through which nothing is written; remove it", path) from None
+            raise RefusedError(errno.ELOOP, "is a link, which is not followed for writing; remove it", path) from None
         raise OSError(error.errno, error.strerror, path) from None
     return _checked(descriptor, path)
 
@@ -156,7 +156,7 @@ def _checked(descriptor: int, path: str | os.PathLike[str]) -> int:
 
 
 def _leads_out(path: Path, *, root: str, within: Path) -> RefusedError:
-    """What is said of a link that leads out of a directory, which is looked for on the way to `path`."""
+    """The message about a link that leads out of a directory, found on the way to `path`."""
     link = path
     for place in (*reversed(path.parents), path):
         if place.is_symlink() and os.path.commonpath([root, os.path.realpath(place.parent)]) == root:
@@ -164,5 +164,5 @@ def _leads_out(path: Path, *, root: str, within: Path) -> RefusedError:
             break
     where = "it" if link == path else str(link)
     what = f"{where} is a link to {os.readlink(link)}" if link.is_symlink() else "it lies"
-    advice = "which is not followed; put what it points to in its place"
+    advice = "which is not followed; replace the link by its target"
     return RefusedError(errno.EXDEV, f"{what}, outside of {within}, {advice}", str(path))

@@ -1,4 +1,4 @@
-"""What becomes of lines whose bytes are not UTF-8: an error, a replacement, or an empty line."""
+"""The rule for lines whose bytes are not UTF-8: an error, a replacement, or an empty line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nmt.files.noted import NotedLines
 
 Policy = Literal["strict", "replace", "empty"]
 POLICIES: Final[Sequence[Policy]] = ("strict", "replace", "empty")
-_FATE: Final = MappingProxyType({"replace": "read with U+FFFD in place of such bytes", "empty": "read as empty"})
+_FATE: Final = MappingProxyType({"replace": "such bytes replaced by U+FFFD", "empty": "read as empty"})
 
 
 class Undecodable:
-    """The rule for such lines of one text, and which ones it had.
+    """The rule for such lines of one text, and the lines found.
 
     `strict` raises DataError at the first, `replace` reads it with U+FFFD in place of the bytes that are not UTF-8,
     `empty` as an empty line.
@@ -41,17 +41,17 @@ class Undecodable:
         return raw.decode("utf-8", "replace") if self.policy == "replace" else ""
 
     def had(self, number: int) -> bool:
-        """Whether line `number`, from 1, was such a line; may be asked once for each line."""
+        """Whether line `number`, from 1, was such a line; may be called once for each line."""
         found = number in self._unasked
         self._unasked.discard(number)
         return found
 
     def summary(self) -> str:
-        """Which lines were such and what became of them; only where there were any."""
+        """A message about these lines and their treatment; only if there were any."""
         return self.noted.said(f"not UTF-8, {_FATE[self.policy]}")
 
 
 def not_utf8(name: object, line: int, byte: int, position: int) -> DataError:
-    """What is said of a byte at `position` (from 0) of a line that is no part of UTF-8."""
+    """The message about a byte at `position` (from 0) of a line that is not UTF-8."""
     place = f"byte 0x{byte:02x} at position {position + 1} of the line"
     return DataError(f"{name}, line {line}: not UTF-8 ({place}); convert the file to UTF-8")

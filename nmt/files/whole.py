@@ -1,4 +1,4 @@
-"""Whole files, read and written by plain system calls: what goes wrong is an OSError with its number and name."""
+"""Whole files, read and written by plain system calls: errors are OSErrors with number and file name."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def is_file(path: Path) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything by that name; UnreadableError where that cannot be told at this moment."""
+    """Whether anything has that name; UnreadableError if this cannot be determined at this moment."""
     return _mode(path) != 0
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is such a directory; UnreadableError where that cannot be told at this moment."""
+    """Whether there is such a directory; UnreadableError if this cannot be determined at this moment."""
     return stat.S_ISDIR(_mode(path))
 
 

@@ -19,7 +19,7 @@ class ExportCheck:
 
     folder: Path
     stored: str | None = None
-    """What its weights are stored as, where that can be told."""
+    """The format of its weights, if known."""
     problems: list[str] = field(default_factory=list)
     """Each one line that names the file."""
 
@@ -42,9 +42,7 @@ def check_export(folder: Path, *, plugins: Sequence[str] = ()) -> ExportCheck:
     try:
         found.stored = format_name(folder)
         if found.stored is None:
-            found.problems.append(
-                f"{folder}: its weights do not say what they are stored as; they are not of an export"
-            )
+            found.problems.append(f"{folder}: its weights do not state their format; they are not from an export")
         read_model(folder, plugins=plugins, device=torch.device("cpu"))
     except NmtError as error:
         found.problems += str(error).split("\n")

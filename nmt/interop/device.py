@@ -18,22 +18,22 @@ _DEVICES = Path("/dev")
 
 
 def choose_device(name: str | torch.device, *, index: int | None = None) -> torch.device:
-    """The device called `name`; `auto` is a GPU if there is one that can be used. Where there is another, that is said.
+    """The device called `name`; `auto` is a GPU if there is one that can be used. An unusable GPU is reported.
 
     `index` is the number of this process's GPU where several processes work together, all on GPUs or none.
-    Raises ConfigError for a GPU that is not there or cannot be used.
+    Raises ConfigError for a GPU that does not exist or cannot be used.
     """
     device = torch.device("cuda" if name == "auto" else name)
     if device.type != "cuda":
         return device
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what PyTorch says in pages is said in a line
+        warnings.simplefilter("ignore")  # one line instead of PyTorch's long message
         problem = _problem(device if index is None else torch.device("cuda", index))
         others = index is not None and torch.cuda.is_available()
     if problem is None:
         return device
     if name != "auto" or others:
-        raise ConfigError(f"device: 'cuda' was asked for, but {problem}. Allowed: auto, cpu.")
+        raise ConfigError(f"device: 'cuda' is not possible, because {problem}. Allowed: auto, cpu.")
     if torch.version.cuda and _has_gpu():
         say_once(logger, f"device: the CPU is used, because {problem}")
     return torch.device("cpu")
@@ -42,7 +42,7 @@ def choose_device(name: str | torch.device, *, index: int | None = None) -> torc
 def _problem(device: torch.device) -> str | None:
     """Why this GPU cannot be used, None if it can; found out by using it."""
     if not torch.version.cuda and not torch.version.hip:
-        return f"PyTorch {torch.__version__} is a build for CPUs alone"
+        return f"PyTorch {torch.__version__} is a build for CPUs only"
     try:
         if torch.cuda.is_available():
             torch.ones(1, device=device).add_(1).item()

@@ -23,13 +23,13 @@ def load_models(
     purpose: Purpose = "search",
     task: str = TRANSLATION,
 ) -> list[LoadedModel]:
-    """Load the model in each of `paths`, one at least; the same one may come more than once.
+    """Load the model in each of `paths`, at least one; the same model may occur more than once.
 
-    The arguments are those of `load_model`; `checkpoint` is chosen from each run. Kernels are those that the
-    configuration of the first model chooses.
+    The arguments are those of `load_model`; `checkpoint` is chosen from each run. Kernels are chosen by the
+    configuration of the first model.
 
     Raises:
-        CheckpointError: a model cannot be loaded, or its vocabularies are not those of the first.
+        CheckpointError: a model cannot be loaded, or its vocabularies differ from the first model's.
         ConfigError: a saved configuration cannot be used.
     """
     for path in paths:  # before the first is loaded, which takes time
@@ -57,7 +57,7 @@ def tokenizer_difference(first: Tokenizer, second: Tokenizer) -> str | None:
         for token, (our, their) in enumerate(zip(ours, theirs, strict=True)):
             if our != their:
                 return f"their {side} vocabularies differ: id {token} is {our!r} and {their!r}"
-    return "their vocabularies are the same, but text is not split into tokens in the same way"
+    return "their vocabularies are equal, but they split text into tokens differently"
 
 
 def names_of(models: Sequence[LoadedModel]) -> str:

@@ -71,13 +71,13 @@ def export_model(
     """Write the model in `model` to the folder `output`, which appears when it is complete.
 
     Args:
-        model: what `load_model` takes, with `checkpoint` and `plugins`.
-        stored: one of FORMATS, what the weights are stored as.
-        overwrite: replace an exported folder that is there.
+        model: an argument of `load_model`, with `checkpoint` and `plugins`.
+        stored: one of FORMATS, the format of the stored weights.
+        overwrite: replace an existing exported folder.
 
     Raises:
-        CheckpointError: `output` is not free, or the model cannot be read or has been rounded by an export.
-        ConfigError: bf16 cannot hold a weight, or decoding names a language model or a file that is missing.
+        CheckpointError: `output` exists, or the model cannot be read or has been rounded by an export.
+        ConfigError: bf16 cannot hold a weight, or decoding names a language model or a missing file.
     """
     what = "exported folders"
     replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_exported, what=what)
@@ -85,8 +85,8 @@ def export_model(
     loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
     if loaded.config.decoding.language_model is not None:
         raise ConfigError(
-            f"decoding.language_model: {loaded.config.decoding.language_model} is set, which an exported folder does "
-            "not have. Allowed in config.yaml: null; --language-model names it where the folder is used."
+            f"decoding.language_model: {loaded.config.decoding.language_model} is set, but exported folders have no "
+            f"language model. Allowed in config.yaml: null; give it with --language-model when you use the folder."
         )
     form = FORMATS[stored]
     if form.others == torch.bfloat16:
@@ -117,11 +117,12 @@ def check_range(model: Seq2Seq) -> None:
     for name, weight in known_matrices(model):
         if not bool(weight.to(torch.bfloat16).isfinite().all()):
             largest = float(weight.detach().abs().max())
-            raise ConfigError(f"precision: {name} holds {largest:.4g}, which bf16 has not; choose fp32 or int8")
+            raise ConfigError(f"precision: {name} holds {largest:.4g}, too large for bf16; choose fp32 or int8")
 
 
 def _own_config(config: Config, folder: Path, *, precision: str) -> Config:
-    """The configuration for the folder, in which the files that decoding names are, too: by their keys."""
+    """The configuration for the folder, and the files that decoding names, by their keys; they are copied to the
+    folder."""
     changes: dict[str, Any] = {"precision": precision}
     for key, name in decoding_files(config.decoding).items():
         own = key + Path(name).suffix
@@ -136,7 +137,7 @@ def _own_config(config: Config, folder: Path, *, precision: str) -> Config:
 
 
 def _metadata(directory: Path) -> dict[str, str]:
-    """What is known of the weights that are exported, as of which checkpoints they are the mean."""
+    """Facts about the exported weights, such as the checkpoints that were averaged."""
     return {key: value for key, value in read_metadata(directory / run_layout.WEIGHTS).items() if key != MAKER}
 
 
@@ -149,7 +150,7 @@ def _size(folder: Path) -> int:
 
 
 def _sums(folder: Path) -> dict[str, str]:
-    """The checksums of all files whose change would matter; those of the tokenizer are in its own list."""
+    """The checksums of all important files; the tokenizer has its own list."""
     found = {}
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()

@@ -1,4 +1,4 @@
-"""An exported folder as it is read: whose weights may have another number format, and whose files are all checked."""
+"""Reading an exported folder: its weights may have another number format, and all its files are checked."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from nmt.interop.weights_file import DamagedError, parse_weights, read_metadata
 
 VERSION_KEY: Final = "nmt_export"
 VERSION: Final = "1"
-"""Of the format; a file says its own under VERSION_KEY."""
+"""Version of the format; a file states its version under VERSION_KEY."""
 FORMAT_KEY: Final = "stored_as"
-"""Under which a file says which of FORMATS its weights have."""
+"""Key under which a file states which of FORMATS its weights have."""
 TOKENIZER_SUMS: Final = f"{run_layout.TOKENIZER}/{CHECKSUMS}"
 _NEEDED: Final = (run_layout.CONFIG, run_layout.WEIGHTS, TOKENIZER_SUMS)
 
@@ -54,24 +54,23 @@ def format_name(directory: Path) -> str | None:
     if version != VERSION or name not in FORMATS:
         what = f"format {version!r}, weights {name!r}"[:100]
         raise CheckpointError(
-            f"{file}: exported by a version of nmt that this one does not know ({printable(what)}); "
+            f"{file}: exported by an unknown version of nmt ({printable(what)}); "
             f"this one reads format {VERSION!r}, weights {', '.join(FORMATS)}"
         )
     return name
 
 
 def check_trainable(directory: Path) -> None:
-    """Raise CheckpointError for an exported folder whose weights are not those of training any more."""
+    """Raise CheckpointError for an exported folder with rounded weights."""
     name = format_name(directory)
     if name not in (None, "fp32"):
         raise CheckpointError(
-            f"{directory}: exported in {name}, so that its weights are rounded; this needs those of training: take the "
-            "run or what was exported in fp32"
+            f"{directory}: exported in {name}, so its weights are rounded; use the run, or an export in fp32"
         )
 
 
 def check_no_graphs(directory: Path) -> None:
-    """Raise CheckpointError for a folder of ONNX graphs, which has the checksums of an exported folder, too."""
+    """Raise CheckpointError for a folder of ONNX graphs, which also has the checksums of an exported folder."""
     if is_file(directory / run_layout.ENCODER) and is_file(directory / run_layout.STEP):
         raise CheckpointError(
             f"{directory}: exported as ONNX graphs, for programs with ONNX Runtime; give the run or another export"
@@ -86,10 +85,10 @@ def is_exported(directory: Path) -> bool:
 
 
 def check_files(directory: Path) -> dict[str, str]:
-    """The checksums of an exported folder, with which its files agree; its weights are checked when they are read.
+    """The checksums of an exported folder, after checking its files; its weights are checked when they are read.
 
     Raises:
-        DamagedError: there are none, or a file is missing or not what was exported.
+        DamagedError: there are none, or a file is missing or has changed.
     """
     sums = read_checksums(directory)
     for name, digest in sums.items():
@@ -102,13 +101,13 @@ def read_checksums(directory: Path) -> dict[str, str]:
     """Those of an exported folder, by the names of its files; DamagedError where there is no such list."""
     file = directory / run_layout.SUMS
     if not is_file(file):
-        raise DamagedError(f"{file}: no such file; an exported folder has it")
+        raise DamagedError(f"{file}: no such file; an exported folder must have it")
     sums = read_sums(read_file(file, largest=LARGEST_RECORD))
     if sums is None or not sums.keys() >= set(_NEEDED):
         raise DamagedError(f"{file}: not a list of the checksums of {', '.join(_NEEDED)}")
     for name in sums:
         if name not in _NEEDED and (Path(name).name != name or name.startswith(".")):
-            raise DamagedError(f"{file}: {printable(name[:100])!r} is no file of an exported folder")
+            raise DamagedError(f"{file}: {printable(name[:100])!r} is not a file of an exported folder")
     return sums
 
 
@@ -119,8 +118,8 @@ def check_file(file: Path, digest: str) -> bytes:
     content = read_file(file)
     if hashlib.sha256(content).hexdigest() != digest:
         raise DamagedError(
-            f"{file}: changed since it was exported: its SHA-256 is not the one in {run_layout.SUMS}; export again, "
-            "or give other settings on the command line"
+            f"{file}: changed since it was exported: its SHA-256 differs from the one in {run_layout.SUMS}; export "
+            f"again, or set options on the command line"
         )
     return content
 
@@ -131,7 +130,7 @@ def read_stored(file: Path, digest: str) -> dict[str, Tensor]:
 
 
 def with_own_files(config: Config, directory: Path) -> Config:
-    """The configuration of an exported folder, in which files that decoding names are those of the folder."""
+    """The configuration of an exported folder; the files named in decoding are those of the folder."""
     own: dict[str, Any] = {
         key: str(directory / Path(name).name) for key, name in decoding_files(config.decoding).items()
     }

@@ -1,4 +1,4 @@
-"""RUN/facts.json: what a model has been trained on, as far as those who use it need to know."""
+"""RUN/facts.json: facts about a model's training that its users need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LongestSource(NamedTuple):
     tokens: int
     """Without the end symbol."""
     is_known: bool
-    """False where only the limit is known, data.max_length."""
+    """False if only the limit data.max_length is known."""
 
     def __str__(self) -> str:
         what = "any in training" if self.is_known else "training allowed"
@@ -33,9 +33,10 @@ class LongestSource(NamedTuple):
 
 
 def longest_source(directory: Path, config: Config) -> LongestSource:
-    """That of the model in `directory`: of its own file, else that of the run around it, else what its `config` allows.
+    """The facts of the model in `directory`: from its own file, else from the run around it, else from the limit in
+    `config`.
 
-    Raises CheckpointError for a file that cannot be understood.
+    Raises CheckpointError for a malformed file.
     """
     found = read_longest_source(directory)
     return LongestSource(config.data.max_length, False) if found is None else LongestSource(found, True)
@@ -67,7 +68,7 @@ def find_facts(directory: Path) -> Path | None:
 
 
 def write_longest_source(directory: Path, tokens: int) -> None:
-    """Write the file, whole or not at all; CheckpointError where it cannot be written."""
+    """Write the file atomically; CheckpointError if it cannot be written."""
     path = directory / FACTS
     try:
         replace_text(path, json.dumps({_LONGEST: tokens}) + "\n")

@@ -1,4 +1,4 @@
-"""The README.md of an exported folder: what the model is, and what is recorded of its training and scores."""
+"""The README.md of an exported folder: a description of the model, its training and its scores."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def model_card(
     words: str | None = None,
     use: Sequence[str] = (),
 ) -> str:
-    """The card, in Markdown, of the model as it was read from a run.
+    """The card, in Markdown, of the model read from a run.
 
     Args:
         name: of the folder or file.
         stored: one of FORMATS, or of a file for the engine the number format of its matrices.
         weights, total: bytes of the weights, and of all but the card and the checksums.
-        words: of what needs no code of a plugin, as a file for the engine, what its weights are stored as.
-        use: paragraphs on how to use what the commands of nmt do not take.
+        words: the format of the weights in words, for exports that need no plugin, such as a file for the engine. use:
+            paragraphs on how to use exports that nmt's commands do not accept.
     """
     config = loaded.config
     events = _events(loaded.path)
@@ -80,7 +80,7 @@ def model_card(
 
 
 def facts_for_tools(loaded: LoadedModel, *, precision: str) -> dict[str, Any]:
-    """What any export of a model says of it in JSON."""
+    """The description of a model in JSON, common to all exports."""
     config = loaded.config
     return {
         "nmt_version": __version__,

@@ -31,7 +31,7 @@ _SHOWN = 3
 """Wrong parameters named in a message; there can be hundreds."""
 _LONGEST_NAME = 80
 _MOST_DIGITS = 30
-"""Of a step; Python reads some thousands."""
+"""Digits of a step; Python reads some thousands."""
 
 
 class LoadedModel(NamedTuple):
@@ -59,16 +59,16 @@ def load_model(
 
     Args:
         path: run directory, checkpoint directory (RUN/checkpoints/step-N), output of nmt-average or nmt-export.
-        plugins: Python files to import first. Those that the saved configuration names are not
-            imported unless they are named here: they may be somebody else's.
+        plugins: Python files to import first. Plugins named in the saved configuration are not imported unless they are
+            given here: they may come from someone else.
         device: `cpu`, `cuda` or `auto`, or a torch device.
-        checkpoint: of a run directory `best` (by validation, else the newest), `last`, or a step.
-        purpose: what it is loaded for, which says what of it has to be right on a GPU.
-        task: what it must have been trained for, or several of which one will do.
+        checkpoint: for a run directory: `best` (by validation, else the newest), `last`, or a step.
+        purpose: the use of the model, which determines the operations that must be right on a GPU.
+        task: the task, or several allowed tasks, of the model.
 
     Raises:
-        CheckpointError: what is missing, damaged or does not fit, in one line that names the file.
-        ConfigError: the saved configuration cannot be used, say for want of a plugin.
+        CheckpointError: something is missing, damaged or does not fit; one line names the file.
+        ConfigError: the saved configuration cannot be used, for example without a plugin.
     """
     place = choose_device(device)
     loaded = read_model(path, plugins=plugins, device=place, checkpoint=checkpoint, task=task)
@@ -92,7 +92,7 @@ def read_model(
     tasks = [task] if isinstance(task, str) else task
     if config.task not in tasks:
         wanted = " or ".join(tasks)
-        raise CheckpointError(f"{path}: is a model of the task {config.task}, but one of {wanted} is needed here")
+        raise CheckpointError(f"{path}: is a model of the task {config.task}, but a model of {wanted} is needed here")
     if form is not None:
         config = exported.with_own_files(config, directory)
     tokenizer = load_tokenizer(directory, config)
@@ -131,25 +131,25 @@ def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
     path = Path(path)
     if not is_folder(path):
         if is_engine_file(path):
-            raise CheckpointError(f"{path}: is one file for the engine, which only {TAKEN_BY} take; give its run")
+            raise CheckpointError(f"{path}: is one file for the engine, accepted only by {TAKEN_BY}; give its run")
         reason = "is not a directory" if path.exists() else "no such directory"
         raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or an exported model")
     if is_file(path / run_layout.WEIGHTS):
         if checkpoint != "best":
-            raise ConfigError(f"{path}: is a single model; a checkpoint ('{checkpoint}') is chosen from a run")
+            raise ConfigError(f"{path}: is a single model; a checkpoint ('{checkpoint}') can be chosen only from a run")
         return path
     exported.check_no_graphs(path)
     if not is_folder(run_layout.checkpoints_dir(path)):
         wanted = f"{run_layout.CHECKPOINTS}/ nor {run_layout.WEIGHTS}"
-        raise CheckpointError(f"{path}: not a model: neither {wanted} in it")
+        raise CheckpointError(f"{path}: not a model: it has neither {wanted}")
     steps = run_layout.checkpoint_steps(path)
     if not steps:
-        raise CheckpointError(f"{path}: no complete checkpoint in it yet")
+        raise CheckpointError(f"{path}: has no complete checkpoint yet")
     return run_layout.step_dir(path, _chosen_step(path, checkpoint, steps))
 
 
 def weights_of(path: str | Path) -> Path:
-    """The file with the weights that `path` means; where there is no model, one that is not there, either."""
+    """The file with the weights of `path`; if there is no model, a path that does not exist."""
     try:
         return find_model(path) / run_layout.WEIGHTS
     except CheckpointError:
@@ -165,7 +165,7 @@ def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
     if str(checkpoint).isdecimal() and len(str(checkpoint)) < _MOST_DIGITS:
         if int(checkpoint) not in steps:
             listed = ", ".join(str(step) for step in steps)
-            raise CheckpointError(f"{run}: no checkpoint of step {checkpoint}; there are {listed}")
+            raise CheckpointError(f"{run}: no checkpoint of step {checkpoint}; existing: {listed}")
         return int(checkpoint)
     raise ConfigError(
         f"checkpoint: {shown(checkpoint)} is not allowed. Allowed: best, last, or a step such as {steps[-1]}."
@@ -173,36 +173,35 @@ def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
 
 
 def config_file(directory: Path) -> Path:
-    """The configuration beside the weights, else that of the run around them."""
+    """The configuration next to the weights, else that of the run around them."""
     own = directory / run_layout.CONFIG
     around = directory.parent.parent / run_layout.CONFIG
     if not is_there(own) and directory.parent.name == run_layout.CHECKPOINTS and is_there(around):
         return around
     if not is_there(own):
-        raise CheckpointError(f"{own}: no such file; a model directory has its configuration beside the weights")
+        raise CheckpointError(f"{own}: no such file; a model directory must have its configuration next to the weights")
     return own
 
 
 def planned_model(config: Config, tokenizer: Tokenizer, *, most_layers: int, trusted: bool) -> Seq2Seq:
-    """The model on the meta device, where it takes no memory.
+    """The model on the meta device, which needs no memory.
 
-    `trusted` says that the user has named plugins: their code may not know of that device, so the
-    model is built on the CPU.
+    `trusted`: the user has given plugins, whose code may not support that device, so the model is built on the CPU.
 
     Raises:
-        CheckpointError: no such model can be meant.
+        CheckpointError: such a model is impossible.
     """
     outline = MODELS.get(config.model.architecture).outline(config.model)
     layers = outline.encoder_layers + outline.decoder_layers
     if layers > most_layers:
-        raise CheckpointError(f"model: {layers} layers in the configuration, more than there are weights for")
+        raise CheckpointError(f"model: {layers} layers in the configuration, but fewer in the weights")
     try:
         with torch.device("cpu" if trusted else "meta"):
             return build_model(config.model, *sizes_of(tokenizer))
     except (RuntimeError, TypeError, OverflowError) as error:
         if trusted:
             raise
-        raise CheckpointError("model: sizes in the configuration beyond what a model can have") from error
+        raise CheckpointError("model: sizes in the configuration are too large for a model") from error
 
 
 def sizes_of(tokenizer: Tokenizer) -> tuple[int, ...]:

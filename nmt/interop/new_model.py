@@ -27,16 +27,16 @@ def check_output(output: Path, *, model: Path | None = None) -> None:
 
 
 def is_replaced(output: Path, *, model: Path, overwrite: bool, is_one: Callable[[Path], bool], what: str) -> bool:
-    """Whether a folder that is there is to be replaced; CheckpointError where `output` is anything else that is there.
+    """Whether an existing folder will be replaced; CheckpointError if `output` is anything else that exists.
 
-    With `overwrite` folders are replaced of which `is_one` says so, `what` in words.
+    `overwrite` replaces folders for which `is_one` is true; `what` describes them.
     """
     if not overwrite or output.is_symlink() or not output.is_dir() or not any(output.iterdir()):
         check_output(output, model=model)
         return False
     run_layout.check_no_part(output, models=(model,))
     if not is_one(output):
-        raise CheckpointError(f"{output}: --overwrite replaces {what} alone, and this is none; move it away")
+        raise CheckpointError(f"{output}: --overwrite replaces only {what}, and this is not one; move it away")
     return True
 
 
@@ -44,7 +44,7 @@ def is_replaced(output: Path, *, model: Path, overwrite: bool, is_one: Callable[
 def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
     """A directory to fill, which becomes `output` when the block ends without an error.
 
-    With `replace` it takes the place of a directory that is there, which is deleted then.
+    With `replace` it replaces an existing directory, which is then deleted.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with new_directory(output) as temporary:
@@ -60,7 +60,7 @@ def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
 def write_model(
     output: Path, weights: Mapping[str, Tensor], *, config: Config, tokenizer: Tokenizer, metadata: Mapping[str, str]
 ) -> None:
-    """Write the directory that `load_model` takes; `metadata` is kept beside the weights.
+    """Write the directory that `load_model` takes; `metadata` is stored with the weights.
 
     Raises:
         CheckpointError: `output` exists and is not an empty directory.

@@ -33,7 +33,7 @@ CHECKPOINTS = safe.CHECKPOINTS
 BEST = "best.json"
 SUMS = "SHA256SUMS"
 CARD = "README.md"
-"""Of an exported folder; in a run it is the user's own."""
+"""Of an exported folder; in a run this name belongs to the user."""
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 """Of a folder of ONNX graphs, which is no model for commands."""
 ASIDE = "damaged-"
@@ -88,7 +88,7 @@ def check_no_part(output: Path, *, models: Iterable[str | Path]) -> None:
     """Raise CheckpointError if `output` is, or would be, among the files that one of `models` consists of."""
     for model in models:
         if belongs_to(Path(model), output):
-            raise CheckpointError(f"{output}: is a part of the model {model}; the output needs another name")
+            raise CheckpointError(f"{output}: is a part of the model {model}; choose another output")
 
 
 def _files_of_export(root: Path) -> set[str]:
@@ -109,7 +109,7 @@ def checkpoint_steps(run: Path) -> list[int]:
     """Steps of all complete checkpoints (those with weights) of a run, ascending.
 
     Raises:
-        UnreadableError: what is there cannot be told at this moment.
+        UnreadableError: this cannot be determined at this moment.
     """
     found = ((step_of(entry), entry) for entry in entries(run))
     return sorted(step for step, entry in found if step is not None and is_there(entry / WEIGHTS))
@@ -138,7 +138,7 @@ def last_step(run: Path) -> int | None:
 
 
 def read_best(run: Path) -> Best | None:
-    """What best.json says; None when there is no such file, CheckpointError when it cannot be understood."""
+    """The content of best.json; None if there is no such file, CheckpointError if it is malformed."""
     path = checkpoints_dir(run) / BEST
     if not is_there(path):
         return None

@@ -17,7 +17,7 @@ Precision = Literal["fp32", "bf16", "int8"]
 VALUES: Final = ".int8"
 """Ends the name of the values int8 [M, K] of a matrix, row by row."""
 SCALES: Final = ".scales"
-"""Ends the name of its scales fp32 [M]: row m stands for values[m] * scales[m]."""
+"""Suffix of the name of its scales fp32 [M]: row m is values[m] * scales[m]."""
 
 
 class Format(NamedTuple):
@@ -34,7 +34,7 @@ class Format(NamedTuple):
 FORMATS: Final[Mapping[str, Format]] = {
     "fp32": Format("fp32", torch.float32, "fp32"),
     "bf16": Format("bf16", torch.bfloat16, "matrices and embeddings bf16, vectors fp32"),
-    "int8": Format("int8", torch.float32, "matrices of decoder and output layer int8, all else fp32"),
+    "int8": Format("int8", torch.float32, "matrices of decoder and output layer int8, everything else fp32"),
     "int8_bf16": Format(
         "int8", torch.bfloat16, "matrices of decoder and output layer int8, other matrices and embeddings bf16"
     ),

@@ -1,4 +1,4 @@
-"""SHA256SUMS: the checksums of files beside it, as `sha256sum --check` reads them."""
+"""SHA256SUMS: the checksums of files in the same folder, as `sha256sum --check` reads them."""
 
 from __future__ import annotations
 

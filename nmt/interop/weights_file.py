@@ -1,4 +1,4 @@
-"""Files of weights (safetensors): read and written whole, and damage told apart from a moment without access."""
+"""Files of weights (safetensors): read and written completely; damage is distinguished from temporary read errors."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class DamagedError(CheckpointError):
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """All tensors of a file, on the CPU; see `read_shapes` for one of somebody else.
+    """All tensors of a file, on the CPU; for files from others see `read_shapes`.
 
     Raises:
         UnreadableError: it cannot be read at this moment.
-        DamagedError: it was read and is no whole file of weights.
+        DamagedError: it was read and is not a complete file of weights.
     """
-    _read_header(file)  # which says whether there is any use in reading the rest
+    _read_header(file)  # shows whether reading the rest is useful
     return parse_weights(file, read_file(file))
 
 
@@ -61,10 +61,10 @@ def parse_weights(file: Path, content: bytes) -> dict[str, Tensor]:
 
 
 def read_shapes(file: Path) -> dict[str, Tensor]:
-    """What `read_weights` would read, on the meta device: names and sizes, for which only the header is read.
+    """The tensors of `read_weights` on the meta device: names and sizes, for which only the header is read.
 
-    A file of somebody else can be as large as it likes: it is read when its weights are those that are wanted.
-    Raises as `read_weights`; what is wrong behind the header is not noticed.
+    A file from others can be of any size, so its weights are read only if they are the expected ones. Raises as
+    `read_weights`; damage after the header is not detected.
     """
     header = _read_header(file)
     header.pop(_METADATA, None)
@@ -76,13 +76,13 @@ def read_shapes(file: Path) -> dict[str, Tensor]:
 
 
 def read_metadata(file: Path) -> dict[str, str]:
-    """What was saved beside the weights of a file; raises as `read_weights`."""
+    """The metadata saved with the weights of a file; raises as `read_weights`."""
     found = _read_header(file).get(_METADATA) or {}
     return parsed(file, lambda: {str(key): str(value) for key, value in dict(found).items()})
 
 
 def _read_header(file: Path) -> dict[str, Any]:
-    """The header of a file (https://huggingface.co/docs/safetensors), where it says as many bytes as there are."""
+    """The header of a file (https://huggingface.co/docs/safetensors), if its sizes match the file's size."""
 
     def header() -> dict[str, Any]:
         with open_model_file(file) as stream:
@@ -106,15 +106,15 @@ def _planned(entry: Mapping[str, Any]) -> Tensor:
 
 
 def parsed(file: Path, parse: Callable[[], T]) -> T:
-    """What `parse` makes of the content of `file`.
+    """The result of `parse` for the content of `file`.
 
     Raises:
-        UnreadableError: not for what the file holds, but for want of memory or something else of the moment.
-        DamagedError: anything else that `parse` raises.
+        UnreadableError: a temporary problem, such as a lack of memory, not the file's content.
+        DamagedError: any other exception of `parse`.
     """
     try:
         return parse()
-    except Exception as error:  # parsers raise whatever they meet in a damaged file
+    except Exception as error:  # parsers can raise anything for a damaged file
         if is_out_of_memory(error) or isinstance(error, OSError | ImportError | UnreadableError):
             raise unreadable(file, error) from error
         raise DamagedError(f"{file}: damaged file ({printable(reason(error))})") from error

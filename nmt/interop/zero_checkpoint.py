@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
     path: Path
     """the `.npz` file, or what TensorFlow's files have in common, such as DIR/model-1000"""
     has_averages: bool
-    """whether moving averages are there, taken or not"""
+    """whether moving averages exist, used or not"""
     hyper_parameters: str | None
     """the JSON text that an `.npz` file carries"""
 
@@ -73,7 +73,7 @@ def read_checkpoint(path: str | Path, *, averages: bool = False) -> Checkpoint:
         raise CheckpointError(f"{source.path}: holds no weights; names in it: {_listed(source.names)}")
     if averages and (missing := sorted(weights - averaged)):
         count = f"{len(missing)} of {len(weights)} weights have none"
-        raise CheckpointError(f"{source.path}: moving averages were asked for, but {count}: {_listed(missing)}")
+        raise CheckpointError(f"{source.path}: --moving-averages is not possible, because {count}: {_listed(missing)}")
     end = AVERAGE if averages else ""
     variables = {name: _value(source, f"{name}{end}") for name in sorted(weights)}
     return Checkpoint(variables, source.path, bool(averaged), source.hyper_parameters)
@@ -86,7 +86,7 @@ def _open(path: Path) -> _Source:
     index = prefix.with_name(f"{prefix.name}.index")
     if not index.is_file():
         allowed = f"DIR/model-STEP with an .index file, a directory with a file '{_STATE_FILE}', or FILE.npz"
-        raise CheckpointError(f"{index}: no such file; a checkpoint is {allowed}")
+        raise CheckpointError(f"{index}: no such file; allowed: {allowed}")
     return _open_tensorflow(prefix)
 
 
@@ -97,7 +97,7 @@ def _named_in(folder: Path) -> Path:
         text = read_inside(record, within=folder, largest=LARGEST_RECORD).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise CheckpointError(f"{record}: {reason}; name the checkpoint itself, such as DIR/model-1000") from error
+        raise CheckpointError(f"{record}: {reason}; give the checkpoint itself, such as DIR/model-1000") from error
     found = re.search(r'^model_checkpoint_path:\s*"([^"]+)"', text, flags=re.M)
     if found is None:
         raise CheckpointError(f"{record}: names no checkpoint (model_checkpoint_path)")

@@ -35,11 +35,11 @@ from nmt.models.base import Seq2Seq
 _SCOPE = "zero_scope"
 """Metadata beside the weights: the name before all variables."""
 _STRUCTURE = ("model_name", "cell", "hidden_size", "embed_size")
-"""What the variables do not tell; Zero's defaults stand in for it."""
+"""Hyper-parameters that the variables do not determine; Zero's defaults are used."""
 
 
 class Converted(NamedTuple):
-    """What became of a checkpoint."""
+    """The result of converting a checkpoint."""
 
     model: Seq2Seq
     config: Config
@@ -72,8 +72,8 @@ def from_zero(
         hparams: as for `read_hyper_parameters`.
 
     Raises:
-        CheckpointError, DataError, ConfigError: a file that cannot be used, things that do not fit together, or a
-            model of which there is none here; one line, or a line for each mistake.
+        CheckpointError, DataError, ConfigError: a file that cannot be used, things that do not fit together, or a model
+            without a counterpart in nmt; one line, or a line for each mistake.
     """
     check_output(output)
     found = read_checkpoint(checkpoint, averages=averages)
@@ -111,7 +111,7 @@ def _tokenizer(found: Checkpoint, source: Path, target: Path, *, folder: Path) -
     (source_vocabulary, notes), (target_vocabulary, more) = read_vocabulary(source), read_vocabulary(target)
     joint = any(name.endswith("/embedding") for name in found.variables)
     if joint and source_vocabulary.tokens != target_vocabulary.tokens:
-        reason = "one table of embeddings serves both languages (shared_source_target_embedding)"
+        reason = "one table of embeddings is used for both languages (shared_source_target_embedding)"
         raise DataError(f"{target}: another vocabulary than {source}, but {reason}")
     options = WhitespaceOptions(
         source_vocab=str(folder / ("joint.vocab" if joint else "source.vocab")),
@@ -149,9 +149,9 @@ def _notes(hyper: HyperParameters, found: Checkpoint, *, averages: bool) -> list
     if hyper.unknown:
         notes.append(f"ignored, of another version of Zero: {', '.join(hyper.unknown)}")
     if rest := zero_settings.left_out(hyper):
-        notes.append(f"not taken over (docs/from_zero.md says why): {', '.join(rest)}")
+        notes.append(f"not converted (docs/from_zero.md explains why): {', '.join(rest)}")
     if found.has_averages and not averages and hyper.complete["ema_decay"] > 0:
-        notes.append("these are the weights; --moving-averages takes their averages, with which Zero translates")
+        notes.append("these are the plain weights; --moving-averages uses their averages, with which Zero translates")
     return notes
 
 
@@ -189,7 +189,9 @@ def to_zero(
     notes = []
     if loaded.config.data.tokenizer != "whitespace":
         kind = loaded.config.data.tokenizer
-        notes.append(f"these vocabularies are the pieces of a {kind} tokenizer: give Zero text that it has split")
+        notes.append(
+            f"these vocabularies are the pieces of a {kind} tokenizer: give Zero text that this tokenizer has split"
+        )
     return Exported(files, notes)
 
 

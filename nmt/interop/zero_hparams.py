@@ -13,7 +13,7 @@ from nmt.errors import ConfigError, near_miss
 from nmt.files.safe import open_regular
 
 PARAM_JSON = "param.json"
-"""What Zero writes beside its checkpoints: one line of JSON with all hyper-parameters."""
+"""Zero's file next to its checkpoints: one line of JSON with all hyper-parameters."""
 _LARGEST = 1 << 20
 """Bytes of a file of hyper-parameters."""
 
@@ -158,11 +158,11 @@ def read_hyper_parameters(arguments: Sequence[str], *, beside: Path, saved: str 
 
     Args:
         arguments: each the name of a file with a dictionary of literals (`dict(cell="atr", ...)`, `{...}` or
-            JSON), or `key=value`, or several of these with commas between them, as Zero's `--parameters` takes.
+            JSON), or `key=value`, or several of these separated by commas, as in Zero's `--parameters`.
 
     Raises:
-        ConfigError: a file is missing or no dictionary of literals; a key that a person wrote is unknown or its
-            value of another type. All mistakes of a file are named, one a line.
+        ConfigError: a file is missing or is not a dictionary of literals; a key written by the user is unknown or has a
+            value of another type. All mistakes of a file are listed, one per line.
     """
     given: dict[str, Any] = {}
     unknown: list[str] = []
@@ -196,7 +196,7 @@ def _text(path: Path) -> str:
         with open_regular(path) as stream:
             content = stream.read(_LARGEST + 1)
         if len(content) > _LARGEST:
-            raise ConfigError(f"{path}: larger than {_LARGEST >> 20} MiB, which no hyper-parameters are")
+            raise ConfigError(f"{path}: larger than {_LARGEST >> 20} MiB, too large for hyper-parameters")
         return content.decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
@@ -244,7 +244,7 @@ def _literal_pairs(text: str, *, origin: str) -> _Read:
             pairs.append((str(key), ast.literal_eval(value)))
         except (ValueError, TypeError, RecursionError, MemoryError) as error:
             place = f"{origin}, line {value.lineno}: {key}"
-            raise ConfigError(f"{place}: not a literal, and nothing here is evaluated; {wanted}") from error
+            raise ConfigError(f"{place}: not a literal, and expressions are not evaluated; {wanted}") from error
     return pairs
 
 
@@ -278,7 +278,7 @@ def _checked(pairs: _Read, *, origin: str) -> Mapping[str, Any]:
     seen: dict[str, Any] = {}
     for key, value in pairs:
         if key in seen:
-            problems.append(f"{key}: is given twice")
+            problems.append(f"{key}: given twice")
         elif key not in DEFAULTS:
             problems.append(f"{key}: Zero has no such hyper-parameter.{near_miss(key, list(DEFAULTS))}".rstrip())
         elif not _is_of_type(value, DEFAULTS[key]):

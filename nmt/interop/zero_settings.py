@@ -86,7 +86,7 @@ def check_computable(hyper: Mapping[str, Any]) -> None:
     """Raise ConfigError for what changes a model's outputs and is fixed here."""
     if hyper["dtype_epsilon"] != _LAYER_NORM_EPSILON:
         given = hyper["dtype_epsilon"]
-        raise ConfigError(f"dtype_epsilon: {given} is not allowed; layer norm adds {_LAYER_NORM_EPSILON} here")
+        raise ConfigError(f"dtype_epsilon: {given} is not allowed; nmt's layer norm adds {_LAYER_NORM_EPSILON}")
 
 
 def sections(hyper: Mapping[str, Any]) -> dict[str, Any]:

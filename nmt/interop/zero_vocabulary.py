@@ -17,9 +17,9 @@ _STRIPPED = " \t\n\r\x0b\x0c"
 def read_vocabulary(path: Path) -> tuple[Vocabulary, list[str]]:
     """The tokens of a vocabulary file with the ids that Zero gives them, and notes for the user.
 
-    A token a line; the three special ones come first whether or not the file has them, and of a repeated token the
-    first counts. A blank line, or one with a space inside, is a token to Zero, which no text can contain: its id is
-    kept under a name of its own. Raises DataError for a file that is missing, empty or not UTF-8.
+    One token per line; the three special tokens come first whether or not the file has them, and of a repeated token
+    the first one counts. For Zero a blank line, or a line with a space inside, is a token that no text can contain: its
+    id is kept under its own name. Raises DataError for a file that is missing, empty or not UTF-8.
     """
     tokens: dict[str, None] = {}
     repeated, odd = 0, []
@@ -66,6 +66,6 @@ def vocabulary_text(tokens: Iterable[str], *, where: object) -> str:
     seen: set[str] = set(SPECIAL_TOKENS)
     for place, token in enumerate(rest, start=len(SPECIAL_TOKENS)):
         if not token or any(sign in token for sign in _STRIPPED) or token in seen:
-            raise CheckpointError(f"{where}: token {place} of its vocabulary, {token!r}, is another one to Zero")
+            raise CheckpointError(f"{where}: token {place} of its vocabulary, {token!r}, has another meaning in Zero")
         seen.add(token)
     return "".join(f"{token}\n" for token in (*SPECIAL_TOKENS, *rest))

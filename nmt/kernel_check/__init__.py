@@ -1,9 +1,9 @@
-"""Which kernels run on this machine's GPU with `kernels: auto`: those that compute there what PyTorch does.
+"""Selection of kernels for this machine's GPU with `kernels: auto`: those whose results there match PyTorch's.
 
-The kernels are the same everywhere, compilers, drivers and GPUs are not. So the first command on a kind of GPU and
-with a version of the driver, PyTorch, Triton and this package checks what its model runs against the reference, and
-keeps what it finds in the cache directory, where the C kernels are too. Only results that differ are held against a
-kernel for good. What could not be tried, say because another process had the GPU's memory, is tried again.
+The kernels are the same everywhere, compilers, drivers and GPUs are not. So the first command with a kind of GPU and
+versions of the driver, PyTorch, Triton and this package checks the operations of its model against the reference, and
+keeps the results in the cache directory, next to the C kernels. Only a kernel with differing results is excluded
+permanently. A check that could not run, for example because another process used the GPU's memory, is repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Purpose", "choose_kernels", "recurrences", "use_verified_kernels", "
 logger = logging.getLogger(__name__)
 
 LEAST_CAPABILITY: Final = (8, 0)
-"""Of the GPUs that the kernels are written for."""
+"""Least compute capability of the GPUs that the kernels are written for."""
 
 
 def choose_kernels(choice: str, *, device: torch.device) -> None:
@@ -36,15 +36,17 @@ def choose_kernels(choice: str, *, device: torch.device) -> None:
     Raises ConfigError as that does, and for `triton` on a CPU.
     """
     if choice == "triton" and device.type == "cpu":
-        raise ConfigError("kernels: 'triton' was asked for, but the device is the CPU, where it has none. Use auto.")
+        raise ConfigError(
+            "kernels: 'triton' is not possible, because the device is the CPU. Allowed there: auto, reference."
+        )
     set_kernels(choice)
 
 
 def use_verified_kernels(
     models: Sequence[nn.Module], *, device: torch.device, purpose: Purpose, check: bool = True
 ) -> None:
-    """With `auto` on a GPU, have what is right there run for these models; at first it is found out, which may take
-    minutes, unless `check` is false. What does not run is said."""
+    """With `auto` on a GPU, enable the verified kernels for these models; unknown ones are checked first, which may
+    take minutes, unless `check` is false. Kernels that are not used are reported."""
     if selection().choice != "auto" or device.type != "cuda" or not _can_have_kernels(device):
         return
     keys = dict.fromkeys(key for model in models for key in needed(model, purpose))
@@ -57,9 +59,10 @@ def use_verified_kernels(
 
 
 def verify_operations(keys: tuple[str, ...], *, device: torch.device) -> None:
-    """As `use_verified_kernels` for training, for operations such as `sequence lrn`, beside what is verified already.
+    """Like `use_verified_kernels` for training, for operations such as `sequence lrn`, in addition to those already
+    verified.
 
-    Cheap from the second call of a process on, so that a module can ask each time it runs.
+    Cheap from the second call in a process on, so that a module can call it each time it runs.
     """
     if selection().choice != "auto" or device.type != "cuda" or not _can_have_kernels(device):
         return
@@ -71,7 +74,7 @@ def verify_operations(keys: tuple[str, ...], *, device: torch.device) -> None:
 
 @functools.cache
 def _found_right(keys: tuple[str, ...], device: torch.device) -> frozenset[str]:
-    """Those of `keys` that are right on this GPU; what is not is said."""
+    """Those `keys` that are verified on this GPU; others are reported."""
     names = [key for key in keys if key in WITHOUT_TRITON] if triton_problem() else list(keys)
     found = find_out(names, device)
     _say_what_does_not_run(found)
@@ -86,18 +89,20 @@ def _say_what_does_not_run(found: Mapping[str, Outcome]) -> None:
     reasons = dict[str, list[str]]()
     for name, outcome in sorted(found.items()):
         if outcome.state == "wrong":
-            text = "kernels: PyTorch runs %s, because on this GPU our kernel is wrong: %s"
+            text = "kernels: PyTorch runs %s, because nmt's kernel is wrong on this GPU: %s"
             logger.warning(text, plain(name), outcome.reason)
         elif outcome.state == "undecided":
             reasons.setdefault(why(outcome), []).append(plain(name))
     for reason, untried in reasons.items():
         what = "everything" if len(untried) == len(found) else ", ".join(untried)
-        logger.warning("kernels: slower PyTorch code runs %s, as our kernels could not be tried: %s", what, reason)
+        logger.warning(
+            "kernels: slower PyTorch code runs %s, because nmt's kernels could not be checked: %s", what, reason
+        )
 
 
 @functools.cache
 def _can_have_kernels(device: torch.device) -> bool:
-    """Whether the GPU is new enough for any; said once if not, and so is what keeps Triton from running."""
+    """Whether the GPU is new enough for any kernel; if not, or if Triton cannot run, this is reported once."""
     major, minor = torch.cuda.get_device_capability(device)
     problem = triton_problem()
     if (major, minor) < LEAST_CAPABILITY:

@@ -1,6 +1,6 @@
-"""Check the GPU's operations now: `python -m nmt.kernel_check` all of them, `... NAME [DEVICE]` that one alone.
+"""Check the GPU's operations now: `python -m nmt.kernel_check` checks all of them, `... NAME [DEVICE]` only one.
 
-Prints what became of each and exits 1 unless all are right.
+Prints the result of each and exits 1 unless all are right.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def explained(text: str, *, unknown: str = "") -> str:
         if word in text:
             return f"{meaning}: {mend}"
     lines = text.strip().splitlines()
-    return unknown or (lines[-1].strip() if lines else "it said nothing")
+    return unknown or (lines[-1].strip() if lines else "it printed nothing")
 
 
 def ended_by(number: int) -> str:
@@ -42,5 +42,5 @@ def ended_by(number: int) -> str:
         name = signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
-    hint = "; where nobody did it, this machine has too little free memory" if number == signal.SIGKILL else ""
+    hint = "; if no user did it, this machine has too little free memory" if number == signal.SIGKILL else ""
     return f"it was ended by {name}{hint}"

@@ -214,7 +214,7 @@ def masked(case: Case) -> None:
                 found.append(with_gradients([dropout(x, 0.3, draw=draw)], [x]))
         for index, (right, ours) in enumerate(zip(*found, strict=True)):
             if not torch.equal(ours, right):
-                raise DifferenceError(f"result {index} is not the reference's")
+                raise DifferenceError(f"result {index} differs from the reference's")
 
 
 def decoding_step(case: Case) -> None:
@@ -240,7 +240,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
 
 
 def check_key(key: str, device: torch.device, sizes: Sizes, storage: torch.dtype) -> None:
-    """DifferenceError unless what `key` names is right on the device; see `nmt.kernel_check.needs`."""
+    """Raise DifferenceError unless the operation `key` is right on the device; see `nmt.kernel_check.needs`."""
     operation, words = parts(key)
     designs = [Design(CELLS.get("lstm"))] if operation == "lstm_layer" else designs_of(words) if words else []
     CHECKS[operation](Case(device, sizes, storage, Selection("auto", frozenset({key})), designs))

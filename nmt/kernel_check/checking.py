@@ -1,4 +1,4 @@
-"""What is known of checks on a GPU, and the checking of what is not known yet."""
+"""Known results of checks on a GPU, and running the missing checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ then in Triton's cache."""
 
 
 def known_of(names: Sequence[str], path: Path | None) -> dict[str, Outcome]:
-    """What has been found out of these checks before; what is right with gradients is right without."""
+    """Known results of these checks; an operation that is right with gradients is right without them."""
     kept = record.read(path)
     whole = {name: kept[plain(name)] for name in names if plain(name) in kept and kept[plain(name)].state == "right"}
     return {name: outcome for name, outcome in {**kept, **whole}.items() if name in names}
@@ -41,7 +41,7 @@ def find_out(
         return known_of(names, path)
     with record.alone(path):
         known = known_of(names, path)
-        # Another process may just have tried in vain what this one was to try.
+        # Another process may just have failed to run the same check.
         settled = {name for name, outcome in known.items() if outcome.is_final or outcome.when >= began}
         missing = [name for name in names if again or name not in settled]
         if missing:
@@ -50,7 +50,7 @@ def find_out(
 
 
 class _Checking:
-    """Checks that are made now; each outcome is kept at once and told in a line."""
+    """Runs checks; each result is kept at once and reported in a line."""
 
     def __init__(self, names: Sequence[str], known: Mapping[str, Outcome], path: Path | None) -> None:
         self._names, self._known, self._path, self._start = names, known, path, time.monotonic()
@@ -60,7 +60,7 @@ class _Checking:
 
     def run(self, device: torch.device) -> dict[str, Outcome]:
         """Make them, the smallest kernel first."""
-        kept = f"once: what is found is kept in {self._path}" if self._path else "each time, as nothing can be kept"
+        kept = f"once: results are kept in {self._path}" if self._path else "each time, because results cannot be kept"
         gpu = torch.cuda.get_device_name(device)
         logger.warning("kernels: checking %d operations on %s, %s", len(self._names), gpu, kept)
         files = [str(path) for path in plugin_files(self._names)]
@@ -95,7 +95,7 @@ class _Checking:
             if self._path is not None:
                 record.add(self._path, name, self._found[name])
         except OSError as error:
-            logger.warning("kernels: what was found cannot be kept in %s: %s", self._path, error.strerror or error)
+            logger.warning("kernels: results cannot be kept in %s: %s", self._path, error.strerror or error)
             self._path = None
 
 

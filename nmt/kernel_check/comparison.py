@@ -1,4 +1,4 @@
-"""Whether two ways to compute the same differ by more than rounding; what is compared is seen in exact numbers too."""
+"""Whether two ways to compute the same differ by more than rounding; both are compared with exact numbers, too."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from nmt.ops.dispatch import Selection, selected
 
 TOLERANCES: Final = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
-"""By type of the products: the largest norm of an error, relative to the norm of what is right. An error twice as
-large as that of the reference in the same type is allowed as well. The tests of kernels have the same."""
+"""By type of the products: the largest norm of an error, relative to the norm of the exact result. An error twice as
+large as the reference's in the same type is allowed as well. The tests of kernels use the same limits."""
 TIMES: Final = 4
-"""How often what is checked runs: graphs are recorded at the second time and replayed from then on."""
+"""Number of runs of a check: graphs are recorded in the second run and replayed from then on."""
 
 Run = Callable[[Any, torch.dtype], list[Tensor]]
 """From a network and the type of its weights to results and gradients."""
@@ -52,7 +52,7 @@ def compare(ours: Sequence[Tensor], right: Sequence[Tensor], *, plain: Sequence[
 
 
 def with_gradients(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """The results and, where gradients are enabled, those of a weighted sum of them in the leaves."""
+    """The results and, if gradients are enabled, the gradients of a weighted sum of them at the leaves."""
     if not torch.is_grad_enabled():
         return list(results)
     weights = [random(*result.shape, seed=9, like=result).to(result.dtype) for result in results]

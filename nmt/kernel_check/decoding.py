@@ -24,7 +24,7 @@ STEPS: Final = 5
 
 
 def check_steps(device: torch.device, *, words: int, hidden: int, storage: torch.dtype, by: Selection) -> None:
-    """DifferenceError unless beam search's steps are the same: among all words, and among those of a shortlist."""
+    """Raise DifferenceError unless beam search's steps are the same: with all words, and with a shortlist."""
     config: Any = SimpleNamespace(
         architecture="deepnmt", cell="lrn", cell_options={}, encoder_cell=None, encoder_cell_options={},
         decoder_cell=None, decoder_cell_options={}, hidden_size=hidden, encoder_hidden_size=None,
@@ -37,20 +37,20 @@ def check_steps(device: torch.device, *, words: int, hidden: int, storage: torch
     source = torch.randint(4, words, (SENTENCES, 9), generator=torch.Generator().manual_seed(1)).to(device)
     source[1, 5:] = PAD
     listed = torch.arange(0, words, 2, device=device)
-    verified = by.verified.union(needed(model, "search"))  # so that there are kernels to be recorded
+    verified = by.verified.union(needed(model, "search"))  # so that there are kernels to record
     with torch.inference_mode(), selected(by.choice, verified=verified), autocast(device, storage):
         for ids in (None, listed):
             _follow(model, GraphedModel(model), source, ids, tolerance=TOLERANCES[storage])
 
 
 def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | None, *, tolerance: float) -> None:
-    """Both search side by side; what the plain model finds decides how both go on."""
+    """Run both searches in parallel; the plain model's choices decide how both continue."""
     forbidden = None if ids is None else torch.zeros(len(source), len(ids), dtype=torch.bool, device=ids.device)
     among: list[OutputWords | None] = [
         None if ids is None or forbidden is None else one.among(ids, forbidden) for one in (model, graphed)
     ]
     states: list[Any] = [one.start(source).expand(BEAM) for one in (model, graphed)]
-    # Hypotheses that were all alike would tie, and of what ties the words are not compared.
+    # Equal hypotheses would tie, and words of ties are not compared.
     totals = -torch.arange(BEAM, dtype=torch.float32, device=source.device).repeat(len(source), 1)
     tokens = None
     for step in range(2 * STEPS):

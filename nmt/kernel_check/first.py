@@ -1,4 +1,4 @@
-"""The smallest kernel there is, tried before all others: what keeps it from running keeps them, too."""
+"""The smallest kernel, tried before all others: if it cannot run, they cannot either."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _add_kernel(p_x, p_y, p_sum, SIZE: tl.constexpr):  # type: ignore[no-untyped
 
 
 def add_two_vectors(device: torch.device) -> None:
-    """RuntimeError, or whatever keeps the kernel from being compiled and run, unless it computes a sum."""
+    """Raise RuntimeError, or the error of compiling or running the kernel, unless it computes a sum."""
     x = torch.arange(_SIZE, dtype=torch.float32, device=device)
     result = torch.full_like(x, torch.nan)
     with torch.cuda.device_of(x):

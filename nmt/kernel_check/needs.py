@@ -1,7 +1,7 @@
-"""What a model runs on a GPU that has to be checked there: operations, each with the design of its units.
+"""The operations of a model on a GPU that must be checked there, each with the design of its units.
 
-A key is an operation and, where its kernels are compiled for a design, the words of that, as in `sequence lrn tanh`:
-what `nmt.ops.dispatch` is asked for. A pair of cells without matrices is one unit there, as in `sequence pair lrn`.
+A key is an operation and, if its kernels are compiled for a design, the words of the design, as in `sequence lrn tanh`:
+the argument of `nmt.ops.dispatch`. A pair of cells without matrices is one unit there, as in `sequence pair lrn`.
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ _OPENED: Final = {
     "nmt_attention": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_piece": (c_void_p, [c_void_p, c_int32, c_int32, POINTER(c_size_t)]),
 }
-"""Results and parameters of the functions, but for those that take options."""
+"""Results and parameters of the functions, except those that take options."""
 
 
 Options = namedtuple(
     "Options",
     "beam_size beam_of_one n_best max_length_offset length_penalty threads shortlist scores attention longest",
 )
-Options.__doc__ = "What a search does: `nmt_options` of nmt_engine.h, all whole numbers but the length penalty."
+Options.__doc__ = "Options of a search: `nmt_options` of nmt_engine.h, all whole numbers except the length penalty."
 
 
 class _Options(ctypes.Structure):
@@ -114,13 +114,13 @@ class Model:
         return str(self.code.nmt_kernels(used.handle).decode())
 
     def card(self, number: int) -> bytes:
-        """What the file with this number, from 0, says of itself, a JSON object; empty if nothing."""
+        """The card of the file with this number, from 0, a JSON object; empty if there is none."""
         size, used = c_size_t(0), self._used()
         address = self.code.nmt_card(used.handle, number, ctypes.byref(size))
         return ctypes.string_at(address, size.value) if address else b""
 
     def defaults(self) -> Options:
-        """The settings of the file, of several those of the first."""
+        """The settings of the (first) file."""
         used = self._used()
         found = self.code.nmt_defaults(used.handle)
         return Options(*(getattr(found, name) for name in Options._fields))
@@ -161,13 +161,13 @@ class Model:
 
 
 def _line(problem: bytes) -> str:
-    """What the engine says, on one line whatever a file is called."""
+    """The engine's message, on one line whatever the name of the file."""
     text = problem.decode("utf-8", "replace")
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class Results:
-    """What became of some lines; `line`, `i` and `part` count from 0."""
+    """The results of some lines; `line`, `i` and `part` count from 0."""
 
     def __init__(self, model: Model, handle: int, count: int) -> None:
         """Use `Model.translate`."""

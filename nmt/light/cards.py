@@ -24,9 +24,9 @@ def cards_of(translator: Translator) -> list[dict[str, Any]]:
 
 
 def longest_source(cards: Sequence[dict[str, Any]]) -> tuple[int, bool] | None:
-    """Tokens of the longest source that all of some models have been trained on; None where no card says it.
+    """Tokens of the longest source that all of some models have seen in training; None if no card states it.
 
-    With it whether there was such a source: False where only the limit of the training is known.
+    Also whether there was such a source: False if only the limit of the training is known.
     """
     found = [longest for card in cards if (longest := _longest(card)) is not None]
     return min(found, key=lambda longest: longest[0], default=None)

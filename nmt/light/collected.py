@@ -16,7 +16,7 @@ _WORD: Final = "▁"
 
 
 def collected(model: Model, found: Results, place: int, line: str, details: Sequence[str]) -> Result:
-    """What became of `line`, the one at `place`; `details` as `Translator.translate` has them."""
+    """The result of `line`, which is at `place`; `details` as in `Translator.translate`."""
     parts = found.parts(place)
     sources = [found.source_ids(place, part) for part in range(parts)]
     notes = ["split"] if parts > 1 else []

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from .binding import Results
     from .results import Result
 
-DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output
-has the order of the input, an empty line gives an empty line, and lines of a slow pipe are
-translated as they arrive."""
+DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output keeps
+the order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
 OPTIONS: Final = ("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", "threads")
 ENDINGS: Final = {signal.SIGTERM: ("terminated", 143)}
 if hasattr(signal, "SIGHUP"):
@@ -53,7 +52,7 @@ class Version(argparse.Action):
         """Print it and exit."""
         from importlib.metadata import PackageNotFoundError, version
 
-        found = "of a checkout that is not installed"
+        found = "a checkout that is not installed"
         for package in ("nmt-recurrent", "nmt-light"):
             with contextlib.suppress(PackageNotFoundError):
                 found = version(package)
@@ -63,19 +62,25 @@ class Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-light."""
-    # With a width of its own argparse asks nobody for that of the terminal, which takes longer than all of this.
+    # With a given width argparse does not look up the terminal's width, which would take longer than all the rest.
     wide = functools.partial(argparse.HelpFormatter, width=79)
     usage = "nmt-light MODEL... [-i FILE] [-o FILE] [options]"
     parser = Parser(prog="nmt-light", usage=usage, description=DESCRIPTION, allow_abbrev=False, formatter_class=wide)
     add = parser.add_argument
     add("models", metavar="MODEL", nargs="+", help="file that nmt-export wrote (.nmt); several are an ensemble")
-    add("-i", "--input", metavar="FILE", help="text to translate, .gz too (default: standard input)")
-    add("-o", "--output", metavar="FILE", help="file to write; it appears when all is done (default: standard output)")
+    add("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to write; it appears when it is complete (default: standard output)",
+    )
     add(
         "--format",
         choices=tuple(FORMATS),
         default="text",
-        help="text (default): a line for each input line, with --n-best N always N, some empty if there are fewer; "
+        help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
+        "fewer); "
         "moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
     )
     add(
@@ -84,50 +89,54 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="LIST",
         type=_details,
         default=(),
-        help="what --format jsonl writes in addition: any of tokens, scores (of the tokens), attention, alignment, "
-        "separated by commas",
+        help="extra keys of --format jsonl, separated by commas: tokens, scores (of the tokens), attention, alignment",
     )
     add(
         "--alignment",
         metavar="FILE",
-        help="file to write: for each input line a line of word pairs of the best translation, source word first, "
-        "from 0, as '0-0 1-2' (Pharaoh's format)",
+        help="file to write: for each input line the word alignment of the best translation in Pharaoh's format, such "
+        "as '0-0 1-2' (source word first, counted from 0)",
     )
     add("-q", "--quiet", action="store_true", help="no status lines; errors and lines with problems are still reported")
     add(
         "--errors",
         choices=POLICIES,
         default=POLICIES[0],
-        help="what to do with lines that are not UTF-8; strict (default): end at the first of them; replace: read such "
+        help="what to do with lines that are not UTF-8; strict (default): stop at the first one; replace: read invalid "
         "bytes as U+FFFD; empty: read such a line as empty",
     )
     add("--threads", metavar="N", type=_whole, help="threads to compute with (default: one for each CPU)")
     add("--kernels", metavar="NAME", help="instruction set to compute with (default: the best that this CPU has)")
     add("--debug", action="store_true", help="show the traceback of an error")
     add("--version", action=Version, nargs=0, help="show the version and exit")
-    add = parser.add_argument_group("search (defaults: the settings of the model, of several the first)").add_argument
+    add = parser.add_argument_group("search (defaults: the settings of the first model)").add_argument
     add("--search", choices=("auto", "beam", "greedy"), help="auto: greedy for a beam size of 1, else beam")
-    add("--beam-size", metavar="N", type=_whole, help="hypotheses kept, 1 to 1000")
+    add("--beam-size", metavar="N", type=_whole, help="hypotheses kept per sentence, 1 to 1000")
     add(
         "--n-best",
         metavar="N",
         type=_whole,
-        help="number of translations of each line (default: 1); a beam that is smaller is widened",
+        help="number of translations of each line (default: 1); a smaller beam is widened",
     )
     add(
         "--length-penalty",
         metavar="A",
         type=_number,
-        help="0 to 10; log-probabilities are divided by ((5+length)/6)**A",
+        help="0 to 10; scores are divided by ((5+length)/6)**A",
     )
-    add("--max-length-offset", metavar="N", type=_whole, help="tokens a translation may have more than its source")
+    add(
+        "--max-length-offset",
+        metavar="N",
+        type=_whole,
+        help="how many more tokens than its source a translation may have",
+    )
     add(
         "--split-long",
         metavar="N|none",
         type=_whole_or_none,
-        help="a line of more than N source tokens is translated in parts, cut at sentence ends",
+        help="translate a line of more than N source tokens in parts, cut at sentence ends",
     )
-    add("--no-shortlist", action="store_true", help="choose from all words, also if the model has a shortlist")
+    add("--no-shortlist", action="store_true", help="choose from all words, even if the model has a shortlist")
     return parser
 
 
@@ -169,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_missing()
     try:
         arguments = build_parser().parse_args(argv)
-    except SystemExit as stop:  # --help, --version, or a mistake that has been said
+    except SystemExit as stop:  # --help, --version, or a mistake that has been reported
         return stop.code if isinstance(stop.code, int) else 2
     previous = _handle_signals()
     try:
@@ -179,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Ended as end:
         said, code = ENDINGS[end.args[0]]
         return _said(said, code)
-    except BrokenPipeError:  # whoever reads has enough
+    except BrokenPipeError:  # the reader has gone away
         return 141
     except (EngineError, OSError, MemoryError) as error:
         if arguments.debug:
@@ -192,14 +201,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.details and arguments.format != "jsonl":
-        raise UsageError(f"--with needs --format jsonl; --format {arguments.format} has no place for it")
+        raise UsageError(f"--with: allowed only with --format jsonl, not {arguments.format}")
     source = None if arguments.input in (None, "-") else arguments.input
     target = None if arguments.output in (None, "-") else arguments.output
     translator, options = _opened(arguments)
     counts, start = Counts(arguments.errors), time.perf_counter()
     aligned = arguments.alignment
     if target and aligned and is_one_file(target, aligned):
-        raise UsageError(f"--alignment {aligned}: is also the output; it needs a file of its own")
+        raise UsageError(f"--alignment {aligned}: is also the output; choose another file")
     read = [name for name in (source, *arguments.models) if name]
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Output(target, read=read))
@@ -223,7 +232,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
-    """The model, and the options of its search, which are tried; UsageError for those that it does not take."""
+    """The model, and the options of its search, which are checked; UsageError for options that it does not accept."""
     options = {name: getattr(arguments, name) for name in OPTIONS}
     options |= {"scores": arguments.format != "text", "details": _needed(arguments)}
     options |= {"shortlist": not arguments.no_shortlist}
@@ -248,7 +257,7 @@ def _needed(arguments: argparse.Namespace) -> tuple[str, ...]:
 def _results(
     arguments: argparse.Namespace, translator: Translator, found: Results, lines: Sequence[bytes]
 ) -> Sequence[Result]:
-    """What became of some lines; none where texts alone are written."""
+    """The results of some lines; empty if only texts are written."""
     if arguments.format == "text" and (arguments.n_best or 1) == 1 and not arguments.alignment:
         return ()
     return translator.results(found, [line.decode() for line in lines], details=_needed(arguments))
@@ -299,7 +308,7 @@ def _say(message: str) -> None:
 
 
 def _said(message: str, code: int) -> int:
-    """Say what has ended the command, on a line whatever names are in it."""
+    """Report the error that ended the command, on one line whatever names it contains."""
     _say("".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message))
     return code
 

@@ -1,4 +1,4 @@
-"""What is counted while lines are translated, and how it is said: nothing odd leaves silently."""
+"""Counts of translated lines, and their summary: no problem stays unreported."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Counts:
     def __init__(self, policy: str) -> None:
         self.lines = self.empty = self.tokens = self.unknown = 0
         self.not_finite, self.at_limit, self.longer, self.split, self.not_utf8 = (Noted() for _ in range(5))
-        self._fate = {"replace": "read with U+FFFD in place of such bytes", "empty": "read as empty"}.get(policy)
+        self._fate = {"replace": "such bytes replaced by U+FFFD", "empty": "read as empty"}.get(policy)
         self._longest: tuple[int, bool] | None = None
 
     def add(self, found: Results, not_utf8: Iterable[int], translator: Translator) -> list[list[str]]:
-        """Count what became of more lines; return what is to be noted of each, in the words of `--format jsonl`."""
+        """Count more results; return the notes of each line, in the words of `--format jsonl`."""
         if self._longest is None:
             self._longest = longest_source(cards_of(translator)) or (_ANY_LENGTH, False)
         odd = set(not_utf8)
@@ -77,11 +77,11 @@ class Counts:
         if self.empty:
             text += f"; {self.empty:,} empty"
         if self.unknown:
-            text += f"; {self.unknown / self.tokens:.2%} of the source tokens unknown to the vocabulary"
+            text += f"; {self.unknown / self.tokens:.2%} of the source tokens are not in the vocabulary"
         return "; ".join([text, *self.problems()])
 
     def problems(self) -> list[str]:
-        """What is to be looked at, with the numbers of the first lines that have it."""
+        """The problems, with the numbers of the first lines that have them."""
         said = (
             (self.not_finite, f"{'has' if self.not_finite.count == 1 else 'have'} no translation with a finite score"),
             (self.at_limit, "stopped at the length limit"),

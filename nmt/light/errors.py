@@ -1,4 +1,4 @@
-"""What goes wrong, each in one line."""
+"""Errors, each worded in one line."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class EngineError(Exception):
 
 
 class UsageError(EngineError):
-    """Of these an option of the command that cannot be had."""
+    """An error about an option of the command."""

@@ -32,12 +32,12 @@ def as_moses(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
 def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) -> str:
     """One object: `line` (from 0), `source`, `translations` with `text` and `score`, best first.
 
-    Where they are asked for, the object has `source_tokens`, and a translation `tokens`, `token_scores`,
+    If requested, the object has `source_tokens`, and a translation `tokens`, `token_scores`,
     `token_entropies`, `attention` (a list for each token, of a number for each source token, in four decimals), `heads`
     (by the name of an attending layer a list for each head, each like `attention`) and `alignment` (pairs of a word of
     the source and one of the translation, both from 0).
 
-    `notes`, in place of those of `result`, is there where something is to be noted: `not_utf8`, `split`,
+    `notes`, which replaces the notes of `result`, is present if there are any: `not_utf8`, `split`,
     `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`.
     """
     import json  # late, as text needs none

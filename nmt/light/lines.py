@@ -1,4 +1,4 @@
-"""Lines of a file or of standard input, as many at a time as are there: who sends one and waits has its answer."""
+"""Lines of a file or of standard input, read as they arrive: a sender that waits after each line gets its answer."""
 
 from __future__ import annotations
 
@@ -71,10 +71,11 @@ def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
 
 
 def decodable(lines: list[bytes], policy: str, *, name: str, first: int) -> tuple[list[bytes], list[int], str | None]:
-    """Lines that are UTF-8, the numbers of those that were not, and what to end with.
+    """Decoded lines, the numbers of lines that were not UTF-8, and the error to end with.
 
-    `first` is the number of the first line. With `strict` the lines before such a line are left, and what is said of it
-    ends the work; `replace` reads it with U+FFFD in place of the bytes that are not UTF-8, `empty` as an empty line.
+    `first` is the number of the first line. With `strict` the lines before such a line are returned, and the error
+    about it ends the work; `replace` reads it with U+FFFD in place of the bytes that are not UTF-8, `empty` as an empty
+    line.
     """
     found: list[bytes] = []
     odd: list[int] = []
@@ -84,7 +85,7 @@ def decodable(lines: list[bytes], policy: str, *, name: str, first: int) -> tupl
         except UnicodeDecodeError as error:
             if policy == "strict":
                 place = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
-                return found, odd, f"{name}, line {number}: not UTF-8 ({place}); convert it, or see --errors"
+                return found, odd, f"{name}, line {number}: not UTF-8 ({place}); convert the file, or see --errors"
             odd.append(number)
             line = line.decode("utf-8", "replace").encode() if policy == "replace" else b""
         found.append(line)

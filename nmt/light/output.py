@@ -19,9 +19,9 @@ def is_one_file(one: str, other: str) -> bool:
 
 
 class Output:
-    """A place to write to, for a `with` block, after which a file has its name, or after an error is as it was.
+    """An output for a `with` block; afterwards a file gets its name or, after an error, stays unchanged.
 
-    What is no regular file, such as a named pipe, is written to as it is. UsageError for a file that is read, too.
+    Something that is not a regular file, such as a named pipe, is written to directly. UsageError for an input file.
     """
 
     def __init__(self, path: str | None, *, read: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ class Output:
         target = os.path.realpath(path)  # a link stays one, to the new file
         for name in read:
             if os.path.exists(target) and os.path.exists(name) and os.path.samefile(target, name):
-                raise UsageError(f"{path}: is also read; the output needs another name")
+                raise UsageError(f"{path}: is also the input; choose another output file")
         if os.path.isdir(target):
             raise EngineError(f"{path}: is a directory; give the name of a file")
         if os.path.exists(target) and not os.path.isfile(target):
@@ -76,6 +76,6 @@ class Output:
     def _close(self, *, quiet: bool) -> None:
         try:
             self._stream.close()
-        except OSError:  # it still holds what could not be written, which has been said
+        except OSError:  # it still holds data that could not be written, which has been reported
             if not quiet:
                 raise

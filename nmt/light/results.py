@@ -1,4 +1,4 @@
-"""What became of sentences: plain values that can be pickled."""
+"""Results of translation: plain values that can be pickled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Hypothesis:
     text: str
     """A single line; empty where there is no translation."""
     score: float
-    """Log-probability divided by the length penalty, at most 0; higher is better. Of an empty sentence 0, -infinity
-    where no translation has a finite probability, NaN where scores were switched off."""
+    """Log-probability divided by the length penalty, at most 0; higher is better. 0 for an empty sentence, -infinity if
+    no translation has a finite probability, NaN if scores are switched off."""
     tokens: tuple[str, ...] | None = field(default=None, repr=False)
     """With `details=["tokens"]`: as the model wrote them, the end symbol counted where it has ended."""
     token_scores: tuple[float, ...] | None = field(default=None, repr=False)
@@ -28,13 +28,13 @@ class Hypothesis:
     """With `details=["entropies"]`: the entropy in nats of the distribution that each token is from, over the words
     of a shortlist where there is one. By `nmt.load` of a run or a folder alone; the same for `heads`."""
     heads: Any = field(default=None, repr=False, compare=False)
-    """With `details=["heads"]`: the attention of each attending layer by its name, arrays of NumPy [heads, T, S]; all
-    heads of all layers have the mean `attention`. Of an ensemble names begin with the number of the model: `0.`."""
+    """With `details=["heads"]`: the attention of each attending layer by its name, arrays of NumPy [heads, T, S]; the
+    mean over all heads of all layers is `attention`. In an ensemble, names begin with the number of the model: `0.`."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one sentence; `str()` of it is the best translation."""
+    """The result for one sentence; `str()` of it is the best translation."""
 
     source: str
     """The sentence, as it was given."""
@@ -43,11 +43,11 @@ class Result:
     source_tokens: int = field(default=0, repr=False)
     """Tokens that the model read, the end symbol not counted."""
     unknown: int = field(default=0, repr=False)
-    """Of these, tokens that the vocabulary lacks."""
+    """How many of these tokens are not in the vocabulary."""
     source_pieces: tuple[str, ...] | None = field(default=None, repr=False)
     """Where tokens or attention were asked for, the source tokens as the model read them, the end symbol counted."""
     notes: tuple[str, ...] = field(default=(), repr=False)
-    """What is to be noted, in the words of `nmt-translate --format jsonl`: `split`, `no_finite_translation`,
+    """Notes, in the words of `nmt-translate --format jsonl`: `split`, `no_finite_translation`,
     `length_limit`, `longer_than_training`, `required_missing`."""
 
     @property

@@ -47,14 +47,15 @@ class Translator:
         kernels: str | None = None,
         library: Path | None = None,
     ) -> None:
-        """Open `path`, what `nmt-export --format engine` wrote; of a list the probabilities are averaged.
+        """Open `path`, a file from `nmt-export --format engine`; the models of a list are an ensemble of averaged
+        probabilities.
 
         Args:
-            threads: what a call computes with, unless it says otherwise.
+            threads: default number of threads of a call.
             kernels: name of the instruction set to compute with, such as `avx2`; by default the best one.
             library: the compiled engine, if not that of this package.
 
-        Raises EngineError for a file that is missing or damaged, or for kernels that are not known here.
+        Raises EngineError for a missing or damaged file, or for unknown kernels.
         """
         files = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._model: Model = Library(library or shared_library()).open(files, kernels=kernels)
@@ -64,13 +65,13 @@ class Translator:
 
     @property
     def card(self) -> dict[str, Any]:
-        """What the file says of itself: languages, architecture, data, scores; of several files what the first says."""
+        """The card of the (first) file: languages, architecture, data, scores."""
         return self.card_of(0)
 
     def card_of(self, number: int) -> dict[str, Any]:
-        """What one of several files says of itself; `number` is its place, from 0.
+        """The card of one of several files; `number` is its place, from 0.
 
-        Raises IndexError where there is no such file, EngineError where what it says is no JSON.
+        Raises IndexError if there is no such file, EngineError if its card is not JSON.
         """
         import json
 
@@ -78,12 +79,12 @@ class Translator:
         try:
             found = json.loads(self._model.card(number) or b"{}")
         except (ValueError, RecursionError):
-            raise EngineError(f"{self.paths[number]}: its card is no JSON") from None
+            raise EngineError(f"{self.paths[number]}: its card is not JSON") from None
         return found if isinstance(found, dict) else {}
 
     @property
     def defaults(self) -> Options:
-        """What a search does unless a call says otherwise."""
+        """The default options of a search."""
         return self._defaults
 
     @property
@@ -100,17 +101,17 @@ class Translator:
         def translate(self, text: Sequence[str], **options: Any) -> list[Result]: ...
 
     def translate(self, text: str | Sequence[str], **options: Any) -> Result | list[Result]:
-        """Translate a sentence, or a list of sentences, which is faster than one after the other.
+        """Translate a sentence, or a list of sentences, which is faster than one by one.
 
-        A string is one sentence: line ends in it count as spaces. An empty one has an empty translation.
+        A string is one sentence: line ends in it count as spaces. An empty string has an empty translation.
 
-        Options, which are as the file says if they are not given: `search` (`beam`, `greedy`, or `auto`: greedy for a
+        Options, whose defaults are in the file: `search` (`beam`, `greedy`, or `auto`: greedy for a
         beam of 1), `beam_size`, `n_best`, `length_penalty`, `max_length_offset`, `split_long` (a number, or `none`),
         `shortlist` (False: all words), `scores` (False makes greedy search faster), `threads`, and `details`, a list of
         `tokens`, `scores`, `attention`, `alignment`.
 
-        Raises TypeError for what is no text, EngineError for options that are not allowed and for half of a surrogate
-        pair, which is no text.
+        Raises TypeError for anything that is not text, EngineError for options that are not allowed and for half of a
+        surrogate pair, which is not text.
         """
         chosen, details = self._options(options)
         if isinstance(text, str):
@@ -120,14 +121,14 @@ class Translator:
         return self._translated(list(text), chosen, details)
 
     def stream(self, lines: Iterable[str], *, window: int = 2000, **options: Any) -> Iterator[Result]:
-        """Translate whatever an iterable yields, in order, `window` sentences at a time."""
+        """Translate the items of an iterable, in order, `window` sentences at a time."""
         chosen, details = self._options(options)
         items = iter(lines)
         while taken := list(islice(items, window)):
             yield from self._translated(taken, chosen, details)
 
     def texts(self, lines: Sequence[str], **options: Any) -> list[str]:
-        """The best translations alone, without what a `Result` has."""
+        """Only the best translations, without the other fields of a `Result`."""
         found = self.found([_encoded(line, place) for place, line in enumerate(lines)], **options)
         return found.texts().decode("utf-8", "replace").split("\n")[:-1]
 
@@ -161,7 +162,7 @@ class Translator:
         return f"<Translator {name}, {self.kernels}>"
 
     def _options(self, given: dict[str, Any]) -> tuple[Options, tuple[str, ...]]:
-        """Options of the search, and what else is wanted of each translation."""
+        """Options of the search, and the requested details of translations."""
         own = {name: value for name, value in given.items() if value is not None}
         details = own.pop("details", ())
         details = (details,) if isinstance(details, str) else tuple(details)
@@ -179,13 +180,13 @@ class Translator:
                 changed[name] = _number(name, value, whole=name != "length_penalty")
             else:
                 allowed = ", ".join(("search", "split_long", "details", "shortlist", "scores", *_ranges))
-                raise EngineError(f"{name}: there is no such option. Allowed: {allowed}.")
+                raise EngineError(f"{name}: is not an option. Allowed: {allowed}.")
         if long is not None:
             changed["longest"] = 0 if long == "none" else _number("split_long", long, whole=True)
         options = self._defaults._replace(**changed)
         if options.n_best > options.beam_size:
             if search == "greedy":
-                raise EngineError(f"n_best: {options.n_best} are too many: search 'greedy' finds 1 of a sentence")
+                raise EngineError(f"n_best: {options.n_best} are too many: search 'greedy' finds 1 per sentence")
             options = options._replace(beam_size=options.n_best)
         if search == "greedy" and options.beam_size != 1:
             raise EngineError(f"search: 'greedy' follows one hypothesis: beam_size must be 1, not {options.beam_size}")
@@ -212,8 +213,10 @@ class Translator:
 
 
 def unknown_detail(name: str) -> str:
-    """What is said of a detail that is none of DETAILS."""
-    problem = "is not told by the engine; nmt-translate has it of the run" if name in NOT_TOLD else "is not known"
+    """The message about a detail that is not in DETAILS."""
+    problem = (
+        "is not available from the engine; nmt-translate has it with the run" if name in NOT_TOLD else "is not known"
+    )
     return f"{name!r} {problem}. Allowed: {', '.join(DETAILS)}."
 
 
@@ -232,4 +235,4 @@ def _encoded(line: object, place: int) -> bytes:
     try:
         return line.replace("\n", " ").replace("\r", " ").encode("utf-8")
     except UnicodeEncodeError:
-        raise EngineError(f"text[{place}] holds half of a surrogate pair, which is no text") from None
+        raise EngineError(f"text[{place}] holds half of a surrogate pair, which is not text") from None

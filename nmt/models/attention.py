@@ -1,4 +1,4 @@
-"""Additive attention with one or more heads; what it attends to is a value, never kept on the module."""
+"""Additive attention with one or more heads; the source is an argument, never stored on the module."""
 
 from __future__ import annotations
 

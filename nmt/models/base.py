@@ -1,4 +1,4 @@
-"""The encoder-decoder that all architectures are: embeddings, encoder, initial states, decoder, readout."""
+"""The encoder-decoder common to all architectures: embeddings, encoder, initial states, decoder, readout."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SourceAttention(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What a configuration says of a model in a few words and numbers."""
+    """A short description of a configured model."""
 
     encoder_layers: int
     decoder_layers: int
@@ -88,7 +88,7 @@ class DecodingState(NamedTuple):
 
     @property
     def positions(self) -> int:
-        """S', positions of the source that there is attention to."""
+        """S', positions of the source that can be attended to."""
         first = self.memories[0]
         assert first is not None
         return first.keys.size(2)
@@ -111,7 +111,7 @@ class DecodingState(NamedTuple):
 
 
 def drop_padding_columns(ids: Tensor) -> Tensor:
-    """ids [B, T] without the columns that are padding in all rows; the first column always stays.
+    """ids [B, T] without the columns that are padding in all rows; the first column is always kept.
 
     A graph has its sizes from elsewhere than values, so all columns stay in it.
     """
@@ -130,8 +130,8 @@ def mean_weights(weights: Weights) -> Tensor:
 def loss_weights(target: Tensor, *, normalization: Normalization) -> Tensor:
     """Weights [B, T] in fp64 with which the losses of the words of target [B, T] add up to the training loss.
 
-    `token`: mean over the target words of the batch. `sentence`: mean over sentences of each one's mean over its
-    words, as the original system has it. Raises ConfigError for another normalization.
+    `token`: mean over the target words of the batch. `sentence`: mean over sentences of each sentence's mean over its
+    words, as in the original system. Raises ConfigError for another normalization.
     """
     words = (target != PAD).double()
     if normalization == "token":
@@ -215,9 +215,9 @@ class Seq2Seq(nn.Module):
         return list(self.embeddings.parameters())
 
     def encode(self, source: Tensor, *, tight: bool = False) -> Encoded:
-        """Encode source [B, S]; columns of padding alone are dropped, which leaves S'.
+        """Encode source [B, S]; columns of only padding are dropped, which leaves S'.
 
-        `tight` says that there are none. Else a GPU is asked, and waited for.
+        `tight`: there are none. Otherwise a GPU must be queried, which waits for it.
         """
         source = source if tight else drop_padding_columns(source)
         mask = source != PAD
@@ -250,11 +250,11 @@ class Seq2Seq(nn.Module):
     ) -> Losses:
         """The sum of the losses of the target words times `weights` [B, T], a scalar to differentiate; losses and nll.
 
-        Both are [B, T'] as of `token_losses`, the nll (negative log-likelihoods) whatever the smoothing is.
+        Both are [B, T'] as in `token_losses`; nll are the negative log-likelihoods without smoothing.
 
-        Readout and softmax, the largest part of the work, run on the words only, and the logits are never all there.
-        `words` [N] are the places of the words in `target`, counted row by row, of ids without a column of padding
-        alone, as batches of a corpus have them. Without them a GPU is asked where the words are, and waited for.
+        Readout and softmax, the largest part of the work, run on the words only, and the logits are never all in
+        memory. `words` [N] are the places of the words in `target`, counted row by row, of ids without a column of only
+        padding, as in batches of a corpus. Without them a GPU must be queried for the places, which waits for it.
         """
         tight = words is not None
         if words is None:
@@ -302,15 +302,15 @@ class Seq2Seq(nn.Module):
 
     @property
     def tells_attention(self) -> bool:
-        """Whether `attention` and `attending_step` are there; the decoder of a plugin's model may have neither."""
+        """Whether `attention` and `attending_step` are available; a plugin's decoder may have neither."""
         return self.decoder.tells_attention
 
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> SourceAttention:
-        """What each word of target [B, T] attends to in source [B, S], the words before it given.
+        """The attention of each word of target [B, T] to source [B, S], given the words before it.
 
-        Columns of padding alone are left out, which leaves T' and S'. Where the target is padding, the weights mean
-        nothing. Raises ConfigError for a decoder of a plugin that does not tell them.
+        Columns of only padding are left out, which leaves T' and S'. Weights at padding of the target have no meaning.
+        Raises ConfigError for a plugin's decoder that does not report them.
         """
         inputs = self._decoder_inputs(source, drop_padding_columns(target))
         weights = self.decoder.attending_sequence(*inputs)[1]
@@ -335,7 +335,8 @@ class Seq2Seq(nn.Module):
     def best(
         self, tokens: Tensor | None, state: DecodingState, choice: Choice, words: OutputWords | None = None
     ) -> tuple[BestWords, DecodingState]:
-        """As `step`, but what `choice` asks for instead of the logits; among `words` what is found are places, too."""
+        """Like `step`, but with the result of `choice` instead of the logits; with `words`, results are places among
+        them."""
         if words is None:
             features, state = self.features(tokens, state)
             return best_of_product(features, self.embeddings.softmax_table, choice), state
@@ -345,7 +346,7 @@ class Seq2Seq(nn.Module):
     def attending_step(
         self, tokens: Tensor | None, state: DecodingState, words: OutputWords | None = None
     ) -> tuple[Tensor, Tensor, DecodingState]:
-        """As `step`, between logits and state the attention [N, S'] with which the next word is predicted.
+        """Like `step`, with the attention [N, S'] used to predict the next word between logits and state.
 
         It is the mean over all heads of all attentions, and adds up to 1.
         """
@@ -354,7 +355,7 @@ class Seq2Seq(nn.Module):
         return self.logits(features, words), weights, state
 
     def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
-        """The words `ids` [U], of which `forbidden` [B, U] are not the sentences'."""
+        """The words `ids` [U]; `forbidden` [B, U] marks those that a sentence must not use."""
         return OutputWords(ids, self.embeddings.softmax_table.index_select(0, ids), forbidden)
 
     def features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, DecodingState]:

@@ -44,7 +44,7 @@ def cell_maker(
 
 
 def check_recurrent_dropout(config: ModelConfig) -> list[tuple[str, str]]:
-    """A problem, as (key, message), for each unit that is to have recurrent dropout and has none."""
+    """A problem, as (key, message), for each unit without recurrent dropout that should have it."""
     return units_without_dropout(config, {unit_of(config, side).name for side in SIDES})
 
 
@@ -59,13 +59,13 @@ def units_without_dropout(config: ModelConfig, names: Collection[str]) -> list[t
 
 
 def _reason(unit: Any) -> str:
-    """Why it has none; what a plugin registers need not be a `Cell`."""
+    """Why it has none; a plugin's unit need not be a `Cell`."""
     reason: str = getattr(unit, "without_dropout", Cell.without_dropout)
     return reason
 
 
 def initializer(config: ModelConfig) -> Initializer:
-    """The distribution from which the configured weights start; as a number it is `init_range`."""
+    """The configured distribution of initial weights; as a number it is `init_range`."""
     chosen = INITIALIZERS.get(config.initializer)
     built: Initializer = chosen(config.init_range, options=chosen.Options(**config.initializer_options))
     return built
@@ -74,16 +74,16 @@ def initializer(config: ModelConfig) -> Initializer:
 def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int, *further_sizes: int) -> Seq2Seq:
     """The model that the section `model` of a configuration describes, freshly initialised.
 
-    `further_sizes`: of what other vocabularies its tokenizer has.
+    `further_sizes`: sizes of the tokenizer's other vocabularies.
 
-    The same torch seed gives the same model. Raises ConfigError for an unknown architecture or unit, if all tables
-    are to be shared by vocabularies of different sizes, and for parameters of a plugin's that nobody gives a value.
+    The same torch seed gives the same model. Raises ConfigError for an unknown architecture or unit, for sharing all
+    tables between vocabularies of different sizes, and for a plugin's parameters without initial values.
     """
     architecture = MODELS.get(config.architecture)
     sizes = source_vocab_size, target_vocab_size, *further_sizes
     if architecture.__module__.partition(".")[0] == "nmt":
         model: Seq2Seq = architecture.from_config(config, *sizes)
-    else:  # somebody else's may leave a parameter without a value
+    else:  # a plugin's model may leave a parameter without a value
         with Unfilled():
             model = architecture.from_config(config, *sizes)
         check_started(model)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
 
 FIRST_LABEL = 1
-"""The id of the first label; 0 is padding, which no text has for a label."""
+"""The id of the first label; 0 is padding, which is never a label."""
 
 PoolingKind = Literal["attention", "max", "mean", "last"]
 
@@ -46,7 +46,7 @@ class ClassifierOptions:
     layers: int = 1
     """Bidirectional layers over a text; with `word_by_word` over the first."""
     upper_layers: int = 1
-    """With two texts: bidirectional layers over what attention has made of each."""
+    """With two texts: bidirectional layers over the attention's result for each."""
     pooling: PoolingKind = "attention"
     """What is taken of all words: `attention`, their sum with weights that are learned; `max` or `mean` of each value;
     `last`, the last state of each direction."""
@@ -55,9 +55,9 @@ class ClassifierOptions:
 
     def __post_init__(self) -> None:
         if len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels: each may come once, not {', '.join(self.labels)}")
+            raise ValueError(f"labels: each label may be given once, not {', '.join(self.labels)}")
         if any(not label or label != label.strip() or "\t" in label or "\n" in label for label in self.labels):
-            raise ValueError("labels: none may be empty, or have a tab, or begin or end with a space")
+            raise ValueError("labels: a label must not be empty, contain a tab, or begin or end with a space")
         for name in ("layers", "upper_layers"):
             if not 1 <= getattr(self, name) <= DEEPEST:
                 raise ValueError(f"{name}: must be from 1 to {DEEPEST}, not {getattr(self, name)}")
@@ -91,7 +91,7 @@ class Texts:
 
 
 class Stack(nn.Module):
-    """Bidirectional layers above each other, with dropout after each; of `texts` texts each has masks of its own."""
+    """Stacked bidirectional layers, with dropout after each; each of `texts` texts has its own masks."""
 
     def __init__(self, make_cell: MakeCell, width: int, *, layers: int, dropout: float, texts: int = 1) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class WordByWord(nn.Module):
 
 
 class Aligned(nn.Module):
-    """Each word is compared with what it is most like in the other text.
+    """Each word is compared with its most similar words in the other text.
 
     a_i and b_j are the outputs of the same bidirectional layers over both texts (Chen et al., ACL 2017, after the
     attention of Parikh et al., EMNLP 2016):
@@ -251,7 +251,7 @@ class Classifier(nn.Module):
         problems = units_without_dropout(config, {config.cell})
         options = ClassifierOptions(**config.architecture_options)
         if options.attention is None and options.upper_layers != ClassifierOptions().upper_layers:
-            problems.append(("architecture_options.upper_layers", "says nothing without attention, of one text"))
+            problems.append(("architecture_options.upper_layers", "has no effect without attention, or with one text"))
         return problems
 
     @classmethod
@@ -310,7 +310,7 @@ class Classifier(nn.Module):
         return [module for module in self.modules() if isinstance(module, Cell)]
 
     def scores(self, texts: Texts) -> Tensor:
-        """Of each label [B, K], before the softmax; in fp32 at least."""
+        """Score of each label [B, K], before the softmax; in fp32 at least."""
         given = [texts.first] if texts.second is None else [texts.first, texts.second]
         assert len(given) == self.texts, "as many texts as the model compares"
         masks = [ids != PAD for ids in given]
@@ -330,5 +330,5 @@ class Classifier(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, texts: Texts) -> Tensor:
-        """Of each label [B, K]."""
+        """Log-probability of each label [B, K]."""
         return self.scores(texts).softmax(1)

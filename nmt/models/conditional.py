@@ -54,7 +54,7 @@ def masked(live: Tensor | None, new: Any, old: Any) -> Any:
 
 
 def levels_of(levels: Sequence[tuple[AttentionQuery, AnyCell]]) -> list[Level] | None:
-    """What kernels need of attentions and the cells above them; None if of a cell's inside nothing is known."""
+    """The parts that kernels need of attentions and the cells above them; None for an unknown cell."""
     found = []
     for attention, higher in levels:
         unit, context = higher.unit(), higher.projection()

@@ -1,4 +1,4 @@
-"""Decoders: layers over the words so far, the first of which attends to the source."""
+"""Decoders: layers over the words so far; the first one attends to the source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Weights = tuple[Tensor, ...]
 
 
 class LayerOutput(NamedTuple):
-    """What a decoder layer makes of its input, for N rows or for whole sequences [B, T]."""
+    """The result of a decoder layer, for N rows or for whole sequences [B, T]."""
 
     hidden: Tensor
     """[..., H]"""
@@ -64,7 +64,7 @@ class DecoderLayer(nn.Module):
 
 
 class AttendingLayer(DecoderLayer):
-    """Attends to the source by itself, once in each step or several times."""
+    """Attends to the source itself, once or several times in each step."""
 
     def __init__(self, rnn: AttentionRNN | DeepAttentionRNN) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class AttendingLayer(DecoderLayer):
 
 
 class ContextLayer(DecoderLayer):
-    """Reads the context of the layers below in a second step of its own."""
+    """Reads the context of the layers below in a separate second step."""
 
     def __init__(self, make_cell: MakeCell, input_size: int, memory_size: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class ConcatenatingLayer(DecoderLayer):
 
 
 class Decoder(nn.Module):
-    """What all decoders are to a model: layers with states, some of which attend."""
+    """The interface of decoders to a model: layers with states, some of which attend."""
 
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ class Decoder(nn.Module):
         self, x: Tensor, memories: Memories, states: States, mask: Tensor
     ) -> tuple[tuple[Tensor, ...], Weights]:
         """As `sequence`, and the attention weights."""
-        raise ConfigError(f"the decoder {type(self).__name__} does not tell what it attends to")
+        raise ConfigError(f"the decoder {type(self).__name__} does not report its attention")
 
     def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
         """What the readout takes [N, ...] after one more input x [N, E], and the new states."""
@@ -183,7 +183,7 @@ class Decoder(nn.Module):
         self, x: Tensor, memories: Memories, states: States
     ) -> tuple[tuple[Tensor, ...], States, Weights]:
         """As `step`, and the attention weights."""
-        raise ConfigError(f"the decoder {type(self).__name__} does not tell what it attends to")
+        raise ConfigError(f"the decoder {type(self).__name__} does not report its attention")
 
     @property
     def _layers(self) -> list[DecoderLayer]:

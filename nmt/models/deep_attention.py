@@ -21,9 +21,9 @@ AnyLevel = tuple[AttentionQuery, AnyCell]
 class DeepAttentionRNN(nn.Module):
     """s = lower(h', x_t); in each level l: c_l = attention_l(s), s = higher_l(s, c_l); h = s.
 
-    From "Neural Machine Translation with Deep Attention" (Zhang et al., IEEE TPAMI 2018). The levels have cells,
-    queries and scores of their own and share one memory, of which the first level makes the keys. Where the mask is 0
-    all cells keep the state they got. With one level it is an `AttentionRNN`.
+    From "Neural Machine Translation with Deep Attention" (Zhang et al., IEEE TPAMI 2018). The levels have their own
+    cells, queries and scores and share one memory, whose keys the first level computes. Where the mask is 0 all cells
+    keep the state they got. With one level it is an `AttentionRNN`.
 
     The loop over time runs by kernels where that of an `AttentionRNN` does. In search, where steps come one by one,
     each attention and without layer norm each cell are C kernels on a CPU.

@@ -22,8 +22,8 @@ class DeepNMT(Seq2Seq):
     """Deep encoder and decoder (Zhang and Sennrich, ACL 2019, section 4).
 
     The first encoder layer is bidirectional, those above run forward. The first decoder layer (with
-    deep attention each of them) attends to the source; the others read its context, in a second
-    cell if the encoder is context-aware, else beside their input.
+    deep attention each of them) attends to the source; the others read its context, in a second cell if the encoder is
+    context-aware, else in addition to their input.
     """
 
     variable_scope = "nmt"

@@ -1,4 +1,4 @@
-"""Dropout as a module, and the numbers by which the layers of a model tell their masks apart."""
+"""Dropout as a module, and the numbers that make the masks of a model's layers different."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class DropoutWarmup:
 
 
 def number_layers(model: nn.Module) -> None:
-    """Give each layer that can drop a number of its own, in the order in which the model lists them.
+    """Give each layer with dropout its own number, in the order in which the model lists them.
 
-    Whoever trains does it, once: without numbers all layers of a size have the same masks in one `masked_by`.
+    Done once before training: without numbers all layers of a size have the same masks in one `masked_by`.
     """
     dropping = (module for module in model.modules() if isinstance(module, (Dropout, Cell)))
     for number, module in enumerate(dropping, start=1):

@@ -1,4 +1,4 @@
-"""The embedding tables of source, target and softmax, of which some may be the same."""
+"""The embedding tables of source, target and softmax; some may be shared."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from nmt.ops.sequence import Direction, bidirectional
 
 
 class EncoderOutput(NamedTuple):
-    """What a recurrent layer, or a whole encoder, makes of B sentences of S positions."""
+    """The result of a recurrent layer, or of a whole encoder, for B sentences of S positions."""
 
     outputs: Tensor
     """[B, S, width], also at padding"""
@@ -80,7 +80,7 @@ def both_directions(ahead: AnyCell, back: AnyCell, x: Tensor, mask: Tensor | Non
 
 
 def _direction(cell: AnyCell) -> Direction | None:
-    """What kernels for both directions need of a cell; None of one of whose inside nothing is known."""
+    """The parts of a cell that kernels for both directions need; None for an unknown cell."""
     unit, projection = cell.unit(), cell.projection()
     return None if unit is None or projection is None else Direction(unit, projection)
 

@@ -60,8 +60,8 @@ class GraphedState(NamedTuple):
 class GraphedModel:
     """Start and step of `model`, which must be in evaluation mode and stay as it is; for inference only.
 
-    Without a GPU its steps are simply computed, and so are those of a decoder or readout of a plugin, of which nobody
-    knows what they do.
+    Without a GPU its steps are computed directly, and also with a plugin's decoder or readout, whose operations are
+    unknown.
     """
 
     def __init__(self, model: Seq2Seq) -> None:
@@ -138,7 +138,8 @@ class GraphedModel:
     def _run(
         self, step: Step, tokens: Tensor, state: GraphedState, others: Sequence[Tensor | None], *, key: Hashable
     ) -> tuple[Sequence[Tensor], GraphedState]:
-        """What `step` finds with tokens, the model's own state and other tensors, by a graph; `key` says which step."""
+        """The result of `step` for tokens, the model's own state and other tensors, by a graph; `key` identifies the
+        step."""
         assert state.session is not None
         given = self._model.decoder.with_room(state.inner.states, state.words)
         kinds = [type(part) for part in given]

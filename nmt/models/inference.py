@@ -26,8 +26,8 @@ class Stored(NamedTuple):
     precision: Literal["fp32", "bf16", "int8"]
     """The number format that they are for."""
     matrices: Mapping[str, Int8Matrix]
-    """With int8 those that each step of a search reads, by name, as a search takes them. The model's own parameters
-    have the values that these stand for."""
+    """With int8: the matrices that each step of a search reads, by name, in the form for a search. The model's own
+    parameters hold the values that they represent."""
 
 
 _LISTS = (nn.ParameterList, nn.ParameterDict)
@@ -35,7 +35,7 @@ _LISTS = (nn.ParameterList, nn.ParameterDict)
 
 
 def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) -> Seq2Seq:
-    """`model` with converted matrices; everything else it shares with the original. For inference only.
+    """`model` with converted matrices; everything else is shared with the original. For inference only.
 
     `bf16`: all matrices but the embeddings become bf16; run the copy under autocast to bf16, which casts
     their inputs. Those of decoder, readout and softmax, which each step of a search reads, become a Bf16Matrix where

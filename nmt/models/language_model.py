@@ -45,7 +45,7 @@ class LanguageModelOptions:
     last_size: int | None = None
     """Width of the last layer; `null`: `model.embedding_size`. Another one needs a mixture of softmaxes."""
     softmaxes: int = 1
-    """With more than 1, word probabilities are a mixture of so many softmaxes, each of its own tanh layer over the last
+    """Above 1: word probabilities are a mixture of this many softmaxes, each with its own tanh layer over the last
     states (Yang et al., ICLR 2018)."""
     input_dropout: float | None = None
     """Dropout of the embeddings, the same at all words of a row; `null`: `model.dropout`."""
@@ -59,7 +59,7 @@ class LanguageModelOptions:
     """Share of the vocabulary whose embeddings are zero in a batch (Gal and Ghahramani, 2016)."""
     weight_dropout: float = 0.0
     """Dropout of the recurrent matrices, the same at all words of a batch (Merity et al., ICLR 2018); only for units
-    that have one."""
+    with such matrices."""
 
     def __post_init__(self) -> None:
         within("layers", self.layers, 1, DEEPEST)
@@ -166,7 +166,7 @@ class LanguageModel(nn.Module):
         options: LanguageModelOptions,
         dropout: float,
     ) -> None:
-        """Of layers `cells`, each of which reads what the one below puts out."""
+        """Layers `cells`, each of which reads the output of the layer below."""
         super().__init__()
 
         def chosen(value: float | None) -> float:
@@ -281,7 +281,7 @@ class LanguageModel(nn.Module):
     def losses(self, features: Tensor, targets: Tensor, *, weights: Tensor) -> Losses:
         """The sum of the losses of `targets` [B, T] times `weights` [B, T], a scalar; the losses [N] of its N words.
 
-        `features` [B, T, L] are those of a run over the words before. Where the target is padding there is no loss.
+        `features` [B, T, L] come from a run over the words before. There is no loss at padding of the target.
         """
         words = (targets != PAD).flatten().nonzero().squeeze(1)
         chosen, weights = targets.flatten()[words], weights.flatten()[words]
@@ -319,7 +319,7 @@ def mixture_losses(priors: Tensor, features: Tensor, table: Tensor, targets: Ten
     """`linear_cross_entropy` of a mixture of K softmaxes: log-priors [N, K], features [N, K, E], table [V, E].
 
     -log p = -logsumexp_k(prior_k + log p_k). Its gradient is that of -sum_k r_k (prior_k + log p_k), where r_k is the
-    share of softmax k in p, taken as a constant. So the logits [N K, V] are never all there: a first pass finds the
+    share of softmax k in p, taken as a constant. So the logits [N K, V] are never all in memory: a first pass finds the
     log p_k, a second one is weighted with r_k.
     """
     count = priors.size(1)

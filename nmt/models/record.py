@@ -1,7 +1,8 @@
-"""What goes on inside a model that reads a sentence and its translation: steps of every unit, and every attention.
+"""Records the inner values of a model that reads a sentence and its translation: steps of every unit, and every
+attention.
 
-A copy of the model that shares its weights has other cells and attentions in their places, which keep what they see.
-They compute by the equations, without kernels; the model itself knows nothing of it.
+In a copy of the model that shares its weights, cells and attentions are replaced by ones that record their values. They
+compute by the equations, without kernels; the model itself is not changed.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Record(NamedTuple):
 def record(model: Seq2Seq, source: Tensor, target: Tensor) -> Record:
     """Run `model`, in evaluation mode, over one sentence pair in ids, source [S] and target [T].
 
-    Of parts of plugins it has what can be seen: each `Cell`, attention by modules of nmt, and what else a decoder tells
-    by `attending_sequence`.
+    For parts of plugins it has the visible values: each `Cell`, attention by modules of nmt, and attention that a
+    decoder reports by `attending_sequence`.
     """
     source, target = source.unsqueeze(0), target.unsqueeze(0)
     cells: list[RecordedCell] = []

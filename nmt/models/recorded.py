@@ -1,4 +1,4 @@
-"""Cells and attentions that keep what they see, to stand in a copy of a model in place of those that they run."""
+"""Cells and attentions that record their values, to replace the originals in a copy of a model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Step:
 
 
 class _Standing(nn.Module):
-    """What stands in place of another module, and has what that has."""
+    """Replaces another module, and has its attributes."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()

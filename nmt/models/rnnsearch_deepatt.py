@@ -21,7 +21,7 @@ _UNUSED: dict[str, tuple[bool, str]] = {
     "deep_attention": (False, "its decoder attends in each of its levels anyway"),
     "deep_output": (True, "it has a tanh layer of its own before the softmax"),
 }
-"""Keys of other architectures: the value to leave, and what there is instead."""
+"""Keys of other architectures: the default to leave, and what is used instead."""
 
 
 @MODELS.register("rnnsearch_deepatt")
@@ -42,7 +42,7 @@ class RNNSearchDeepAtt(Seq2Seq):
         """What does not fit together in the section `model`, as (key, message)."""
         problems = check_recurrent_dropout(config)
         problems += [
-            (key, f"says nothing to 'rnnsearch_deepatt': {instead}. Leave it {str(default).lower()}, the default.")
+            (key, f"has no effect with 'rnnsearch_deepatt': {instead}. Leave it {str(default).lower()}, the default.")
             for key, (default, instead) in _UNUSED.items()
             if getattr(config, key) != default
         ]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
 
 FIRST_LABEL = 3
-"""The id of the first label; those before it are special symbols, which no word has."""
+"""The id of the first label; ids before it are special symbols, which are never labels."""
 NO_NEIGHBOUR = 2
 """The id of the pair that a character at the edge of a sentence makes with what is not there: the end symbol."""
 
@@ -39,7 +39,7 @@ class TaggerOptions:
     layers: int = 1
     """Bidirectional layers."""
     crf: bool = True
-    """A linear-chain conditional random field over the labels of a sentence; else each has a softmax of its own."""
+    """A linear-chain conditional random field over the labels of a sentence; otherwise a softmax for each label."""
     character_size: int = 25
     """Task `tagging`: width of the embeddings of the characters that words are made of; 0: no characters."""
     character_hidden_size: int = 25
@@ -120,7 +120,7 @@ class Letters(nn.Module):
 
 @MODELS.register("tagger")
 class Tagger(nn.Module):
-    """Embeddings of words and of what they are made of, bidirectional layers, scores of labels.
+    """Embeddings of words and of their parts, bidirectional layers, scores of labels.
 
     Letters: B sentences of T words, K labels. Ids are int64, padded with 0 at the right; labels begin with FIRST_LABEL.
     """
@@ -253,7 +253,7 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def best(self, sentences: Sentences) -> Tensor:
-        """The most probable labels [B, T], with a random field as a sequence, else each by itself; 0 at padding."""
+        """The most probable labels [B, T], with a random field as a sequence, else independently; 0 at padding."""
         scores, mask = self.scores(sentences), sentences.words != PAD
         found = scores.argmax(2) if self.crf is None else self.crf.best(scores, mask)
         return (found + FIRST_LABEL) * mask

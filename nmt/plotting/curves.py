@@ -21,11 +21,11 @@ _WIDTH, _HEIGHT = 3.6, 2.5
 _WIDTHS = {1: 6.5, 2: 8.4, 4: 8.4}
 """Inches of a picture of few panels, which are larger."""
 _WIDEST = 6.0
-"""Inches of a panel that is higher, too."""
+"""Inches of a higher panel."""
 _THIN, _THICK = 0.9, 1.7
 """Lines of training and validation, in points."""
 _BEHIND = 0.7
-"""Opacity of training's lines where validation's are drawn, too."""
+"""Opacity of training's lines if validation's are drawn, too."""
 _MARKS = 5
 """Markers on a line of training, about."""
 _DENSEST = 25
@@ -49,12 +49,12 @@ def curves(
     axis: str = "updates",
     columns: int | None = None,
 ) -> Figure:
-    """Learning curves of `logs`; thin lines with open markers are of training, thick ones of validation.
+    """Learning curves of `logs`; thin lines with open markers show training, thick lines validation.
 
     Args:
         panels: see `find_panels`; by default `default_panels`.
         axis: one of AXES.
-        columns: panels beside each other, of 3.6 inches each, so that one column fits a phone; by default up to 3.
+        columns: panels side by side, of 3.6 inches each (one column fits a phone); by default up to 3.
 
     Raises:
         DataError: there is nothing to draw.
@@ -99,9 +99,9 @@ def _figure(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis, *, columns
     )
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_fontfamily(families(labels))
-        text.set_text(label)  # not given above: one that begins with _ would be left out
+        text.set_text(label)  # not given above, because a label that begins with _ would be left out
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # what has its place now keeps it, in whatever order files are made of it
+    figure.set_layout_engine("none")  # fixes the layout, so that the order of writing files does not matter
     return figure
 
 
@@ -126,7 +126,7 @@ def _draw(place: Axes, panel: Panel, logs: Sequence[Log], axis: Axis) -> None:
 
 
 def _look(style: LineStyle, kind: str) -> dict[str, Any]:
-    """Of a line; those of validation lie over those of training."""
+    """Style of a line; validation is drawn over training."""
     is_training = kind == TRAINING
     return {
         "color": style.colour,

@@ -1,4 +1,4 @@
-"""Figures as files and as parts of pages: the same figure gives the same bytes, without a date and a random name."""
+"""Pictures as files and as parts of pages: the same picture gives the same bytes, without date and random names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".svg")
 _DOTS = 150
-"""Of a PNG, an inch."""
+"""Dots per inch of a PNG."""
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "http://www.w3.org/1999/xlink"
 _HREF = f"{{{_LINK}}}href"
@@ -43,7 +43,7 @@ def picture(figure: Figure, ending: str) -> bytes:
     root = _svg(figure, background=PAPER)
     root.set("style", _LINES)
     for text in root.iter(f"{{{_SVG}}}text"):
-        # Of readers who lack the first of them, too.
+        # For readers without the first of these fonts.
         text.set("style", text.get("style", "").replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif"))
     return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
@@ -51,11 +51,11 @@ def picture(figure: Figure, ending: str) -> bytes:
 def as_svg(figure: Figure, *, name: str = "plot", title: str | None = None) -> str:
     """An SVG to put into a page: text and axes have the page's colour, text its font, and there is no background.
 
-    It is as wide as its place, but no wider than the figure, and refers to nothing outside itself.
+    It fills the width of its place, up to the width of the picture, and refers to nothing outside itself.
 
     Args:
-        name: begins all ids; each SVG of a page needs another one.
-        title: what the picture shows, for readers who do not see it.
+        name: prefix of all ids; different for each SVG of a page.
+        title: description for readers who cannot see the picture.
     """
     root = _svg(figure, background="none")
     width = float(root.attrib.pop("width").removesuffix("pt"))

@@ -1,4 +1,4 @@
-"""What learning curves are drawn of: the logs of runs, the panels and axes that there are, and what is missing."""
+"""The data of learning curves: logs of runs, panels and axes, and messages about missing data."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Axis(NamedTuple):
     """What curves are drawn over."""
 
     key: str
-    """Of an event of the log."""
+    """Key of an event of the log."""
     scale: float
     label: str
-    """What is counted; as a plural, for remarks about logs without it, too."""
+    """The counted quantity, in the plural; also used in remarks about logs without it."""
 
 
 AXES = {
@@ -41,7 +41,7 @@ class Panel(NamedTuple):
 
     name: str
     key: str
-    """Of the number in events of both kinds."""
+    """Keys of the number in events of both kinds."""
     title: str
     unit: str = ""
     logarithmic: bool = False
@@ -80,7 +80,7 @@ class Log:
     def points(self, kind: str, key: str, axis: Axis) -> list[Point]:
         """Positions on the axis and the numbers of `key` in events of a kind; NaN where the log has null.
 
-        Events without the number, or without what the axis counts, are left out.
+        Events without the number, or without a position on the axis, are left out.
         """
         found = (event for event in self.events if event["event"] == kind and key in event)
         pairs = ((_number(event.get(axis.key)), event[key]) for event in found)
@@ -96,7 +96,7 @@ class Log:
         return [key for key in found if key not in _NO_CURVES]
 
     def metrics(self) -> list[str]:
-        """The metrics by which translations were scored, in their order."""
+        """The metrics of translations, in their order."""
         return list(dict.fromkeys(name for event in self.events for name in event.get("signatures") or ()))
 
 
@@ -104,11 +104,10 @@ def read_logs(runs: Sequence[str | Path], *, labels: Sequence[str] | None = None
     """The logs of run directories, or of files log.jsonl; weights are not needed.
 
     Args:
-        labels: one for each run; else the name of its directory, with as much before it as tells the runs apart.
+        labels: one for each run; by default the name of its directory, with as much of the path as makes it unique.
 
     Raises:
-        DataError: there is no such log.
-        ConfigError: the number of labels is not that of the runs.
+        DataError: there is no such log. ConfigError: the numbers of labels and runs differ.
     """
     paths = [_log_of(Path(run)) for run in runs]
     if labels is not None and len(labels) != len(paths):
@@ -166,13 +165,13 @@ def _panel(name: str) -> Panel:
 def _log_of(run: Path) -> Path:
     path = run / EVENTS if is_folder(run) else run
     if not is_file(path):
-        wanted = f"is {run} a run directory?" if path != run else "a run directory, or its log.jsonl, is wanted"
+        wanted = f"is {run} a run directory?" if path != run else "give a run directory, or its log.jsonl"
         raise DataError(f"{path}: no such file; {wanted}")
     return path
 
 
 def _read(path: Path, label: str) -> Log:
-    """A log; what comes after a step that was done again is left to that."""
+    """A log; lines of steps that were repeated later are dropped."""
     events, damaged = read_log(path)
     kept: list[dict[str, Any]] = []
     for event in events:

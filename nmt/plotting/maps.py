@@ -55,8 +55,8 @@ def attention_map(
 
     Args:
         weights: [T, S], or [heads, T, S] for a map of each head. Shades go from 0 to 1 in all.
-        names: of the heads; by default their numbers, from 1.
-        sides: what rows and columns are called.
+        names: names of the heads; by default their numbers, from 1.
+        sides: names of rows and columns.
 
     Raises NmtError where matplotlib is not installed.
     """
@@ -138,7 +138,7 @@ def _figure(
 
 
 class _Page:
-    """A figure on which places are inches from the left and the top."""
+    """A picture with positions in inches from the left and the top."""
 
     def __init__(self, *, width: float, height: float) -> None:
         from matplotlib.figure import Figure
@@ -164,7 +164,7 @@ def _beside(count: int, *, wanted: float) -> int:
 
 
 def _grid(axes: Axes, *, rows: int, columns: int) -> None:
-    """Lines between the cells and around them, of which many would hide what is between them."""
+    """Lines between the cells and around them; too many would hide the cells."""
     for spine in axes.spines.values():
         spine.set(visible=True, alpha=2 * GRID)
     if max(rows, columns) <= _MOST_GRIDDED:

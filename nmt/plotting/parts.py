@@ -21,10 +21,10 @@ def is_self(name: str) -> bool:
 
 
 def sharpest(attention: Mapping[str, Numbers]) -> str:
-    """Of the layers that attend to the source the one whose weights, the mean of its heads, have the least entropy."""
+    """The layer attending to the source whose weights (the mean of its heads) have the least entropy."""
     to_source = {name: weights for name, weights in attention.items() if not is_self(name)}
     if not to_source:
-        raise ConfigError("--layer: no layer of this model tells what it attends to in the source")
+        raise ConfigError("--layer: no layer of this model reports its attention to the source")
     return min(to_source, key=lambda name: _entropy(to_source[name].mean(0)))
 
 
@@ -39,7 +39,7 @@ def named(wanted: Sequence[str], known: Sequence[str], *, option: str) -> list[s
         others = [other for other in below if not is_self(other)] or below
         chosen = [name] if name in known else others
         if not chosen:
-            allowed = ", ".join(known) or "none, as this model tells nothing"
+            allowed = ", ".join(known) or "none, because this model reports no attention"
             raise ConfigError(f"{option}: '{name}' is not known.{near_miss(name, known)} Allowed: {allowed}.")
         found |= dict.fromkeys(chosen)
     return list(found)
@@ -56,7 +56,7 @@ def of_heads(name: str, weights: Numbers, heads: str | tuple[int, ...]) -> tuple
     numbers = range(1, count + 1) if isinstance(heads, str) else heads
     for number in numbers:
         if not 1 <= number <= count:
-            raise ConfigError(f"--heads: {name} has {counted(count, 'head')}; {number} is none of them")
+            raise ConfigError(f"--heads: {name} has {counted(count, 'head')}; {number} is not one of them")
     return [f"{name}, head {number}" for number in numbers], [weights[number - 1] for number in numbers]
 
 

@@ -14,7 +14,8 @@ INK = "#1B1F24"
 """Text and axes; `as_svg` makes it the page's own colour, so nothing else has it."""
 PAPER = "#FFFFFF"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-"""Four of Okabe and Ito, told apart in all common kinds of colour blindness, with a contrast of 3 on white and dark."""
+"""Four colours of Okabe and Ito, distinguishable with all common kinds of colour blindness, contrast 3 on white and
+dark."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GRID = 0.14
@@ -52,7 +53,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 class LineStyle(NamedTuple):
-    """How the lines of one run are drawn."""
+    """The line style of one run."""
 
     colour: str
     dash: Any

@@ -1,4 +1,4 @@
-"""The figures of the page, ready for its template: scores, lengths, frequencies, over- and under-translation."""
+"""The contents of the page for its template: scores, lengths, frequencies, over- and under-translation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a report is about: systems, the first of which is the baseline, on the same sentences."""
+    """The subject of a report: systems on the same sentences; the first system is the baseline."""
 
     systems: Mapping[str, Sequence[str]]
     """Translations by the names of the systems."""
@@ -39,7 +39,8 @@ class Subject:
 
 
 class Cell(NamedTuple):
-    """A figure of a table, its share of the largest one there in percent, and whether it is the best of its row."""
+    """A number of a table, its share of the table's largest number in percent, and whether it is the best of its
+    row."""
 
     text: str
     share: float
@@ -86,7 +87,7 @@ def contents(subject: Subject, metrics: Sequence[Metric], words: Words) -> dict[
 
 
 def _card(letters: Sequence[str], sampled: Sequence[Result], exchanged: Sequence[Result]) -> dict[str, Any]:
-    """One metric: a row for each system with its interval and, but for the baseline, both tests."""
+    """One metric: a row for each system with its interval and, except for the baseline, both tests."""
     first = sampled[0].score
     intervals = [result.confidence.interval for result in sampled if result.confidence]
     low = min(i.mean - i.half_width for i in intervals)
@@ -195,7 +196,7 @@ def _frequencies(
 def _over_under(
     letters: Sequence[str], lines: Mapping[str, Sequence[Sequence[str]]], streams: Sequence[Sequence[Sequence[str]]]
 ) -> list[dict[str, Any]]:
-    """A row for each system, and one for the first reference by itself, to compare repetitions with."""
+    """A row for each system, and one for the first reference, for comparison of repetitions."""
     rows = [
         _over_under_row(sign, over_under(text, streams)) for sign, text in zip(letters, lines.values(), strict=True)
     ]

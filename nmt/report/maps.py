@@ -18,7 +18,7 @@ LONGEST = 50
 MOST_TOKENS = 160
 """Of a source or a translation whose maps are shown; text without spaces has many in a word."""
 MOST_HEADS = 8
-"""Maps of single heads that a sentence holds of one model; where there are more, only the mean of each layer's."""
+"""Most maps of single heads per sentence and model; above that, only the mean of each layer is shown."""
 _LEVELS = 255
 
 
@@ -30,7 +30,7 @@ class MapSentence(NamedTuple):
 
 
 def chosen_sentences(found: Sentences, count: int, *, models: Sequence[int]) -> MapSentence:
-    """At most `count` sentences: hard ones, ones on which systems differ, and others from all over the text.
+    """At most `count` sentences: hard ones, ones on which systems differ, and others spread over the text.
 
     `models` are the places of the systems that have maps. A sentence without words, and one of more than LONGEST words,
     has none.
@@ -59,9 +59,9 @@ def chosen_sentences(found: Sentences, count: int, *, models: Sequence[int]) -> 
 
 
 def packed(inspections: Mapping[int, Inspection]) -> dict[str, Any]:
-    """What the page holds of one sentence, by the places of the systems: tokens, and maps of one byte a weight.
+    """The data of one sentence in the page, by the places of the systems: tokens, and maps with one byte per weight.
 
-    Nothing of a system whose tokens are more than MOST_TOKENS.
+    Nothing for a system with more than MOST_TOKENS tokens.
     """
     return {
         str(system): _packed(inspection)

@@ -1,4 +1,4 @@
-"""Which source word each word of a translation comes from, by the attention with which its tokens were predicted."""
+"""Alignment of each word of a translation to a source word, by the attention of its tokens."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ Alignment = tuple[tuple[int, int], ...]
 def places_of(spans: Sequence[Span], words: Sequence[Span]) -> list[int]:
     """The place in `words` of each span: that of the word where it begins, or of the next; -1 without any words.
 
-    What stands behind all words belongs to the last. An empty span belongs to the word before it if it is right at its
-    end.
+    Text after all words belongs to the last one. An empty span belongs to the word that ends exactly there.
     """
     ends = [end for _, end in words]
     found = (bisect_left(ends, end) if begin == end else bisect_right(ends, begin) for begin, end in spans)

@@ -52,9 +52,9 @@ class Sentence:
     active: bool = True
 
     def is_done(self, t: int, *, alpha: float, n_best: int) -> bool:
-        """Whether no further step is needed after t: as in `beam_search`, but with phrases not before n_best are there.
+        """Whether no further step is needed after t: as in `beam_search`, but with phrases n_best must have finished.
 
-        Hypotheses that have their phrases are few at first, and those without go on.
+        At first few hypotheses have their phrases, and the others continue.
         """
         if t >= self.limit or not self.alive:
             return True
@@ -102,7 +102,7 @@ class Sentence:
         return [parent for *_, parent in chosen] + [0] * (width - len(chosen))
 
     def found(self, t: int, *, alpha: float, extras: Sequence[float]) -> list[Hypothesis]:
-        """Its hypotheses, best first: finished ones, else what the limit has cut, the furthest ones first."""
+        """Its hypotheses, best first: finished ones, else those cut by the limit, the most complete first."""
         if self.finished:
             return [Hypothesis(cut(list(one.ids)), one.score) for one in self.finished]
         penalty = penalty_of(t, alpha)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """For searches that have nothing to set but what all have."""
+    """For searches without their own options."""
 
 
 class Search(ABC):
@@ -29,8 +29,8 @@ class Search(ABC):
     Options: ClassVar[type] = NoOptions
     """Frozen dataclass of the search's options, against which `decoding.search_options` is checked."""
     accepts: ClassVar[frozenset[str]] = frozenset()
-    """Which of the further arguments of `search` it takes: `coverage_penalty`, `required`, `decode`. It is given them
-    where they are needed; a search that lacks what somebody asks for is refused by name."""
+    """Which of the further arguments of `search` it takes: `coverage_penalty`, `required`, `decode`. They are passed if
+    needed; a search that lacks a requested argument is refused by name."""
 
     def __init__(self, *, options: Any = None) -> None:
         self.options = self.Options() if options is None else options
@@ -47,7 +47,7 @@ class Search(ABC):
 
     @classmethod
     def hypotheses(cls, decoding: DecodingConfig) -> int:
-        """Rows of the model's states that a sentence has, by which the size of batches is reckoned."""
+        """Rows of the model's states per sentence, used to compute the size of batches."""
         return decoding.beam_size
 
     @classmethod
@@ -71,7 +71,7 @@ class Search(ABC):
             message = f"{decoding.min_length} must not exceed max_length_offset ({decoding.max_length_offset})"
             found.append(("decoding.min_length", f"{message}: a source of one word could not reach it"))
         if decoding.language_model_weight is not None and decoding.language_model is None:
-            message = "says nothing without decoding.language_model, which names a language model"
+            message = "has no effect without decoding.language_model, which names a language model"
             found.append(("decoding.language_model_weight", message))
         return found + [(f"decoding.{key}", message) for key, message in cls.check(decoding)]
 
@@ -93,17 +93,17 @@ class Search(ABC):
             model: has `start`, `best` and `step`, in evaluation mode; it keeps to the rules of the batch.
             source: ids [B, S], each row ending with EOS and filled with PAD.
             beam_size, length_penalty, max_length_offset, n_best: as in the section `decoding`.
-            scores: nobody looks at the scores if false; they may be NaN where that is faster.
+            scores: if false, scores are not used and may be NaN where that is faster.
 
-        What else it may take, as keywords, if `accepts` names it:
+        Further keyword arguments, passed if `accepts` names them:
             coverage_penalty: as in the section `decoding`, where it is not 0; the model has `attending_step` then.
             required: a `nmt.search.required.Required`, where some sentence of the batch must contain phrases.
             decode: the text of a list of words as the search calls them, ids of the model or places in a shortlist.
 
         Returns:
             For each sentence one to n_best hypotheses, best first, their ids without EOS and what follows it.
-            One that was cut by its limit says so (`has_ended`), and so does one without finite probabilities
-            (`is_finite`), which is then the only one.
+            A hypothesis cut by its limit is marked by `has_ended`, one without finite probabilities by `is_finite`; the
+            latter is then the only one.
         """
 
 

@@ -39,17 +39,17 @@ class Beam(NamedTuple):
     sentences: Tensor
     """Places of these sentences in the batch [B]."""
     active: Tensor
-    """False for a sentence that is done and goes on only until the batch is cut [B]."""
+    """False for a finished sentence, which stays only until the batch is cut [B]."""
     limits: Tensor
     """Longest translations in tokens [B]."""
     log_probs: Tensor
-    """Of the unfinished (alive) hypotheses, best first [B, K]."""
+    """Log-probabilities of the unfinished (alive) hypotheses, best first [B, K]."""
     ids: Tensor
-    """Of the alive hypotheses [B, K, t]."""
+    """Tokens of the alive hypotheses [B, K, t]."""
     finished_scores: Tensor
     """Length-penalised scores of the finished hypotheses, best first [B, K]."""
     finished_ids: Tensor
-    """Of the finished hypotheses, filled with PAD [B, K, t]."""
+    """Tokens of the finished hypotheses, filled with PAD [B, K, t]."""
 
     def select(self, rows: Tensor) -> Beam:
         """The beam of some of its sentences [B']."""
@@ -79,16 +79,15 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search the best translations of a batch, with Zero's candidates, scores and stopping rule.
 
-    A sentence of n tokens (EOS counted) gets at most L = n + max_length_offset tokens. It is done
-    after L steps, or when its worst finished hypothesis is better than the best alive one could
-    still become: log-probability / ((5 + L) / 6) ** alpha. If nothing has finished by then, the
-    alive hypotheses are the result. A hypothesis whose log-probability is NaN or infinite is none.
+    A sentence of n tokens (EOS counted) gets at most L = n + max_length_offset tokens. It is finished after L steps, or
+    when its worst finished hypothesis is better than the best score that the best alive one could still reach:
+    log-probability / ((5 + L) / 6) ** alpha. If nothing has finished by then, the alive hypotheses are the result. A
+    hypothesis with a NaN or infinite log-probability is dropped.
 
-    stopping="sentence" gives each sentence exactly what Zero gives it in a batch of its own,
-    whatever else is in the batch; what is done leaves the batch. The one difference: PAD is never
-    generated (its probability is not given to the others).
-    stopping="batch" is Zero's joint rule: all sentences go on until all are done, those that
-    reach their own L earlier are cut there, and PAD may be generated. It is there for comparison.
+    stopping="sentence" gives each sentence exactly Zero's result for a batch of this sentence alone, whatever else is
+    in the batch; finished sentences leave the batch. The one difference: PAD is never generated (its probability is not
+    given to the others). stopping="batch" is Zero's joint rule: all sentences continue until all are finished,
+    sentences that reach their own L earlier are cut there, and PAD may be generated. It exists for comparison.
 
     Args:
         model: anything with `start` and `best`; must be in evaluation mode.
@@ -98,13 +97,14 @@ def beam_search(
         max_length_offset: tokens that a translation may have more than its source.
         stopping: see above.
         n_best: hypotheses returned for each sentence; default K.
-        coverage_penalty: beta; what `CoveringModel` says is added to the scores of finished hypotheses, and of those
-            that their limit has cut. The alive ones rank without. The model must have its `attending_step` then.
+        coverage_penalty: beta; the penalty by `CoveringModel` is added to the scores of finished hypotheses, and of
+            hypotheses cut by their limit. Alive ones are ranked without it. The model must have its `attending_step`
+            then.
 
     Returns:
-        For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There
-        can be fewer than n_best (empty slots are left out), but there is always one; if none has a finite score,
-        it says so.
+        For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There can be fewer than
+        n_best (empty slots are left out), but there is always one; if none has a finite score, it is marked by
+        `is_finite`.
     """
     if stopping not in ("sentence", "batch"):
         raise ConfigError(f"stopping: '{stopping}' is not allowed. Allowed: sentence, batch.")
@@ -206,8 +206,8 @@ def empty_beam(source: Tensor, *, beam_size: int, max_length_offset: int) -> Bea
 def are_done(beam: Beam, t: int, *, alpha: float, joint: bool, n_best: int | None = None) -> Tensor:
     """Which sentences need no further step after t [B]; with `joint` all of them or none.
 
-    Zero's rule looks at the worst finished hypothesis. Where only the n best are wanted, the n-th settles it no later,
-    and these n come out the same.
+    Zero's rule compares with the worst finished hypothesis. If only the n best are wanted, comparing with the n-th
+    stops no later, and gives the same n.
     """
     best_possible = beam.log_probs[:, 0] / ((5.0 + beam.limits.double()) / 6.0) ** alpha
     filled = beam.finished_scores > -math.inf

@@ -1,4 +1,4 @@
-"""When sentences that are done leave the batch: in few sizes, each of which is worth its cost."""
+"""When finished sentences leave the batch: only at a few batch sizes, which pay for the copying."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nmt.ops.sizes import next_size
 
 
 def rows_to_keep(active: Tensor) -> Tensor | None:
-    """Which sentences of a batch are to go on, ascending, from `active` [B]; None if it is to stay as it is.
+    """The sentences of a batch to keep, ascending, from `active` [B]; None to keep the batch unchanged.
 
-    The batch shrinks to the sizes 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on, filled up with sentences that
-    are done: cutting copies all states and memories, and at each new number of rows the matrix library
-    prepares each of its products anew, which can take longer than the product.
+    The batch shrinks to the sizes 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on, filled up with finished
+    sentences: cutting copies all states and memories, and at each new number of rows the matrix library prepares each
+    of its products anew, which can take longer than the product.
     """
     left = int(active.sum())
     size = next_size(left, an_octave=4)

@@ -38,16 +38,16 @@ def constrained_beam_search(
 ) -> list[list[Hypothesis]]:
     """Search the best translations of a batch that contain all required phrases of their sentences.
 
-    A hypothesis ends only when it has all of them. The candidates of a step are the 2K best continuations, the 2 best
-    of each hypothesis, and those that lead further with a phrase. They are put into banks by how far they have come
-    (`bank_of`), and the K slots are given round by round: to the best of each bank, to the second best of each, and so
-    on, by log-probability where a round does not fit. The furthest bank comes first, so that its best candidate always
-    stays: with a beam of any size all phrases are there within as many tokens as they have, and one for each, and by so
-    much the limit of a sentence is longer. Only where a rule of `model` excludes what would lead further can a
-    phrase be missing; then the limit cuts what is furthest.
+    A hypothesis may end only when it contains all of them. The candidates of a step are the 2K best continuations, the
+    2 best of each hypothesis, and those that lead further with a phrase. They are put into banks by their progress with
+    the phrases (`bank_of`), and the K slots are given in rounds: to the best of each bank, to the second best of each,
+    and so on, by log-probability if a round does not fit. The most advanced bank comes first, so that its best
+    candidate always stays: with a beam of any size, all phrases are complete within as many tokens as they have, plus
+    one for each, and the limit of a sentence is longer by that number. A phrase can be missing only if a rule of
+    `model` excludes the tokens that continue it; then the limit cuts the most advanced hypotheses.
 
-    Without phrases a sentence gets what `beam_search` finds. Scores and limits are those of `beam_search`, and so is
-    stopping, but that with phrases n_best hypotheses must have finished, if the limit lets them.
+    Without phrases a sentence gets what `beam_search` finds. Scores, limits and stopping are those of `beam_search`,
+    except that with phrases n_best hypotheses must have finished, if the limit allows.
 
     Args:
         model: has `start`, and `step` that gives log-probabilities, as `RuledModel` has.
@@ -116,7 +116,7 @@ def _extras(covered: CoveringModel[Any] | None, state: Any, sentences: int, widt
 def _candidates(
     log_probs: Tensor, sentences: Sequence[Sentence], required: Required, t: int, *, width: int
 ) -> list[list[Candidate]]:
-    """What the hypotheses of each sentence may go on with; `log_probs` [N, V] are overwritten."""
+    """The candidates of the hypotheses of each sentence; `log_probs` [N, V] is overwritten."""
     slots = len(log_probs) // len(sentences)
     totals_before = [sentence.totals(slots) for sentence in sentences]
     before = torch.tensor(totals_before, dtype=log_probs.dtype, device=log_probs.device)  # [B, slots]
@@ -173,7 +173,7 @@ def _leading_further(places: Sequence[Any], slots: int) -> tuple[list[int], list
 
 
 def _needing_new_words(places: Sequence[Any], slots: int) -> dict[tuple[bool, bool], list[int]]:
-    """Rows that need a token after which they are further, by what it must not do: join what is before or after it."""
+    """Rows that need a token to advance, by whether it must not join the text before or after it."""
     needing: dict[tuple[bool, bool], list[int]] = {}
     for row, slot, sentence, one in places:
         states = list(zip(sentence.phrases, one.states, strict=True))

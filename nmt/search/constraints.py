@@ -23,14 +23,14 @@ from nmt.search.started_word import SpelledWords, Spellings, StartedWord
 
 @dataclass(frozen=True)
 class Constraints:
-    """What the translation of one source, a line or a part of one, must keep to."""
+    """The constraints on the translation of one source (a line or a part of it)."""
 
     prefix: tuple[int, ...] = ()
     """Its first tokens."""
     ends_word: bool = False
     """Whether the last word of the prefix is complete."""
     started: StartedWord | None = None
-    """What tokens of its own choice spell, in place of those of the prefix from there on."""
+    """Text that the search may spell with other tokens than the prefix's, from that place on."""
     forbidden: tuple[str, ...] = ()
     """Phrases that must not occur."""
     required: tuple[tuple[int, ...], ...] = ()
@@ -60,7 +60,7 @@ class Constraints:
 
 FREE = Constraints()
 _MOST_TOKENS = 8
-"""Of a prefix that may be spelled by others; in scripts without spaces all of it is a word."""
+"""The part of a prefix that other tokens may spell; in scripts without spaces all of it is a word."""
 
 
 class ConstraintsMaker:
@@ -147,7 +147,7 @@ class ConstraintsMaker:
         return tuple(ids)
 
     def _started(self, request: Request, prefix: tuple[int, ...]) -> StartedWord | None:
-        """The last word of a prefix, which may go on: other tokens than those of its beginning may spell it then."""
+        """The last word of a prefix, which may continue: then other tokens than those of its beginning may spell it."""
         if not prefix or request.prefix[-1].isspace() or request.required:
             return None
         if self._pieces is None:
@@ -173,14 +173,14 @@ class ConstraintsMaker:
         name = self._decoding.chosen_search
         if request.required and "required" not in SEARCHES.get(name).accepts:
             able = searches_that_accept("required")
-            raise request.error(f"required: the search '{name}' cannot see to that; these can: {able}")
+            raise request.error(f"required: not possible with the search '{name}'. Allowed: {able}")
         found = []
         for phrase in request.required:
             (ids,) = self._tokenizer.encode_target([phrase])
             if not phrase.strip() or not ids:
                 raise request.error("required: a phrase is empty")
             if UNK in ids:
-                raise request.error(f"required: {phrase!r} has a word that the vocabulary of the model lacks")
+                raise request.error(f"required: {phrase!r} has a word that is not in the model's vocabulary")
             if request.forbidden:
                 excluded = self._known_phrases(request).first_in(phrase, request.forbidden)
                 if excluded is not None:
@@ -204,7 +204,7 @@ class ConstraintsMaker:
         return [tuple(tuple(places[i] for i in phrase) for phrase in one.required) for one in constraints]
 
     def _begins_words(self, request: Request, last: int) -> bool:
-        """Whether the token after `last`, the last one of a prefix, says if it begins a word."""
+        """Whether the token after `last`, the last token of a prefix, shows if it begins a word."""
         pieces = self._known_pieces(request, "prefix with a space at its end")
         return not pieces[last].endswith(b" ") and any(piece.startswith(b" ") for piece in pieces)
 
@@ -225,7 +225,5 @@ class ConstraintsMaker:
             self._pieces = self._tokenizer.target_pieces()
         if self._pieces is None:
             kind = type(self._tokenizer).__name__
-            raise request.error(
-                f"{what}: the tokenizer {kind} does not say what its tokens add to a text (target_pieces)"
-            )
+            raise request.error(f"{what}: the tokenizer {kind} does not tell the text of its tokens (target_pieces)")
         return self._pieces

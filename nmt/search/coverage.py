@@ -48,15 +48,15 @@ class CoveringState(Generic[S]):
 
 
 class CoveringModel(Generic[S]):
-    """A model that also sums up what its hypotheses attend to, and has a penalty for what they leave out.
+    """A model that also sums the attention of its hypotheses, and computes a penalty for uncovered source tokens.
 
-    For a source of tokens j, the end symbol counted and padding not, and the attention a_tj of steps t, that of the end
-    symbol counted (Wu et al., 2016, equation 14):
+    For a source of tokens j (with the end symbol, without padding) and the attention a_tj of steps t (with the end
+    symbol's step) (Wu et al., 2016, equation 14):
 
         penalty = strength * sum_j log(min(sum_t a_tj, 1))
 
-    It is 0 or less, so no unfinished hypothesis ends with a score above its log-probability over the largest length
-    penalty: a search that stops by that bound stops right.
+    It is 0 or less, so no unfinished hypothesis ends with a score above its log-probability divided by the largest
+    length penalty: a search that stops by that bound is correct.
     """
 
     def __init__(self, model: AttendingModel[S], *, strength: float) -> None:
@@ -89,7 +89,7 @@ class CoveringModel(Generic[S]):
 
 
 def check_attention(models: Sequence[Seq2Seq], *, key: str) -> None:
-    """Raise ConfigError, which names what asks for it, unless all models tell what they attend to."""
+    """Raise ConfigError, naming the key that needs it, unless all models report their attention."""
     for model in models:
         if not model.tells_attention:
-            raise ConfigError(f"{key}: the decoder {type(model.decoder).__name__} does not tell what it attends to")
+            raise ConfigError(f"{key}: the decoder {type(model.decoder).__name__} does not report its attention")

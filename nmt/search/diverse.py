@@ -1,4 +1,5 @@
-"""Diverse beam search: the beam in groups, each of which is kept from the words that those before it have chosen."""
+"""Diverse beam search: the beam is split into groups, and each is penalised for words chosen by the groups before
+it."""
 
 from __future__ import annotations
 
@@ -54,11 +55,11 @@ def diverse_beam_search(
 ) -> list[list[Hypothesis]]:
     """Beam search in G groups of K / G hypotheses (Vijayakumar et al., 2018, with the Hamming diversity).
 
-    At each step the groups choose one after the other. From the value of a word, `diversity` is taken for each
-    hypothesis of the groups before that has just been continued with it. That decides what a group goes on with; the
-    scores are the model's own. The end symbol is never penalised: translations need not have different lengths. Each
-    group has the limits and the stopping rule of `beam_search`, and the sentence is done when all groups are. One
-    group is `beam_search`.
+    At each step the groups choose one after the other. From the value of a word, `diversity` is subtracted for each
+    hypothesis of the earlier groups that has just been continued with it. The penalised values decide the continuations
+    of a group; the scores are the model's own. The end symbol is never penalised: translations need not have different
+    lengths. Each group has the limits and the stopping rule of `beam_search`, and the sentence is done when all groups
+    are. One group is `beam_search`.
 
     Args:
         model, source, length_penalty, max_length_offset, coverage_penalty: as in `beam_search`.
@@ -68,8 +69,8 @@ def diverse_beam_search(
         n_best: hypotheses returned for each sentence; default K.
 
     Returns:
-        For each sentence the hypotheses of all groups, each once, best first: the finished ones, and only where no
-        group has any, those that were cut.
+        For each sentence the hypotheses of all groups, each once, best first: the finished ones, or the cut ones if no
+        group has a finished one.
     """
     if groups < 1 or beam_size % groups:
         raise ConfigError(f"groups: {groups} groups cannot share a beam of {beam_size}; it must be a multiple of them")
@@ -78,7 +79,7 @@ def diverse_beam_search(
         return results
     size = beam_size // groups
     wanted = size if n_best is None else min(n_best, size)
-    # A group is a sentence of a smaller beam: B * G sentences, of which those of one stand side by side.
+    # A group is treated as a sentence with a smaller beam: B * G sentences, with the groups of one sentence adjacent.
     beam = empty_beam(source.repeat_interleave(groups, 0), beam_size=size, max_length_offset=max_length_offset)
     covered: Any = CoveringModel(cast("Any", model), strength=coverage_penalty) if coverage_penalty else None
     model = model if covered is None else covered
@@ -166,7 +167,7 @@ class DiverseBeamSearch(Search):
 
 
 def _choice(beam: Beam, t: int, *, groups: int) -> Choice:
-    """As many of the best continuations of each group as it can need.
+    """The best continuations of each group, as many as it can need.
 
     The 2K' best of a group of K' by penalised values are among its 2K' + P best by the model's, if P continuations at
     most are penalised: of those that come before one of them by the model's values, at least 2K' are not. A word is
@@ -193,7 +194,7 @@ def _advance_groups(
     size = beam.log_probs.shape[1]
     extras = [None] * groups if extra is None else extra.unflatten(1, (groups, -1)).unbind(1)
     advanced, chosen = [], []
-    used = best.words.new_empty(len(beam.log_probs) // groups, 0)  # what the groups before have gone on with
+    used = best.words.new_empty(len(beam.log_probs) // groups, 0)  # the words chosen by the groups before
     for group in range(groups):
         own = Beam(*(field[group::groups] for field in beam))
         found = BestWords(*(field[group::groups] for field in best))
@@ -212,7 +213,7 @@ def _advance_groups(
 
 
 def _first(found: BestWords, count: int, used: Tensor, *, diversity: float) -> BestWords:
-    """Of what a group has found, what comes first by penalised values; the values themselves stay the model's."""
+    """The candidates of a group sorted by penalised values; the returned values are the model's own."""
     times = (found.words.unsqueeze(2) == used.unsqueeze(1)).sum(2).masked_fill(found.words == EOS, 0)
     values = found.values.nan_to_num(nan=-math.inf) - diversity * times
     order = values.sort(dim=1, descending=True, stable=True).indices[:, :count]

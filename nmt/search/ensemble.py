@@ -43,7 +43,7 @@ class Member(Protocol[S]):
 
 
 class EnsembleState(NamedTuple):
-    """The states of all members, row by row those of the same hypotheses."""
+    """The states of all members, with the same hypotheses in the same rows."""
 
     members: tuple[Any, ...]
 
@@ -78,8 +78,8 @@ class EnsembleWords(NamedTuple):
 class Ensemble:
     """K models over the same vocabularies, with the logits ln((1/K) sum_k softmax(logits_k)), or another mean.
 
-    They run one after the other. Softmax and mean are computed in at least fp32, and by logarithms: what all members
-    find all but impossible still has its order.
+    They run one after the other. Softmax and mean are computed in at least fp32 and with logarithms, so that very
+    improbable words keep their order.
     """
 
     def __init__(self, members: Sequence[Member[Any]], *, mean: EnsembleMean = EQUAL) -> None:
@@ -91,7 +91,7 @@ class Ensemble:
         return EnsembleState(tuple(member.start(source) for member in self._members))
 
     def among(self, ids: Tensor, forbidden: Tensor) -> EnsembleWords:
-        """The words `ids` [U], of which `forbidden` [B, U] are not the sentences'."""
+        """The words `ids` [U]; `forbidden` [B, U] marks those that a sentence must not use."""
         return EnsembleWords(tuple(member.among(ids, forbidden) for member in self._members))
 
     def step(

@@ -19,7 +19,7 @@ class EnsembleMean(NamedTuple):
     """The mean of the distributions of K models."""
 
     weights: tuple[float, ...] | None = None
-    """Of the models, in order, which add up to 1; None where all count the same."""
+    """Weights of the models, in order, which add up to 1; None for equal weights."""
     of: MeanOf = "probabilities"
     """`log_probabilities`: the logarithms are averaged and the result normalised, the product of experts."""
 
@@ -56,7 +56,7 @@ class RunningMean:
         self._total = share if total is None else torch.logaddexp(total, share)
 
     def result(self) -> Tensor:
-        """Logarithms of the mean; for a mean of logarithms those of all words must have been added."""
+        """Logarithms of the mean; for a mean of logarithms, all members must have been added."""
         total = self._total
         assert total is not None
         if self._how.of == "log_probabilities":
@@ -67,7 +67,7 @@ class RunningMean:
 
 
 def ensemble_mean(decoding: DecodingConfig, *, models: int) -> EnsembleMean:
-    """What the section `decoding` says of an ensemble; ConfigError where it is for another number of models."""
+    """The mean configured in the section `decoding`; ConfigError if it is for another number of models."""
     weights = decoding.ensemble_weights
     if weights is None:
         return EnsembleMean(None, decoding.ensemble_mean)
@@ -77,5 +77,5 @@ def ensemble_mean(decoding: DecodingConfig, *, models: int) -> EnsembleMean:
 
 
 def wrong_number(weights: int, *, models: int) -> str:
-    """What is said of so many weights."""
+    """The message about a wrong number of weights."""
     return f"{counted(weights, 'weight')} for {counted(models, 'model')}; give one for each"

@@ -30,7 +30,7 @@ def is_boundary(before: str, after: str) -> bool:
 
 
 class Phrases:
-    """Which tokens complete a phrase, for as many phrases as one asks about.
+    """The tokens that complete a phrase, for any number of phrases.
 
     A phrase is looked for as it is written, as the tokenizer writes it, and with its first letter in the other case; by
     characters, as a word or a sequence of words. A token that completes it is excluded even if the next one
@@ -102,9 +102,9 @@ class ForbiddenPhrases:
     def __init__(self, phrases: Phrases, wanted: Sequence[Sequence[str]], *, words: Sequence[int] | None) -> None:
         """
         Args:
-            phrases: what is known of the vocabulary.
+            phrases: the facts about the vocabulary.
             wanted: the forbidden phrases of each sentence of the batch.
-            words: ids of the words that the search chooses among; None for all.
+            words: ids of the words from which the search chooses; None for all.
         """
         self._phrases, self._wanted = phrases, wanted
         self._ids = words
@@ -129,7 +129,8 @@ class ForbiddenPhrases:
 
 
 def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
-    """How many bytes of a phrase `text` may already end with, as a word of its own: 0 too, if one can begin."""
+    """The numbers of bytes of a phrase with which `text` may already end, as a whole word; including 0 if one can
+    begin."""
     for length in range(min(len(pattern), len(text) + 1)):
         start = len(text) - length
         if text.startswith(pattern[:length], start):
@@ -139,7 +140,7 @@ def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
 
 
 def occurrences(text: bytes, pattern: bytes) -> Iterator[int]:
-    """Where a phrase occurs in `text` as a word or words of its own; its end may be the end of the text."""
+    """The positions of a phrase in `text` as whole words; it may end at the end of the text."""
     place = text.find(pattern)
     while place >= 0:
         before, after = text[:place], text[place + len(pattern) :]

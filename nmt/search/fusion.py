@@ -27,9 +27,9 @@ WEIGHT: Final = 0.2
 class Fusion:
     """log p(word) + weight * log q(word), p of a model or an ensemble, q of a language model.
 
-    The language model reads each translation as a line by itself, after an end of line, in fp32 whatever else computes
-    in. The sum is no distribution; it is not normalised. With a weight of 0 or more it is 0 at most, as log p is, so
-    what bounds the scores of unfinished hypotheses by that of log p bounds them still.
+    The language model reads each translation as an independent line, after an end of line, always in fp32. The sum is
+    not a normalised distribution. With a weight of 0 or more it is at most 0, like log p, so bounds on the scores of
+    unfinished hypotheses by log p stay valid.
     """
 
     def __init__(self, model: LanguageModel, *, weight: float) -> None:
@@ -71,9 +71,9 @@ def load_language_model(path: str, tokenizer: Tokenizer, *, device: torch.device
 
 
 def fusion_of(decoding: DecodingConfig, load: Callable[[str], LanguageModel]) -> Fusion | None:
-    """What `decoding` says of a language model, which `load` gives; None where it says nothing, or gives it no weight.
+    """The language model of `decoding`, loaded by `load`; None if there is none, or its weight is 0.
 
-    Without a weight a search is exactly what it is without a language model; that there is one is seen all the same.
+    With weight 0 a search is exactly the same as without a language model; the model is still checked.
     """
     if decoding.language_model is None:
         return None

@@ -1,4 +1,4 @@
-"""Glossaries: terms of the source language, and what each of them is in the translation."""
+"""Glossaries: terms of the source language with their translations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _UNIT = re.compile(r"\w+|[^\w\s]")
 class Glossary:
     """Terms and their translations.
 
-    A term is found where it stands as whole words. One that is written in lower case is found in any case, another only
-    as it is written. Of terms that overlap the one that begins first counts, of those the longest.
+    A term is matched as whole words. A term in lower case matches any case, another one only its exact spelling. Of
+    overlapping terms the one that begins first counts, and of these the longest.
     """
 
     def __init__(self, terms: Mapping[str, str]) -> None:
         self._by_first: dict[str, list[tuple[re.Pattern[str], str]]] = {}
-        # The longest first, and of terms that differ in case alone the one that is found in its own case only.
+        # The longest first, and of terms that differ only in case, the one that matches only its own case.
         for term in sorted(terms, key=lambda term: (-len(term), term == term.lower())):
             first = _UNIT.search(term)
             if first is not None:
@@ -54,7 +54,7 @@ def _pattern(term: str) -> re.Pattern[str]:
 def load_glossary(path: str | Path) -> Glossary:
     """Read a file of lines `source TAB target`; blank lines and those that begin with # are left out.
 
-    Raises DataError naming file and line for any other line, and for a term that has two translations.
+    Raises DataError naming file and line for any other line, and for a term with two translations.
     """
     terms: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):

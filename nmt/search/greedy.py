@@ -31,13 +31,13 @@ class Path(NamedTuple):
     sentences: Tensor
     """Places of these sentences in the batch [B]."""
     active: Tensor
-    """False for a sentence that has ended and goes on only until the batch is cut [B]."""
+    """False for a finished sentence, which stays only until the batch is cut [B]."""
     limits: Tensor
     """Longest translations in tokens [B]."""
     ids: Tensor
     """[B, t]"""
     totals: Tensor
-    """Of the values of the chosen tokens [B]: log-probabilities, or logits where scores are not asked for."""
+    """Sums of the values of the chosen tokens [B]: log-probabilities, or logits if scores are not needed."""
 
     def select(self, rows: Tensor) -> Path:
         """Some of the sentences."""
@@ -61,17 +61,16 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """Follow the most probable token until the end symbol, for a batch of sentences.
 
-    Not the same as a beam of one: Zero's beam of one keeps a finished hypothesis and goes on with
-    the best unfinished one as long as that could still overtake. Greedy search ends at its first
-    end symbol. Limits, first step and scores are those of `beam_search`; sentences that have
-    ended leave the batch; the padding symbol is never chosen.
+    Not the same as a beam of one: Zero's beam of one keeps a finished hypothesis and continues the best unfinished one
+    as long as that could still be better. Greedy search ends at its first end symbol. Limits, first step and scores are
+    those of `beam_search`; sentences that have ended leave the batch; the padding symbol is never chosen.
 
     Args:
         model: anything with `start` and `best`; must be in evaluation mode.
         source: ids [B, S], each row ending with EOS and filled with PAD.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha.
         max_length_offset: tokens that a translation may have more than its source (with EOS).
-        beam_size, n_best: here for the sake of a common signature; 1 or ConfigError.
+        beam_size, n_best: part of the common signature; must be 1, else ConfigError.
         scores: without them all scores are NaN, and the logits need not be normalised.
 
     Returns:

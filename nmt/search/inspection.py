@@ -35,8 +35,8 @@ def inspect_pair(
 ) -> Inspected:
     """Read one sentence pair in ids, end symbols included, by models in evaluation mode, in the type of their weights.
 
-    Probabilities of several models are averaged as `mean` says; names of what is inside them then begin with `0.`,
-    `1.`, ..., by the order of the models.
+    Probabilities of several models are averaged by `mean`; the names of their parts then begin with `0.`, `1.`, ..., in
+    the order of the models.
     """
     device = next(models[0].parameters()).device
     ids = [torch.tensor(side, dtype=torch.long, device=device) for side in (source, target)]

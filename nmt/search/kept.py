@@ -1,4 +1,4 @@
-"""Source lines of which something is kept: what the model reads in its place, and where it was."""
+"""Source lines with kept parts: the model's input in their place, and their positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmt.search.request import Request
 from nmt.search.splitting import Part
 
 _PRIVATE = range(0xE000, 0xF8FF)
-"""Characters without a meaning, one of which stands for what is kept until the text is ids."""
+"""Characters without a meaning; each represents one kept part until the text is converted to ids."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Kept:
     origin: Span
     """The stretch of the line."""
     span: Span
-    """What of the text that the model reads stands for it; empty for a mark."""
+    """The part of the model's input that represents it; empty for a mark."""
     spaces: tuple[str, str]
     """The white space before and after it in the line."""
     stands_alone: bool = False
@@ -50,11 +50,11 @@ class KeptLine:
     origins: list[int]
     """Where in the line each character of the text was, and its end."""
     stand_in: str
-    """The character of the text that stands for a placeholder."""
+    """The character of the text that represents a placeholder."""
 
     @cached_property
     def stand_ins(self) -> frozenset[int]:
-        """Where in the text something stands for a placeholder."""
+        """The positions in the text that represent placeholders."""
         return frozenset(item.span[0] for item in self.kept if item.kind is Kind.WORD)
 
     @property
@@ -89,7 +89,7 @@ class Keeper:
         kept = keep(request.text, placeholders=self._placeholders, glossary=self._glossary, spaced=self._spaced)
         if kept is not None and request.prefix.strip():
             what = f"{kept.kept[0].text!r}, which is put into the translation afterwards"
-            raise request.error(f"prefix: not together with {what}")
+            raise request.error(f"prefix: not allowed together with {what}")
         return kept
 
 
@@ -156,7 +156,7 @@ def _items(line: str, *, placeholders: bool, glossary: Glossary | None) -> Itera
 
 
 def _needs_space(item: _Item, before: str, after: str, *, spaced: bool) -> bool:
-    """Whether what stands before the item must be kept from what stands for it, or from what stands after a mark."""
+    """Whether the text before the item must be separated from its replacement, or from the text after a mark."""
     if item.kind is Kind.WORD:
         return spaced and bool(before) and not before.isspace()
     if spaced:
@@ -195,9 +195,9 @@ def _partners(items: Sequence[_Item]) -> dict[int, int]:
 
 
 def seen(kept: KeptLine, part: Part, tokenizer: Tokenizer) -> tuple[list[int], list[Span]]:
-    """The ids of a part of `kept.text` with the unknown symbol for each placeholder, and where in the text they stand.
+    """The ids of a part of `kept.text` with the unknown symbol for each placeholder, and their positions in the text.
 
-    The unknown symbol is what the model knows least about: what it writes for it is found by its attention.
+    The model has no expectation about the unknown symbol, and the attention shows its translation.
     """
     stand_ins = kept.stand_ins
     ids: list[int] = []

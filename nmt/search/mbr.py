@@ -30,11 +30,11 @@ class MbrOptions:
     candidates: Literal["sample", "beam"] = "sample"
     """Samples of the model, each of the same weight, or the hypotheses of a beam, by their probabilities."""
     number: int = 32
-    """Samples of a sentence, or width of the beam, whatever beam_size is."""
+    """Number of samples of a sentence, or width of the beam; beam_size is not used."""
     utility: Literal["chrf", "bleu"] = "chrf"
     """What a candidate is compared with the others by: sacreBLEU's chrF2 or BLEU of sentences."""
     temperature: float = 1.0
-    """Of the samples, as in `sample`."""
+    """Seed of the samples, as in `sample`."""
     top_k: int = 0
     """The same."""
     top_p: float = 1.0
@@ -48,7 +48,7 @@ class MbrOptions:
         drawn = self.sampling()
         for name in ("temperature", "top_k", "top_p", "seed"):
             if self.candidates == "beam" and getattr(drawn, name) != getattr(SampleOptions(), name):
-                raise ValueError(f"{name}: says nothing with candidates: beam")
+                raise ValueError(f"{name}: has no effect with candidates: beam")
 
     def sampling(self) -> SampleOptions:
         """What samples are drawn with."""
@@ -56,7 +56,7 @@ class MbrOptions:
 
 
 def in_numbers(ids: Sequence[int]) -> str:
-    """The ids as words, where there is no text."""
+    """The ids as words, if there is no text."""
     return " ".join(map(str, ids))
 
 
@@ -130,8 +130,8 @@ def by_expected_utility(
 ) -> list[Hypothesis]:
     """The candidates of different texts, best first, each with its expected utility as its score.
 
-    Candidates of one text count as one with the sum of their weights, which is the first of them; those that are not
-    finite are left out, unless there is no other.
+    Candidates with the same text count as one (the first of them) with the sum of their weights; candidates that are
+    not finite are left out, unless there are no others.
     """
     usable = [(one, weight) for one, weight in zip(candidates, weights, strict=True) if one.is_finite]
     if not usable:
@@ -148,7 +148,7 @@ def by_expected_utility(
 
 
 def _probabilities(candidates: Sequence[Hypothesis], *, length_penalty: float) -> list[float]:
-    """Of the hypotheses of a beam, in proportion, the largest 1."""
+    """Relative weights of the hypotheses of a beam; the largest is 1."""
     totals = [one.score * penalty_of(len(one.ids) + one.has_ended, length_penalty) for one in candidates]
     best = max(totals)
     return [math.exp(total - best) if total > -math.inf else 0.0 for total in totals]
@@ -156,4 +156,4 @@ def _probabilities(candidates: Sequence[Hypothesis], *, length_penalty: float) -
 
 def _number(decoding: DecodingConfig) -> int:
     number = decoding.search_options.get("number", MbrOptions.number)
-    return number if isinstance(number, int) else MbrOptions.number  # what is wrong is said where options are checked
+    return number if isinstance(number, int) else MbrOptions.number  # problems are reported where options are checked

@@ -31,14 +31,14 @@ class Temperature:
 
 
 class GumbelNoise:
-    """Noise g added to the logits, anew for each hypothesis, step and word: g = -ln(-ln(u + eps) + eps), 0 <= u < 1.
+    """Noise g added to the logits, drawn for each hypothesis, step and word: g = -ln(-ln(u + eps) + eps), 0 <= u < 1.
 
     Argmax of logits + g is a sample of their softmax (Gumbel, 1954). u follows from the key of the line, the
     step, the place of the hypothesis in the beam, and the id of the word.
     """
 
     def __init__(self, keys: Tensor, *, scale: float = 1.0) -> None:
-        """`keys` [B]: of the sentences of the batch, see `keys_of`; `scale`: what the noise is multiplied by."""
+        """`keys` [B]: keys of the sentences of the batch, see `keys_of`; `scale`: factor of the noise."""
         self._keys = keys
         self._scale = scale
 

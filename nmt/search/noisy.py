@@ -22,7 +22,7 @@ class NoisyBeamOptions:
     noise_scale: float = 1.0
     """What the noise is multiplied by before it is added to the logits; Zero has 1."""
     seed: int = 1
-    """Of the noise. The same line gets the same noise, whatever else is translated."""
+    """Seed of the noise. The same line gets the same noise, whatever else is translated."""
 
     def __post_init__(self) -> None:
         positive("temperature", self.temperature)

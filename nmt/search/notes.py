@@ -1,4 +1,4 @@
-"""What is to be noted of a translation, by the words that commands and library have for it."""
+"""Notes about a translation, by their names in commands and library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placeholders: what of a line is no language and must be in its translation exactly as it is."""
+"""Placeholders: parts of a line that are not language and must appear unchanged in its translation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kind(Enum):
     WORD = "word"
     """As a word: the model reads a symbol in its place, for which it writes something that can be replaced."""
     TERM = "term"
-    """As the words that it is: the model reads them; what it makes of them is replaced."""
+    """As ordinary words: the model reads them, and their translation is replaced."""
     OPENING = "opening"
     """As a mark before the word that follows; the model does not read it."""
     CLOSING = "closing"
@@ -66,7 +66,7 @@ def count_placeholders(text: str) -> Counter[str]:
 
 
 def broken_placeholders(text: str) -> str:
-    """`text` changed so that no placeholder is or begins in it, whatever follows after a space."""
+    """`text` changed so that it contains no placeholder and no beginning of one, whatever follows after a space."""
     text = re.sub(r"[{}<>@]", "", text).replace("://", ": //")
     return re.sub(r"www\.", lambda match: f"{match[0][:-1]} .", text, flags=re.IGNORECASE)
 

@@ -1,6 +1,6 @@
-"""Where in a translation stands what was kept of its source: by the attention with which its tokens were predicted.
+"""Places kept source parts in a translation, by the attention of its tokens.
 
-A translation is taken apart into units, words and marks; so is the source, of which each kept stretch is one unit.
+A translation is split into units (words and marks), and so is the source, in which each kept part is one unit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNIT = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a translation as it is written."""
+    """A piece of the written translation."""
 
     text: str
     gap: str
@@ -39,11 +39,11 @@ class Piece:
     unknown: int | None = None
     """Which token it is, if it is the symbol for an unknown word."""
     kept: Kept | None = None
-    """What it is there for, if that was kept."""
+    """The kept item that it represents, if any."""
 
     @property
     def is_word(self) -> bool:
-        """Whether it can stand for a word of the source; a mark cannot."""
+        """Whether it can correspond to a source word; a mark cannot."""
         return self.unknown is not None or any(letter.isalnum() for letter in self.text)
 
 
@@ -53,7 +53,7 @@ class SourceUnits(NamedTuple):
     spans: list[Span]
     """Where in the text that the model read they are."""
     kept: dict[int, int]
-    """Of those that are kept: place in `KeptLine.kept` and number of the unit."""
+    """Kept units: place in `KeptLine.kept` and number of the unit."""
     tokens: list[int]
     """The unit of each token."""
     words: list[bool]
@@ -109,7 +109,7 @@ def pieces_of(
 
 
 class Placer:
-    """Puts what was kept of one part of a source into one translation of it."""
+    """Puts the kept items of one part of a source into one translation of it."""
 
     def __init__(self, pieces: Sequence[Piece], source: SourceUnits, kept: Sequence[tuple[int, Kept]]) -> None:
         self._pieces = list(pieces)
@@ -117,10 +117,10 @@ class Placer:
         self._kept = dict(kept)
 
     def placed(self) -> list[Piece]:
-        """The pieces with everything that was kept, each once.
+        """The pieces with all kept items, each once.
 
-        What stands as a word takes the place of the words that come from it, of several runs of such words that with
-        the largest weight. Where there is none, it is put beside what comes from its nearest neighbour in the source.
+        An item that is a word replaces the words aligned to it; of several runs of such words, the one with the largest
+        weight. If there is none, it is put next to the translation of its nearest neighbour in the source.
         """
         waiting = [place for place in self._source.kept if not self._replace(place)]
         for place in waiting:
@@ -143,9 +143,9 @@ class Placer:
         return True
 
     def _without_neighbours(self, unit: int, first: int, last: int) -> tuple[int, int]:
-        """A run of words without those at its ends that come as well from a word beside the unit, which has no other.
+        """A run of words without end words that also align to a neighbour of the unit that has no other word.
 
-        So an article, or the noun of an adjective that is kept, is not lost.
+        So an article, or the noun of a kept adjective, is not lost.
         """
         known = {piece.source for piece in self._pieces}
         for neighbour in (unit - 1, unit + 1):
@@ -196,7 +196,7 @@ class Placer:
         return Piece(item.text, gap, weights, unit, kept=item)
 
     def _insert(self, place: int) -> None:
-        """Put a kept unit, which no word comes from, beside what comes from its nearest neighbour."""
+        """Put a kept unit to which no word is aligned next to the translation of its nearest neighbour."""
         unit, item = self._source.kept[place], self._kept[place]
         beside = self._beside(unit, unit + 1, forward=False)
         gap, pieces = " ", self._pieces
@@ -285,7 +285,7 @@ class Placer:
 
 
 class _Beside(NamedTuple):
-    """A place beside a neighbour."""
+    """A place next to a neighbour."""
 
     slot: int
     """The piece before which it is."""

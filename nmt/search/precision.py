@@ -23,18 +23,18 @@ _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
 PrecisionName = Literal["auto", "fp32", "bf16", "int8"]
 
 _USABLE: Final = MappingProxyType({"fp32": ("fp32", "bf16", "int8"), "bf16": ("fp32", "bf16"), "int8": ("int8",)})
-"""In which number formats a search can run with weights that were exported in one of them. Those in bf16 are numbers of
+"""Number formats in which a search can run, by the format of exported weights. Those in bf16 are numbers of
 fp32, too; rounding them once more, to int8, would lose more than rounding those of training."""
 
 
 @dataclass(frozen=True)
 class SearchPrecision:
-    """A chosen number format; `str()` says in a few words what it is and why."""
+    """A chosen number format; `str()` gives the format and the reason."""
 
     name: Literal["fp32", "bf16", "int8"]
     reason: str
     bf16: bool
-    """Whether what is not int8 is bf16."""
+    """Whether the parts that are not int8 are bf16."""
     device: torch.device
 
     def converted(self, model: Seq2Seq) -> Seq2Seq:
@@ -57,9 +57,9 @@ class SearchPrecision:
 def choose_search_precision(
     requested: PrecisionName, *, device: torch.device, models: Sequence[Seq2Seq] = ()
 ) -> SearchPrecision:
-    """Turn `decoding.precision` into what suits `device` and `models`, one or those of an ensemble.
+    """Resolve `decoding.precision` for `device` and `models`, one or an ensemble.
 
-    `auto` takes that of models from exported folders, else bf16 where it is faster than fp32.
+    `auto` takes the format of exported models, else bf16 if it is faster than fp32.
 
     Raises:
         ConfigError: a model was exported in another number format, so that its weights are no longer there.
@@ -74,8 +74,8 @@ def choose_search_precision(
         if requested not in _USABLE[name]:
             allowed = ", ".join(("auto", *_USABLE[name]))
             raise ConfigError(
-                f"precision: {requested} was asked for, but the model was exported in {name}. Allowed: {allowed}. For "
-                f"{requested} take the run, or export it in {requested}."
+                f"precision: {requested} is not possible, because the model was exported in {name}. Allowed: "
+                f"{allowed}. For {requested} use the run, or export it in {requested}."
             )
     hardware = bf16_hardware(device)
     without = f"this {device_noun(device)} has no fast bf16 arithmetic"
@@ -96,4 +96,4 @@ def _check_range(model: Seq2Seq) -> None:
         if weight.dtype == torch.float32:
             largest = max(abs(float(value)) for value in weight.detach().aminmax())
             if _TOO_LARGE_FOR_BF16 <= largest < math.inf:
-                raise ConfigError(f"precision: {name} holds {largest:.4g}, which bf16 has not; choose fp32")
+                raise ConfigError(f"precision: {name} holds {largest:.4g}, too large for bf16; choose fp32")

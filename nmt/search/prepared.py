@@ -18,7 +18,7 @@ from nmt.search.shortlist import Shortlist, load_shortlist
 
 
 class PreparedModels(NamedTuple):
-    """The models of one translator, or of several that differ in nothing but their settings."""
+    """The models of one translator, or of several that differ only in their settings."""
 
     precision: SearchPrecision
     models: list[Seq2Seq]
@@ -36,13 +36,13 @@ class PreparedModels(NamedTuple):
         return self.precision.device
 
     def shortlist(self, path: str, tokenizer: Tokenizer) -> Shortlist:
-        """The shortlist in a file, which is read once; errors are those of `load_shortlist`."""
+        """The shortlist of a file, read once; errors are those of `load_shortlist`."""
         if path not in self.shortlists:
             self.shortlists[path] = load_shortlist(path, tokenizer)
         return self.shortlists[path]
 
     def fusion(self, decoding: DecodingConfig, tokenizer: Tokenizer) -> Fusion | None:
-        """The language model that `decoding` names, which is loaded once; errors are those of `load_language_model`."""
+        """The language model named in `decoding`, loaded once; errors are those of `load_language_model`."""
 
         def load(path: str) -> LanguageModel:
             if path not in self.language_models:
@@ -60,9 +60,9 @@ class PreparedModels(NamedTuple):
 def prepare_models(
     models: Sequence[Seq2Seq], *, precision: PrecisionName, device: torch.device | str | None = None
 ) -> PreparedModels:
-    """Take over the weights of `models`, one at least and in evaluation mode, as they are now.
+    """Use the present weights of `models`, which are in evaluation mode; at least one model.
 
-    `device` is where all of them are; by default the first parameter of the first model says so. Raises ConfigError for
+    `device` is the device of all models; by default that of the first model's first parameter. Raises ConfigError for
     weights that this number format cannot hold.
     """
     place = next(models[0].parameters()).device if device is None else torch.device(device)

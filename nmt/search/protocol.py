@@ -18,14 +18,14 @@ class SearchState(Protocol):
         """Repeat the rows of each sentence k times."""
 
     def reorder(self: S, rows: Tensor, /) -> S:
-        """Row i continues what row rows[i] was; every row stays with its sentence."""
+        """Row i continues the former row rows[i]; every row stays with its sentence."""
 
     def keep(self: S, sentences: Tensor, /) -> S:
         """Drop all sentences but these."""
 
 
 class AttendingModel(Protocol[S]):
-    """A model that also tells what it attends to; whether it can is `Seq2Seq.tells_attention`."""
+    """A model that also returns its attention; `Seq2Seq.tells_attention` tells whether it can."""
 
     def start(self, source: Tensor) -> S:
         """See `SearchModel`."""
@@ -33,8 +33,8 @@ class AttendingModel(Protocol[S]):
     def attending_step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, Tensor, S]:
         """Logits [N, V] after feeding `tokens` [N], or None for the zero vector, the attention [N, S], and the state.
 
-        The attention is that with which the next token is predicted: the mean over attentions and heads, of an
-        ensemble that over its members. It adds up to 1 over the S source positions.
+        The attention is the one used to predict the next token: the mean over attentions and heads and, for an
+        ensemble, over its members. It adds up to 1 over the S source positions.
         """
 
 

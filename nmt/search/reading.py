@@ -22,11 +22,11 @@ class Reading(NamedTuple):
     """A hypothesis as the model reads it, the end symbol counted where it has ended."""
 
     log_probs: list[float]
-    """Of each token, those before it given [T]."""
+    """Log-probability of each token given the tokens before it [T]."""
     attention: Tensor
     """Over the source tokens, the end symbol counted, when each token was predicted [T, S]; on the CPU, in fp32."""
     entropies: list[float] | None = None
-    """Of the distribution of each token in nats, where they are asked for."""
+    """Entropy of the distribution of each token in nats, if requested."""
     heads: dict[str, Tensor] | None = None
     """The attention of each attending layer [G, T, S], where it is asked for."""
 
@@ -140,7 +140,7 @@ def _forced_heads(model: Seq2Seq, source: Tensor, target: Tensor, *, count: int)
     """The attention [N, G, T, S] of each attending layer while `model` reads target [N, T], on the CPU."""
     state, length = model.start(source), target.size(1)
     steps: list[list[Tensor]] = []
-    for t in range(max(1, length)):  # one at least, which tells how many heads there are
+    for t in range(max(1, length)):  # at least one, which gives the number of heads
         weights, state = model.attending_heads(target[:, t - 1] if t else None, state)
         rows = [own.transpose(1, 2).flatten(0, 1).float() for own in weights]  # [N, G, S]
         if t == 0:

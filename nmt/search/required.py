@@ -13,9 +13,9 @@ from nmt.search.forbidden import first_character, is_boundary, last_character, o
 from nmt.search.ruled import Step
 
 MET: Final = -1
-"""The phrase is there, and what follows it does not make its last word longer."""
+"""The phrase is complete, and the following text does not extend its last word."""
 BLOCKED: Final = -2
-"""Nothing of the phrase is there, and it cannot begin with the next token, which would make a word longer."""
+"""Nothing of the phrase is present, and it cannot begin with the next token, which would extend a word."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Required:
     """What the translations of a batch must contain, in words as the search calls them (ids or places in a list)."""
 
     phrases: Sequence[Sequence[tuple[int, ...]]]
-    """Of each sentence [B]; one that is there twice counts once."""
+    """The phrases of each sentence [B]; a repeated phrase counts once."""
     joins_left: Tensor
     """Whether each word begins with a letter that a letter before it makes part of a longer word [V]."""
     joins_right: Tensor
@@ -74,7 +74,7 @@ class Phrase:
 
 
 def bank_of(phrases: Sequence[Phrase], states: Sequence[int]) -> tuple[int, int, bool]:
-    """How far a hypothesis has come with all of its phrases; larger is further.
+    """Progress of a hypothesis with all its phrases; larger is further.
 
     The tokens of the phrases met and of the one begun that has come furthest; then those of the phrases met alone; then
     whether one can begin. As long as a phrase is missing, some next token leads further: the next one of the phrase
@@ -102,13 +102,13 @@ def joining(pieces: Sequence[bytes]) -> tuple[Tensor, Tensor]:
 
 
 def is_in_text(phrase: str, text: str) -> bool:
-    """Whether `text` contains the phrase as a word or words of its own, whatever spaces are between them."""
+    """Whether `text` contains the phrase as whole words, with any spaces between them."""
     content, wanted = (" ".join(part.split()).encode() for part in (text, phrase))
     return any(True for _ in occurrences(content, wanted))
 
 
 class RequiredDespiteRepeats:
-    """The rule that a phrase may be begun and gone on with where that repeats an n-gram, until it is there."""
+    """The rule that a phrase may be started and continued even if that repeats an n-gram, until it is complete."""
 
     def __init__(self, phrases: Sequence[Sequence[tuple[int, ...]]]) -> None:
         """`phrases`: of each sentence of the batch, in words as the search calls them."""

@@ -18,7 +18,8 @@ W = TypeVar("W", bound="ListedWords")
 
 
 class ListedWords(Protocol):
-    """Words of an output layer, of which each of B sentences has its own; a search calls them by their places."""
+    """A subset of the words of an output layer, different for each of B sentences; a search uses their places as
+    ids."""
 
     @property
     def ids(self) -> Tensor:
@@ -92,7 +93,7 @@ class RestrictedModel(Generic[S, W]):
     def attending_step(
         self, tokens: Tensor | None, state: RestrictedState[S, W]
     ) -> tuple[Tensor, Tensor, RestrictedState[S, W]]:
-        """As in `AttendingModel`: logits [N, U] of the places, and `tokens` [N] are places, too."""
+        """As in `AttendingModel`: logits [N, U] of the places; `tokens` [N] are places, too."""
         logits, weights, inner = self._model.attending_step(tokens, state.inner, state.words)
         return logits, weights, RestrictedState(inner, state.words)
 

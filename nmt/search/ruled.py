@@ -58,7 +58,7 @@ class RuledState(Generic[S]):
     lines: Tensor
     """Places in the batch of the sentences that are still there [B]."""
     language: States | None = None
-    """Of the N rows; None before the first word, and without a language model."""
+    """States of the N rows; None before the first word, and without a language model."""
 
     @property
     def hypotheses(self) -> int:
@@ -84,10 +84,10 @@ class RuledState(Generic[S]):
 
 
 class RuledModel(Generic[S]):
-    """Start, best words and log-probabilities of `model` for one batch; what every `Search` is given.
+    """Start, best words and log-probabilities of `model` for one batch; passed to every `Search`.
 
     The logits are adjusted in order, then normalised; then those of a language model are added, and the rules are
-    applied in order. So the scores of the words that the rules leave are the model's own, whatever they exclude.
+    applied in order. So the scores of allowed words are the model's own, whatever the rules exclude.
 
     Without adjustments, rules and a language model `best` is the model's own, and so is the state.
     """
@@ -114,11 +114,11 @@ class RuledModel(Generic[S]):
         return not self._adjustments and not self._rules and self._fusion is None
 
     def adjusted(self, adjustment: Adjustment) -> RuledModel[S]:
-        """The same with one more adjustment, after those that there are and before the rules."""
+        """The same with one more adjustment, after the existing ones and before the rules."""
         return self._with(adjustments=[*self._adjustments, adjustment])
 
     def ruled(self, rule: Rule) -> RuledModel[S]:
-        """The same with one more rule, after those that there are."""
+        """The same with one more rule, after the existing ones."""
         return self._with(rules=[*self._rules, rule])
 
     def _with(
@@ -146,7 +146,7 @@ class RuledModel(Generic[S]):
     def step(self, tokens: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         """Log-probabilities [N, V], in at least fp32, of the next word after `tokens` [N].
 
-        What a rule excludes has -infinity; the others are not normalised anew.
+        Excluded words have -infinity; the others are not normalised again.
         """
         if self.is_plain:
             logits, state = self._model.step(tokens, state)

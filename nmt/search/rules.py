@@ -40,7 +40,7 @@ class NoRepeatedNgrams:
 
 
 class ForcedPrefix:
-    """Each sentence begins with words of its own, whatever rules before this one say of them."""
+    """Each sentence begins with its own words, even if earlier rules exclude them."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]], *, device: torch.device) -> None:
         """`prefixes`: of each sentence of the batch its first words, as the search calls them; empty for none."""

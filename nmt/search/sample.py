@@ -45,7 +45,7 @@ class SampleOptions:
     """Draw among the fewest most probable words that have this probability together (Holtzman et al., 2020), after
     temperature and `top_k`."""
     seed: int = 1
-    """Of the random numbers. The same line gets the same samples, whatever else is translated."""
+    """Seed of the random numbers. The same line gets the same samples, whatever else is translated."""
 
     def __post_init__(self) -> None:
         positive("temperature", self.temperature)
@@ -61,13 +61,13 @@ class Samples(NamedTuple):
     sentences: Tensor
     """Places of these sentences in the batch [B]."""
     active: Tensor
-    """False for a sentence that is done and goes on only until the batch is cut [B]."""
+    """False for a finished sentence, which stays only until the batch is cut [B]."""
     limits: Tensor
     """Longest translations in tokens [B]."""
     keys: Tensor
-    """Of the random numbers of each sample [B, n]."""
+    """Keys of the random numbers of each sample [B, n]."""
     ids: Tensor
-    """[B, n, t]; after its end symbol a sample goes on with padding."""
+    """[B, n, t]; after its end symbol a sample is filled with padding."""
     totals: Tensor
     """Log-probabilities [B, n]."""
 
@@ -93,23 +93,23 @@ def sample_search(
     length_penalty: float,
     max_length_offset: int,
 ) -> list[list[Hypothesis]]:
-    """Draw translations word by word, as many as asked for, independently of each other.
+    """Draw a number of translations word by word, independently of each other.
 
-    The padding symbol is never drawn, nor the end symbol first, nor what a rule excludes; the rest is drawn in
-    proportion to its probabilities. What is drawn follows from seed, source, number of the sample and step: not
-    from companions in the batch, and the first samples are the same however many there are.
+    The padding symbol is never drawn, nor the end symbol first, nor words that a rule excludes; other words are drawn
+    in proportion to their probabilities. The result depends on seed, source, number of the sample and step, not on
+    other sentences of the batch, and the first samples are the same however many are drawn.
 
     Args:
         model: a model with its rules, in evaluation mode.
         source: ids [B, S], each row ending with EOS and filled with PAD.
-        samples: n of each sentence, n >= 1.
-        options: what to draw from.
+        samples: n for each sentence, n >= 1.
+        options: the distribution to draw from.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha.
         max_length_offset: tokens that a translation may have more than its source (with EOS).
 
     Returns:
-        For each sentence n hypotheses, best first; their scores are of the model's own log-probabilities, without
-        temperature or choice.
+        For each sentence n hypotheses, best first; their scores are the model's own log-probabilities, without
+        temperature or top_k and top_p.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
     if not results:

@@ -18,14 +18,14 @@ from nmt.search.translator import WINDOW
 
 @dataclass(frozen=True)
 class PairScore:
-    """What a model says of one sentence pair."""
+    """A model's score of one sentence pair."""
 
     mean_nll: float
     """Mean negative log-probability of the target tokens in nats, the end symbol counted."""
     tokens: int
     """Target tokens, the end symbol counted."""
     unknown: int
-    """Target tokens that the vocabulary lacks; the model's probability of an unknown word stands for them."""
+    """Target tokens that are not in the vocabulary; they are scored as unknown words."""
     source_tokens: int
     """Source tokens, the end symbol not counted."""
     has_empty_side: bool
@@ -45,11 +45,11 @@ def score_pairs(
 ) -> Iterator[PairScore]:
     """The score of each (source, target) pair, in order; memory does not grow with their number.
 
-    Where reading `pairs` raises DataError, the scores of those before it come first.
+    If reading `pairs` raises DataError, the scores of the pairs before it are returned first.
 
-    `model` must be in evaluation mode, and so must the `others`, models over the same vocabularies whose
-    probabilities are averaged with its own as `mean` says. A batch has at most `batch_tokens` source or target
-    tokens, padding counted. `before_batch` is called before each batch; what it raises ends the work.
+    `model` must be in evaluation mode, and so must the `others`, models with the same vocabularies whose probabilities
+    are averaged with its own by `mean`. A batch has at most `batch_tokens` source or target tokens, padding counted.
+    `before_batch` is called before each batch; an exception ends the work.
     """
     for chunk in windows(pairs, size=window, length=lambda pair: len(pair[0]) + len(pair[1])):
         yield from _score_window(

@@ -1,7 +1,7 @@
-"""Lexical shortlists: the few target tokens that a translation of a sentence may be made of.
+"""Lexical shortlists: the few target tokens that a translation of a sentence may use.
 
-Written by nmt-shortlist from co-occurrences in training text. For each sentence: the tokens that are
-frequent anyway, and those that go with its source tokens.
+Written by nmt-shortlist from co-occurrences in training text. For each sentence: generally frequent tokens, and tokens
+associated with its source tokens.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES = {"frequent": torch.int32, "partners": torch.int32, "starts": torch.int6
 
 @dataclass(frozen=True)
 class BatchWords:
-    """What the sentences of a batch may be translated with: U tokens, of which each sentence has its own."""
+    """The tokens allowed for the sentences of a batch: U tokens, with a subset for each sentence."""
 
     ids: Tensor
     """The union of the lists, ascending [U]. Begins with PAD, UNK and EOS, so these keep their ids as places."""
@@ -36,14 +36,14 @@ class BatchWords:
 
 
 class Shortlist:
-    """Target tokens for each source token, and those that every sentence has."""
+    """Target tokens for each source token, and tokens for every sentence."""
 
     def __init__(self, *, frequent: Tensor, partners: Tensor, starts: Tensor, target_size: int) -> None:
         """
         Args:
             frequent: target ids of every sentence, any number.
             partners: target ids of all source tokens, one after the other.
-            starts: where those of each source token begin in `partners` [V_source + 1].
+            starts: the beginning of each source token's ids in `partners` [V_source + 1].
             target_size: V, entries of the target vocabulary.
         """
         self.frequent, self.partners, self.starts = frequent, partners, starts

@@ -1,4 +1,4 @@
-"""A line as it is translated: what the model reads of it, in one part or in several."""
+"""A line prepared for translation: the model's input, in one or several parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SourcePart:
 
 @dataclass(frozen=True)
 class Source:
-    """A line as it is translated."""
+    """A line prepared for translation."""
 
     line: str
     parts: list[SourcePart]
@@ -54,12 +54,12 @@ class Source:
         return word_spans(self.line)
 
     def original(self, spans: Sequence[Span]) -> list[Span]:
-        """Stretches of the line from those of the text that the model reads for it."""
+        """Spans of the line from spans of the model's input."""
         return list(spans) if self.kept is None else [self.kept.original(span) for span in spans]
 
     @property
     def unknown(self) -> int:
-        """Tokens that the vocabulary lacks; what stands for a placeholder is none of them."""
+        """Tokens that are not in the vocabulary, not counting placeholders."""
         stand_ins = frozenset[int]() if self.kept is None else self.kept.stand_ins
         return sum(
             token == UNK and (part.known is None or part.known[place][0] not in stand_ins)
@@ -74,7 +74,7 @@ class Source:
 
 
 def source_of(line: str, parts: Sequence[Part], kept: KeptLine | None, tokenizer: Tokenizer) -> Source:
-    """A line as it is translated, in its parts."""
+    """A line prepared for translation, in its parts."""
     if kept is None:
         return Source(line, [SourcePart(part.ids, part, line, tokenizer) for part in parts])
     read = [(ids, spans, part) for part in parts for ids, spans in [seen(kept, part, tokenizer)] if ids]

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nmt.errors import printable
 from nmt.serving.metrics import Metrics
 
-INTERNAL = "internal error; the log of the server says more"
+INTERNAL = "internal error; see the log of the server"
 
 _log = logging.getLogger("nmt.serving.access")
 _errors = logging.getLogger("nmt.serving.errors")

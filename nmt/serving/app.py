@@ -1,4 +1,4 @@
-"""What a server answers: translations, its state, its page. Everything that goes wrong is one line of JSON."""
+"""Answers of the server: translations, its state, its page. Every error is one line of JSON."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _add_translate(app: FastAPI, service: Service) -> None:
         except asyncio.TimeoutError:
             raise RefusedError(
                 408,
-                f"body: has not come within {settings.timeout:g} seconds",
+                f"body: has not arrived within {settings.timeout:g} seconds",
                 headers={"Connection": "close"},
             ) from None
         wanted = read_request(body, request.headers.get("content-type", ""), settings)
@@ -104,7 +104,7 @@ def _add_translate(app: FastAPI, service: Service) -> None:
 
 
 async def _answers(request: Request, service: Service, job: Job, *, until: float) -> list[str]:
-    """What has become of a job; it is forgotten when the client goes away, or when its time is over."""
+    """The result of a job, which is dropped when the client goes away or its time is over."""
     gone = asyncio.ensure_future(_gone(request))
     try:
         waited: set[asyncio.Future[Any]] = {job.answer, gone}
@@ -131,7 +131,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.head("/health", include_in_schema=False)
     @app.get(
         "/health",
-        summary="Whether it accepts requests: 200 where it is ready, 503 while it loads the model or ends",
+        summary="Whether it accepts requests: 200 if it is ready, 503 while it loads the model or ends",
         responses={200: {"description": "ready"}, 503: {"description": "loading or draining"}},
     )
     async def health() -> JSONResponse:
@@ -177,11 +177,11 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
     meanings = {
         400: "Not allowed: the line names the key, what was wrong and what is allowed",
         401: "The key is missing or wrong",
-        408: "The body has not come in time",
+        408: "The body has not arrived in time",
         413: "The body is too long",
         415: "The body is not application/json",
-        500: "An error of the server, whose log says more",
-        503: "The queue is full, or the server is starting or ending; Retry-After says when to try again",
+        500: "An error of the server; see its log",
+        503: "The queue is full, or the server is starting or ending; Retry-After tells when to try again",
         504: "The time is over",
     }
     return {status: {"model": Failed, "description": meanings[status]} for status in statuses}

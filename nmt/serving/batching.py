@@ -88,7 +88,7 @@ class Batcher:
         return job
 
     def drop(self, job: Job) -> None:
-        """Forget a job that nobody waits for; what is being computed is computed to its end."""
+        """Drop a job whose client has gone; a running computation is finished."""
         self._forget(job)
         job.answer.cancel()
 
@@ -123,7 +123,7 @@ class Batcher:
                 await asyncio.wait_for(self._has_come.wait(), left)
 
     def _batch(self) -> list[Share]:
-        """The sentences that are computed next: of the oldest job and those of its kind, each with its share."""
+        """The next sentences to compute: from the oldest job and jobs of the same kind, each with its share."""
         if not self._jobs:
             return []
         alike = [job for job in self._jobs if job.kind == self._jobs[0].kind][: self._batch_size]

@@ -19,10 +19,10 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class Metrics:
-    """Those of one server; `text` is what GET /metrics answers."""
+    """The metrics of one server; `text` is the answer to GET /metrics."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # a time beside each count, which few read
+        disable_created_metrics()  # a creation time for each count, which few programs read
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._requests = Counter(
@@ -33,7 +33,7 @@ class Metrics:
         )
         self._latency = Histogram(
             "nmt_request_seconds",
-            "Seconds from the arrival of a request to translate to its answer, whatever that is",
+            "Seconds from the arrival of a request to translate to its answer, errors included",
             buckets=_SECONDS,
             registry=self._registry,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 CLIENT_GONE = 499
-"""Status of a request whose client went away, in logs and metrics alone: nobody reads the answer."""
+"""Status of a request whose client went away, used only in logs and metrics."""
 
 
 class RefusedError(Exception):

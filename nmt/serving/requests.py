@@ -25,7 +25,7 @@ def _key(meaning: str, allowed: str, **limits: Any) -> Any:
     return Field(default=None, description=f"{meaning}: {allowed}", json_schema_extra={"x-allowed": allowed}, **limits)
 
 
-PHRASES = "a string that is not empty, or a list of such"
+PHRASES = "a string that is not empty, or a list of such strings"
 Phrase = Annotated[str, Field(min_length=1)]
 Phrases = Phrase | list[Phrase] | None
 Penalty = Annotated[float, Field(ge=0, le=10)]
@@ -33,7 +33,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class TranslateRequest(BaseModel):
-    """What is to be translated, and how; what is not given is as the server and the model say."""
+    """What to translate, and how; missing keys have the values of the server and the model."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -42,22 +42,25 @@ class TranslateRequest(BaseModel):
         json_schema_extra={"x-allowed": "a string, or a list of one string or more"},
     )
     n_best: Count | None = _key("Translations of each sentence", "a whole number from 1")
-    beam_size: Count | None = _key("Hypotheses kept by the search", "a whole number from 1")
+    beam_size: Count | None = _key("Hypotheses kept per sentence by the search", "a whole number from 1")
     search: str | None = _key("Name of the search", "a string, such as beam, greedy or sample")
     length_penalty: Penalty | None = _key("Alpha in ((5 + length) / 6) ** alpha", "a number from 0 to 10")
     coverage_penalty: Penalty | None = _key("Beta of the penalty for unattended words", "a number from 0 to 10")
     no_repeat_ngram: Annotated[int, Field(ge=0)] | None = _key(
-        "No sequence of so many tokens comes twice", "a whole number from 0"
+        "N: no sequence of N tokens occurs twice", "a whole number from 0"
     )
-    replace_unknown: bool | None = _key("Write source words for unknown words", "true or false")
-    placeholders: bool | None = _key("Keep {name}, tags and addresses as they are", "true or false")
-    prefix: str | None = _key("What each translation begins with", "a string")
-    required: Phrases = _key("Phrases that each translation contains", PHRASES)
-    forbidden: Phrases = _key("Phrases that no translation contains", PHRASES)
+    replace_unknown: bool | None = _key("Replace unknown words by source words", "true or false")
+    placeholders: bool | None = _key("Copy {name}, tags and addresses unchanged", "true or false")
+    prefix: str | None = _key("Text that each translation begins with", "a string")
+    required: Phrases = _key("Phrases that each translation must contain", PHRASES)
+    forbidden: Phrases = _key("Phrases that no translation may contain", PHRASES)
     details: str | list[str] | None = _key(
-        "What each translation has besides text and score", "a list of such as tokens, scores, attention, alignment"
+        "Details of each translation in addition to text and score",
+        "a list of details, such as tokens, scores, attention, alignment",
     )
-    max_seconds: Annotated[float, Field(gt=0)] | None = _key("After which an answer is of no use", "a number above 0")
+    max_seconds: Annotated[float, Field(gt=0)] | None = _key(
+        "Seconds after which the answer is no longer needed", "a number above 0"
+    )
 
     def sentences(self) -> list[Sentence]:
         """Each text with its wishes."""
@@ -80,9 +83,9 @@ class Translation(BaseModel):
 class SentenceAnswer(Translation):
     """The best translation of a sentence; with `details`, also tokens, token_scores, attention, alignment."""
 
-    n_best: list[Translation] | None = Field(None, description="Best first; only where n_best was asked for")
+    n_best: list[Translation] | None = Field(None, description="Best first; only if n_best was requested")
     source_tokens: list[str] | None = Field(None, description="Only with the details tokens or attention")
-    notes: list[str] | None = Field(None, description="What is to be noted, such as split or length_limit")
+    notes: list[str] | None = Field(None, description="Notes, such as split or length_limit")
 
 
 class Answer(BaseModel):
@@ -98,7 +101,7 @@ class Failed(BaseModel):
 
 
 async def read_body(request: Request, *, most: int) -> bytes:
-    """The body; RefusedError for one of more than `most` bytes, or where the client goes away."""
+    """The body; RefusedError if it has more than `most` bytes, or the client goes away."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -147,7 +150,7 @@ def _check_text(wanted: TranslateRequest, settings: Settings) -> None:
             characters += len(part)
             if not _is_text(part):
                 where = name if isinstance(value, str) else f"{name}[{place}]"
-                _refuse(f"{where}: holds half of a surrogate pair, which is no text. Allowed: Unicode text.")
+                _refuse(f"{where}: holds half of a surrogate pair, which is not text. Allowed: Unicode text.")
     if characters > settings.max_characters:
         _refuse(f"text: {characters:,} characters are too many. Allowed: {settings.max_characters:,}.")
 
@@ -166,7 +169,7 @@ def _json(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         _refuse(f"body: is not UTF-8 (byte {error.start}). Allowed: a JSON object in UTF-8.")
     except json.JSONDecodeError as error:
-        _refuse(f"body: is no JSON: {error.msg} (line {error.lineno}, column {error.colno}). Allowed: a JSON object.")
+        _refuse(f"body: is not JSON: {error.msg} (line {error.lineno}, column {error.colno}). Allowed: a JSON object.")
     except RecursionError:
         _refuse("body: is nested too deeply. Allowed: a JSON object with the key text.")
     except ValueError:  # of a whole number with thousands of digits
@@ -183,11 +186,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> NoReturn:
-    _refuse(f"body: {name} is no JSON. Allowed: a JSON object with the key text.")
+    _refuse(f"body: {name} is not JSON. Allowed: a JSON object with the key text.")
 
 
 def _worded(error: ValidationError, body: dict[str, Any]) -> str:
-    """One mistake, an unknown key before others: the key, what was wrong, what is allowed."""
+    """One mistake (unknown keys first): the key, what was wrong, what is allowed."""
     found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
     name = str(found[0]["loc"][0])
     kind = found[0]["type"]
@@ -198,7 +201,7 @@ def _worded(error: ValidationError, body: dict[str, Any]) -> str:
     if kind == "missing":
         return f"{name}: missing. Allowed: {allowed}."
     value, where = body[name], name
-    # Of a list the first item that is wrong; a union reports one error for each of its members.
+    # For a list, the first wrong item; a union reports one error for each of its members.
     places = [part for item in found if item["loc"][0] == name for part in item["loc"][1:] if isinstance(part, int)]
     if isinstance(value, list) and places:
         value, where = value[places[0]], f"{name}[{places[0]}]"

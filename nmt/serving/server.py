@@ -71,7 +71,7 @@ async def _serve(load: Load, settings: Settings, *, models: Sequence[str], liste
         service.start(translator, defaults)
         _log.info("kernels: %s", translator.kernels)
         if translator.without_kernels:
-            _log.warning("WARNING: translates several times as slowly as it could: %s", translator.without_kernels)
+            _log.warning("WARNING: translation is several times slower than possible: %s", translator.without_kernels)
         _log.info("serving %s on %s", ", ".join(models), _address(listening))
         await running
     finally:
@@ -132,15 +132,15 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is no name"
+        reason = error.strerror if isinstance(error, OSError) else "is not a name"
         raise ConfigError(f"--host {host}: {reason}. Allowed: a name or an address of this machine.") from None
     try:
         listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be listened on: {error.strerror}"
+        reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used for listening: {error.strerror}"
         raise NmtError(f"--port {port}: {host}:{port} {reason}") from None
-    # Connections inherit it. Without it the second half of an answer waits 40 ms for the client to confirm the first;
-    # asyncio sets it by itself only where it has made the socket.
+    # Connections inherit it. Without it the second half of an answer waits 40 ms until the client confirms the first;
+    # asyncio sets it only on sockets that it has created.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 

@@ -20,14 +20,14 @@ from nmt.serving.settings import Settings
 WARM_UP = "A"
 """Translated before the first request, which need not wait for what is done once."""
 SOON = {"Retry-After": "5"}
-"""Of a server that is starting or ending."""
+"""The error of a server that is starting or ending."""
 
 
 class Service:
     """Loading, then ready, then draining: no new request is accepted, and all that have been are answered."""
 
     def __init__(self, settings: Settings, *, name: str) -> None:
-        """`name` is what clients are told of the model."""
+        """`name` is the model's name for clients."""
         self.settings = settings
         self._name = name
         self.metrics = Metrics()
@@ -69,12 +69,12 @@ class Service:
         return self._batcher.submit(wanted.sentences(), {**self._defaults, **wanted.options()})
 
     def drop(self, job: Job) -> None:
-        """Forget a job that nobody waits for."""
+        """Drop a job whose client has gone."""
         if self._batcher is not None:
             self._batcher.drop(job)
 
     def health(self) -> dict[str, str]:
-        """What GET /health says."""
+        """The answer to GET /health."""
         found = {"status": self.status, "version": __version__}
         if self._translator is not None:
             found |= {
@@ -88,7 +88,7 @@ class Service:
         return found
 
     def _compute(self, sentences: Sequence[Request], options: Mapping[str, Any]) -> list[str]:
-        """The answers, as JSON: what takes long is done here, in the thread that computes."""
+        """The answers, as JSON; slow work is done here, in the computing thread."""
         assert self._translator is not None
         with_n_best = "n_best" in options
         results = self._translator.translate(sentences, **options)

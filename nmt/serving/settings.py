@@ -1,4 +1,4 @@
-"""What a server allows its clients, and how it puts their sentences together."""
+"""Limits of a server for its clients, and how it combines their sentences."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Settings:
     timeout: float = 30.0
     """Seconds from the arrival of a request to its answer."""
     max_characters: int = 20_000
-    """Of the texts of a request, prefix and phrases counted."""
+    """Characters of the texts of a request, including prefix and phrases."""
     max_body_bytes: int = 1_000_000
-    """Of the body of a request."""
+    """Bytes of the body of a request."""
     max_beam_size: int = 16
     """Largest beam, and number of translations, that a request may ask for."""
     api_key: str | None = field(default=None, repr=False)

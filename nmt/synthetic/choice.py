@@ -1,4 +1,4 @@
-"""Which translations of a line become training text: the best one, all n, or the one nearest to the reference."""
+"""Choice of the translations of a line for training text: the best, all n, or the one nearest to the reference."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from nmt.synthetic.texts import Line
 Translate = Callable[[Sequence[str]], Sequence[Made]]
 """What models make of some lines, in order."""
 WINDOW = 2000
-"""Lines translated together, and written together: what a kill costs is at most these."""
+"""Lines translated and written together; a kill loses at most this many."""
 
 
 def translate_corpus(
@@ -27,12 +27,12 @@ def translate_corpus(
     window: int = WINDOW,
     on_window: Callable[[int], object] = lambda lines: None,
 ) -> None:
-    """Do what of `work` is not done yet, and keep `progress` up to date.
+    """Do the remaining part of `work`, and keep `progress` up to date.
 
-    Windows begin at the same lines however often it was interrupted, so the files are those of a work at one stretch.
-    `joined` makes of a reference what people read, as translations are: subwords joined to words. `on_window` is told
-    how many lines are translated next. Raises DataError for text or files that cannot be used, and what `translate`
-    raises.
+    Windows begin at the same lines however often the work was interrupted, so the files are the same as without
+    interruptions. `joined` joins the subwords of a reference to words, as in translations. `on_window` is called with
+    the number of lines of each window. Raises DataError for text or files that cannot be used, and the errors of
+    `translate`.
     """
     if not progress.is_whole:
         with output.writing(progress) as writer:

@@ -19,7 +19,7 @@ _SAID: Final = MappingProxyType(
     {
         NOT_FINITE: "without a translation of finite probability",
         AT_LIMIT: "stopped at the length limit",
-        LONGER: "longer than any that the model was trained on",
+        LONGER: "longer than any in training",
         SPLIT: "translated in parts (decoding.split_long)",
         NOT_UTF8: "not UTF-8",
     }
@@ -37,7 +37,7 @@ class Counts:
     halves: int = 0
     """Pairs with an empty side, which training skips."""
     noted: dict[str, int] = field(default_factory=dict)
-    """Lines of which something is to be noted, by the words of `nmt-translate --format jsonl`."""
+    """Lines with a note, by the words of `nmt-translate --format jsonl`."""
     examples: dict[str, list[str]] = field(default_factory=dict)
     """The places of the first of them."""
 
@@ -59,7 +59,7 @@ class Counts:
         return self.noted.get(NOT_FINITE, 0)
 
     def problems(self) -> list[str]:
-        """What is to be looked at, with the places of the first lines that have it."""
+        """The problems, with the places of the first lines that have them."""
         said = []
         for note, what in _SAID.items():
             if count := self.noted.get(note, 0):
@@ -73,5 +73,5 @@ class Counts:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Counts:
-        """Read back `to_json`; TypeError for what it has not written."""
+        """Read back `to_json`; TypeError for anything else."""
         return cls(**values)

@@ -1,4 +1,5 @@
-"""The two files of a prefix while they are written: what the record tells of is there, and the rest does not count."""
+"""The two files of a prefix while they are written: everything up to the record's position is valid, the rest is
+ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ PARTIAL = ".partial"
 
 
 class Output:
-    """The files of one work. They have their names when all is done, and until then others beside them."""
+    """The files of one work. Until all is done, they have temporary names in the same directory."""
 
     def __init__(self, prefix: str, work: Work) -> None:
         """Nothing is read or written yet; ConfigError or CheckpointError where the files are others that are needed."""
@@ -35,11 +36,11 @@ class Output:
         self._check_names()
 
     def progress(self, *, overwrite: bool = False) -> Progress:
-        """How far the work has come, by the record; with `overwrite` nothing has been done.
+        """The progress of the work, by the record; with `overwrite` it starts from nothing.
 
         Raises:
-            ConfigError: the files are those of another work.
-            DataError: files of these names that are no work's; a record that cannot be used.
+            ConfigError: the files belong to other work.
+            DataError: files with these names belong to no work, or the record cannot be used.
         """
         if overwrite:
             return Progress()
@@ -48,30 +49,29 @@ class Output:
             return found
         for path in self.files:
             if path.exists():
-                raise DataError(f"{path}: is there already; give another prefix or --overwrite")
+                raise DataError(f"{path}: exists already; give another prefix or --overwrite")
         return Progress()
 
     @contextlib.contextmanager
     def writing(self, progress: Progress) -> Iterator[Writer]:
-        """Go on from here.
+        """Continue from this progress.
 
-        Raises DataError where another process writes the files, where what the record tells of is gone, or where
-        writing fails.
+        Raises DataError if another process writes the files, if recorded text is missing, or if writing fails.
         """
         with contextlib.ExitStack() as stack:
             with _writing_errors(self.prefix):
                 self.record.parent.mkdir(parents=True, exist_ok=True)
                 streams = [stack.enter_context(_opened(path)) for path in self._partial]
                 _lock(streams[0], self.prefix)
-                self._save(progress)  # which may have been that of another work
+                self._save(progress)  # which may belong to other work
                 for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
                     _cut(stream, path, size)
             yield Writer([*zip(streams, self._partial, strict=True)], progress, self._save)
 
     def finish(self, progress: Progress) -> None:
-        """Give the files of a whole work their names; a kill in between is made good by doing it again.
+        """Give the files of finished work their names; after a kill in between, calling it again completes it.
 
-        Raises DataError where they are not what the record tells of.
+        Raises DataError if they do not match the record.
         """
         with _writing_errors(self.prefix):
             for partial, path, size in zip(self._partial, self.files, progress.sizes, strict=True):
@@ -79,20 +79,20 @@ class Output:
                     partial.replace(path)
                 if not path.is_file() or path.stat().st_size != size:
                     what = "has changed" if path.exists() else "is gone"
-                    raise DataError(f"{path}: {what} since {self.record} was written; begin anew with --overwrite")
+                    raise DataError(f"{path}: {what} since {self.record} was written; start again with --overwrite")
 
     def _save(self, progress: Progress) -> None:
-        """Tell the record how far the work has come; what it tells of is on disk already."""
+        """Write the progress to the record; the recorded text is already on disk."""
         write_record(self.record, self._work, self.facts, progress)
 
     def _check_names(self) -> None:
         if not Path(self.prefix).name or self.prefix.endswith("/"):
-            raise ConfigError(f"{self.prefix}: is no prefix of files, such as data/made")
+            raise ConfigError(f"{self.prefix}: is not a prefix of files, such as data/made")
         inputs = [path for part in self._work.texts.parts for path in (part.source, part.reference) if path is not None]
         for path in self.files:
             for given in inputs:
                 if path.exists() and path.samefile(given):
-                    raise ConfigError(f"{path}: is also the text to translate; the output needs another prefix")
+                    raise ConfigError(f"{path}: is also the text to translate; choose another prefix")
             check_no_part(path, models=self._work.models)
             if path.is_dir():
                 raise DataError(f"{path}: is a directory; give another prefix")
@@ -139,14 +139,14 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         yield stream
     finally:
-        with contextlib.suppress(OSError):  # of a full disk, once more; what counts has been on disk before
+        with contextlib.suppress(OSError):  # a full disk, once more; the recorded text is already on disk
             stream.close()
 
 
 def _cut(stream: BinaryIO, path: Path, size: int) -> None:
     """Forget what was written after the record."""
     if stream.seek(0, os.SEEK_END) < size:
-        raise DataError(f"{path}: is shorter than its record says; begin anew with --overwrite")
+        raise DataError(f"{path}: is shorter than recorded; start again with --overwrite")
     stream.truncate(size)
     stream.seek(size)
 

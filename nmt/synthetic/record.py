@@ -1,4 +1,4 @@
-"""PREFIX.manifest.json: what a corpus is made of and how far it has come, so that the same command goes on with it."""
+"""PREFIX.manifest.json: the inputs of a corpus and its progress, so that the same command resumes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMAT: Final = 1
 _SAME_TEXT: Final = ("batch_tokens", "precision")
 """Keys of `decoding` that change a translation by no more than rounding."""
 _REWRITING: Final = ("placeholders", "glossary", "replace_unknown")
-"""Keys of `decoding` that put something else in place of what the model has written."""
+"""Keys of `decoding` that replace parts of the model's output."""
 _FEWEST: Final = 2
 """Translations that can be chosen among."""
 _DIGEST: Final = "sha256:"
@@ -34,14 +34,14 @@ _BLOCK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be made."""
+    """The description of the work."""
 
     texts: Texts
     models: Sequence[Path]
     """Directories of the weights."""
     decoding: DecodingConfig
     languages: tuple[str, str]
-    """Of the text that is read and of what is made of it: the suffixes of the files."""
+    """Suffixes of the files: of the text that is read, and of its translations."""
     nearest: str | None = None
     """A name of SIMILARITIES: of the n best translations that one which is nearest to the reference."""
     keep_original: bool = False
@@ -49,25 +49,26 @@ class Work:
     errors: str = "strict"
     """The rule for lines that are not UTF-8."""
     as_tokens: bool = False
-    """Whether what is made is written as tokens with spaces between them, for a tokenizer that splits at spaces."""
+    """Whether output is written as tokens separated by spaces, for a tokenizer that splits at spaces."""
 
     def __post_init__(self) -> None:
-        """ConfigError for options that ask for what there is not."""
+        """Raise ConfigError for options that are not possible."""
         if self.nearest is not None and self.nearest not in SIMILARITIES:
             raise ConfigError(f"nearest: {shown(self.nearest)} is not known. Allowed: {', '.join(SIMILARITIES)}.")
         if self.nearest is not None and self.decoding.n_best < _FEWEST:
-            raise ConfigError(f"nearest: is chosen among the n best; give n_best of {_FEWEST} or more")
+            raise ConfigError(f"nearest: needs several translations; set n_best to {_FEWEST} or more")
         rewriting = [name for name in _REWRITING if getattr(self.decoding, name)]
         if self.as_tokens and rewriting:
             raise ConfigError(
-                f"{rewriting[0]}: changes translations afterwards, but text for this tokenizer is tokens of the model"
+                f"{rewriting[0]}: changes translations afterwards, but text for this tokenizer consists of the model's "
+                f"tokens"
             )
         asked = [name for name, given in (("nearest", self.nearest), ("keep_original", self.keep_original)) if given]
         if asked and not any(part.reference is not None for part in self.texts.parts):
-            raise ConfigError(f"{asked[0]}: no text that is translated has references; only parallel text has")
+            raise ConfigError(f"{asked[0]}: the text to translate has no references; only parallel text has them")
 
     def facts(self) -> dict[str, Any]:
-        """By name, all that decides what is written, as JSON has it: contents of files by their digests."""
+        """By name, everything that determines the output, as JSON values; contents of files by their digests."""
         texts = {f"text {number}": _DIGEST + part.digest for number, part in enumerate(self.texts.parts, start=1)}
         models = {f"model {number}": _DIGEST + _sum(path) for number, path in enumerate(self.models, start=1)}
         own = {name: getattr(self, name) for name in ("nearest", "keep_original", "errors")}
@@ -90,11 +91,11 @@ class Progress:
 
 
 def read_record(path: Path, facts: Mapping[str, Any]) -> Progress | None:
-    """The progress that a record tells of the work with these facts; None where there is no record.
+    """The recorded progress of the work with these facts; None if there is no record.
 
     Raises:
-        ConfigError: it is of another work; the error names what differs.
-        DataError: it cannot be read, or is no such record.
+        ConfigError: it belongs to other work; the error names the differences.
+        DataError: it cannot be read, or is not such a record.
     """
     try:
         with open_regular(path) as stream:
@@ -108,20 +109,22 @@ def read_record(path: Path, facts: Mapping[str, Any]) -> Progress | None:
     try:
         found, done = content["facts"], content["done"]
         if content["format"] != FORMAT:
-            raise DataError(f"{path}: of another version of nmt; finish with that one, or begin anew with --overwrite")
+            raise DataError(
+                f"{path}: of another version of nmt; finish with that version, or start again with --overwrite"
+            )
         differing = differences(found, facts)
         progress = Progress(list(done["sizes"]), Counts.from_json(done["counts"]), bool(done["is_whole"]))
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: {_DAMAGED}") from error
     if differing:
         raise ConfigError(
-            f"{path}: of other text, models or options ({'; '.join(differing)}); go on with those, give another "
-            "prefix, or begin anew with --overwrite"
+            f"{path}: made with other text, models or options ({'; '.join(differing)}); use the same ones, give "
+            f"another prefix, or start again with --overwrite"
         )
     return progress
 
 
-_DAMAGED: Final = "not a record of nmt-distill or nmt-backtranslate; begin anew with --overwrite"
+_DAMAGED: Final = "not a record of nmt-distill or nmt-backtranslate; start again with --overwrite"
 
 
 def write_record(path: Path, work: Work, facts: Mapping[str, Any], progress: Progress) -> None:
@@ -148,7 +151,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     for name, value in new.items():
         if name in old and old[name] != value:
             is_content = str(value).startswith(_DIGEST)
-            found.append(f"{name} has other contents" if is_content else f"{name}: {old[name]!r} -> {value!r}")
+            found.append(f"{name} has different contents" if is_content else f"{name}: {old[name]!r} -> {value!r}")
     return found
 
 

@@ -47,8 +47,8 @@ class Texts:
     def __init__(self, found: Sequence[tuple[Path, Path | None]], *, policy: Policy = "strict") -> None:
         """Reads the files once, for their digests and numbers of lines.
 
-        Raises DataError, which names the file, for one that is missing or cannot be read, for bytes that are not UTF-8
-        (unless `policy` allows them), for two sides of unequal length, and where there is no line at all.
+        Raises DataError, naming the file, if it is missing or cannot be read, for bytes that are not UTF-8 (unless
+        `policy` allows them), for two sides of unequal length, and if there are no lines.
         """
         self._policy = policy
         self.parts = [self._text(source, reference) for source, reference in found]
@@ -68,7 +68,7 @@ class Texts:
                 continue
             rules = Undecodable(self._policy), Undecodable(self._policy)
             for number, (text, reference) in enumerate(_lines(part, rules), start=1):
-                odd = [rule.had(number) for rule in rules]  # both are asked: each forgets what it has told
+                odd = [rule.had(number) for rule in rules]  # ask both: each forgets its answer
                 if number > start:
                     yield Line(text, reference, f"{part.source}, line {number}", not any(odd))
             start = 0
@@ -98,10 +98,10 @@ class Texts:
 def files_to_translate(
     config: Config, *, train: Sequence[str], source: Sequence[str]
 ) -> list[tuple[Path, Path | None]]:
-    """The files of parallel text by its prefixes, then those of text without references by their names.
+    """The files of parallel text (prefixes), then the files without references (names).
 
-    With neither, the parallel text that the model of this configuration was trained on. Raises DataError for a file
-    that is missing, ConfigError where the configuration names no text.
+    With neither, the parallel training text of the model with this configuration. Raises DataError for a missing file,
+    ConfigError if the configuration has no text.
     """
     key = "--train" if train else "data.train"
     prefixes = train or ([] if source else _trained_on(config))
@@ -113,7 +113,7 @@ def _trained_on(config: Config) -> list[str]:
     if config.data.generator != "none":
         return [str(Path(config.run_dir) / "corpus" / "train")]
     if not config.data.train:
-        raise ConfigError("the model's configuration names no training text; give it by --train PREFIX")
+        raise ConfigError("the model's configuration has no training text; give it with --train PREFIX")
     return as_list(config.data.train)
 
 

@@ -73,7 +73,7 @@ class InMemoryTask(Task):
     """A task whose options have `vectors`, the name of a file of vectors of words or None."""
 
     def files(self) -> dict[str, list[Path]]:
-        """Of each of TEXTS, which may have none but the training text; ConfigError where that has none."""
+        """The files of each of TEXTS; only the training text is required (ConfigError)."""
         found = {name: [Path(path) for path in as_list(getattr(self.config.data, name))] for name in TEXTS}
         if not found["train"]:
             raise ConfigError("data.train: no training text; give a file or a list of files")
@@ -86,7 +86,7 @@ class InMemoryTask(Task):
         return [(key, f"{path}: no such file") for key, path in files if not path.is_file()]
 
     def cache(self, run: Path) -> Path:
-        """Where what is made of the text is kept."""
+        """Directory for data made from the text."""
         cache = self.config.data.cache_dir
         return Path(cache) if cache else run / "cache"
 
@@ -136,6 +136,6 @@ def batch_settings(config: Config, corpus: HasLengths, world: World | None) -> d
 
 
 def largest_batch(batches: Iterable[Rows], lengths: np.ndarray[Any, Any]) -> tuple[Rows, int]:
-    """The longest rows of the batch with the most cells, and how many rows it has; `lengths` are those of all rows."""
+    """The largest row lengths of the batch with the most cells, and its number of rows; `lengths` of all rows."""
     rows = max(batches, key=lambda rows: len(rows) * int(lengths[rows].max()))
     return rows[np.argsort(-lengths[rows], kind="stable")[:SAMPLE_ROWS]], len(rows)

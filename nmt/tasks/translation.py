@@ -111,7 +111,7 @@ class Translation(Task):
         return f"batches an epoch: {batches.sampler.estimate} for {updates}, {batches.padding_share():.1%} padding"
 
     def memory_sample(self, data: PreparedData, batches: BatchStream) -> MemorySample:
-        """The longest sentences, as what is kept of a batch grows with their number, but not with their length.
+        """The longest sentences, because the memory of a batch grows with their number, but not with their length.
 
         Attention keeps source x target.
         """
@@ -170,9 +170,9 @@ def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device)
 
 
 def build_sampler(config: Config, corpus: Corpus, *, sides: Sides = AS_IT_IS) -> BatchSampler:
-    """The order of the training data; DataError for a corpus to sample from that has no pair.
+    """The order of the training data; DataError if a corpus to sample from has no pair.
 
-    `sides`: how it is split anew in each epoch, of the prepared data.
+    `sides`: how the prepared data is split again in each epoch.
     """
     data = config.data
     shares = None
@@ -259,7 +259,7 @@ def build_samples(config: Config, data: PreparedData, *, device: torch.device) -
 
 
 def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Translate:
-    """The configured search from text to text, with whatever weights the model has at the moment."""
+    """The configured search from text to text, with the model's present weights."""
     decoding = dataclasses.replace(decoding, ensemble_weights=None)  # which are for several models
     if decoding.shortlist is not None:
         load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
@@ -280,9 +280,9 @@ def build_fusion(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torc
 
 
 def largest_batch(corpus: Pairs, sampler: BatchSampler) -> tuple[Pairs, Rows]:
-    """The batch whose attention, sentences x source x target length, is the largest of the first LOOKED_AT.
+    """The batch with the largest attention (sentences x source x target length) of the first LOOKED_AT.
 
-    With it the pairs that it is of, which are those of the corpus unless they are split anew.
+    Also returns its pairs, from the corpus or split again.
     """
 
     def cost(batch: tuple[Pairs, Rows]) -> int:

@@ -1,4 +1,4 @@
-"""The C library's memory allocator, told to keep large blocks instead of returning them to the kernel.
+"""Sets the C library's memory allocator to keep large blocks instead of returning them to the kernel.
 
 Training allocates and frees the same large tensors in every step. By default glibc maps each of them anew and
 gives it back, and the kernel clears every page again: 16 % of the time of a training step was spent there.
@@ -17,7 +17,7 @@ M_MMAP_THRESHOLD = -3
 KEEP = 1 << 30
 """Bytes: blocks up to this size come from the heap, and so much may stay unused at its end."""
 GROWTH = 64 << 20
-"""Bytes by which the heap grows beyond what was asked for."""
+"""Bytes by which the heap grows beyond each request."""
 OLD_LIMIT = 32 << 20
 """Bytes: the largest M_MMAP_THRESHOLD that older versions of glibc take."""
 

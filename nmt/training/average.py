@@ -1,4 +1,4 @@
-"""Averages the weights of several checkpoints of a run into a model directory of its own."""
+"""Averages the weights of several checkpoints of a run into a new model directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def average_checkpoints(
 ) -> None:
     """Write the mean of the weights of `checkpoints` (directories of `run`) as model directory `output`.
 
-    The directory holds all that translating needs: model.safetensors, config.yaml and tokenizer/; it appears
+    The directory holds everything that translation needs: model.safetensors, config.yaml and tokenizer/; it appears
     under its name only when it is complete. model.safetensors says in its metadata what it was made from, and
     `metadata`.
 
@@ -86,7 +86,7 @@ def last_checkpoints(run: Path, count: int) -> list[Path]:
     """The newest `count` checkpoints of a run, oldest first; CheckpointError where there are fewer."""
     steps = _steps(run)
     if len(steps) < count:
-        kept = f"training.keep_last says how many are kept; there: {_names(steps)}"
+        kept = f"training.keep_last sets how many are kept; existing: {_names(steps)}"
         raise CheckpointError(f"{run}: --last {count}: only {counted(len(steps), 'checkpoint')}; {kept}")
     return [run_layout.step_dir(run, step) for step in steps[-count:]]
 
@@ -96,8 +96,8 @@ def best_checkpoints(run: Path, count: int) -> list[Path]:
     _steps(run)
     steps = run_layout.best_steps(run)
     if len(steps) < count:
-        kept = "training.keep_best says how many are kept"
-        there = f"; there: {_names(steps)}" if steps else ""
+        kept = "training.keep_best sets how many are kept"
+        there = f"; existing: {_names(steps)}" if steps else ""
         raise CheckpointError(f"{run}: --best {count}: only {len(steps)} validated checkpoints; {kept}{there}")
     return [run_layout.step_dir(run, step) for step in sorted(steps[:count])]
 

@@ -35,9 +35,9 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """The batches of one update, and where the stream stands after them.
+    """The batches of one update, and the position of the stream after them.
 
-    With several processes `batches` is the part of this one; everything else is about all of them.
+    With several processes, `batches` is this process's part; everything else covers all processes.
     """
 
     batches: tuple[Any, ...]
@@ -62,7 +62,7 @@ class Group:
     """Seed of the generators of this process in this update, for units that draw numbers themselves; None: they run
     on."""
     too_long: int = 0
-    """Sentences of the whole batches that were not split anew, because they would have become too long."""
+    """Sentences of the whole batches that were not split again, because they would have become too long."""
 
 
 class _Taken(NamedTuple):
@@ -70,7 +70,7 @@ class _Taken(NamedTuple):
 
     rows: Rows
     drawn: DrawnPairs | None
-    """Its pairs as they have been split anew, if they have."""
+    """Its pairs after splitting again, if enabled."""
     pool: int
     skip: int
 
@@ -120,9 +120,9 @@ class Prefetching(ABC):
 class BatchStream(Prefetching):
     """Batches of a corpus in the order of its sampler, `accumulate` to an update.
 
-    A pure function of the position, also where text is split anew in each epoch: neither threads nor interruptions
-    change the order. The last update of an epoch takes what is left of it. Several processes share each update, so the
-    position does not depend on their number.
+    A pure function of the position, even if text is split again in each epoch: neither threads nor interruptions change
+    the order. The last update of an epoch takes the rest of it. Several processes share each update, so the position
+    does not depend on their number.
     """
 
     def __init__(
@@ -158,13 +158,13 @@ class BatchStream(Prefetching):
         return self.sampler.estimate.padding_share
 
     def describe_anew(self) -> list[str]:
-        """What splitting the text anew does to it, for people; nothing where it is not."""
+        """The effect of splitting the text again, for people; empty if it is not."""
         estimate = self.sampler.estimate
         if estimate.growth is None:
             return []
         longer = f"{estimate.growth:.3g} times the tokens"
         kept = f", {counted(estimate.too_long, 'sentence')} too long for it" if estimate.too_long else ""
-        return [f"train: split into subwords anew in each epoch: {longer}{kept}"]
+        return [f"train: split into subwords again in each epoch: {longer}{kept}"]
 
     def batch(self, pairs: Pairs, rows: Rows, *, epoch: int) -> Any:
         """What the model is given of `rows` of `pairs` in an epoch, counted from 1."""

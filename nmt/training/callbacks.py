@@ -1,4 +1,4 @@
-"""What a user's own code does while training goes on: the contract of a callback, and who calls them."""
+"""Users' own code during training: the contract of callbacks, and the code that calls them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nmt.training.distributed import World
 
 
 class StopTraining(Exception):  # noqa: N818
-    """Raised by a callback to end training; its text says why. The last weights are validated and saved."""
+    """Raised by a callback to end training; its text gives the reason. The last weights are validated and saved."""
 
 
 class Start(NamedTuple):
-    """What `on_start` is told."""
+    """The argument of `on_start`."""
 
     run: Path
     """The run directory."""
@@ -37,7 +37,7 @@ class Start(NamedTuple):
 
 
 class UpdateResult(NamedTuple):
-    """What `on_update` is told. In all processes of a run it is the same."""
+    """The argument of `on_update`, the same in all processes of a run."""
 
     step: int
     """Updates done, with this one."""
@@ -57,7 +57,7 @@ class UpdateResult(NamedTuple):
 
 
 class ValidationResult(NamedTuple):
-    """What `on_validation` is told. In all processes of a run it is the same."""
+    """The argument of `on_validation`, the same in all processes of a run."""
 
     step: int
     scores: Mapping[str, float]
@@ -66,12 +66,12 @@ class ValidationResult(NamedTuple):
 
 
 class End(NamedTuple):
-    """What `on_end` is told."""
+    """The argument of `on_end`."""
 
     step: int
     reason: str
     finished: bool
-    """False where the same command goes on, say after a signal."""
+    """False if the same command resumes the run, for example after a signal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +80,9 @@ class NoOptions:
 
 
 class Callback:
-    """Called while training goes on; one of yours derives from this in a plugin and defines what it needs.
+    """Called during training; a plugin derives its callback from this class and defines the hooks that it needs.
 
-    What a hook raises ends training with an error, but for StopTraining.
+    An exception in a hook ends training with an error, except StopTraining.
     """
 
     Options: ClassVar[type] = NoOptions
@@ -94,7 +94,7 @@ class Callback:
         self.options = self.Options() if options is None else options
 
     def on_start(self, start: Start) -> None:
-        """Training begins or, after `load_state_dict`, goes on."""
+        """Training begins or, after `load_state_dict`, resumes."""
 
     def on_update(self, update: UpdateResult) -> None:
         """An update has been done, or skipped."""
@@ -117,14 +117,14 @@ class Callback:
 
 
 class CallbackError(NmtError):
-    """A callback that failed in words of its own, or whose state cannot be saved."""
+    """A callback failed with an error, or its state cannot be saved."""
 
 
 class Callbacks:
     """The callbacks of a run, in the order of the configuration, and the wish of one of them to stop."""
 
     def __init__(self, chosen: Sequence[Choice] = (), *, is_main: bool = True) -> None:
-        """Make them, but for those that only rank 0 has. Raises ConfigError as the registry does."""
+        """Create the callbacks (some on rank 0 only). Raises ConfigError like the registry."""
         self._chosen = {choice.name: dict(choice.options) for choice in chosen}
         self._members: dict[str, Callback] = {}
         self._stopped: dict[str, Any] | None = None
@@ -174,9 +174,9 @@ class Callbacks:
         return {"states": states, "stopped": self._stopped}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> list[str]:
-        """Take over the states of those that are still there; return what becomes of the others, as lines for people.
+        """Restore the states of callbacks that still exist; return lines for people about the others.
 
-        A wish to stop holds as long as the callback that had it is there with the same options.
+        A request to stop holds as long as its callback exists with the same options.
         """
         states = saved.get("states", {})
         for name, member in self._members.items():

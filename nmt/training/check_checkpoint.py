@@ -31,7 +31,7 @@ class CheckedCheckpoint:
 
     step: int
     resumable: bool
-    """Training can go on from it."""
+    """Training can resume from it."""
     translatable: bool
     """Its weights fit the configuration and the tokenizer."""
     readable: bool = True
@@ -54,7 +54,7 @@ def check_checkpoint(
     Args:
         config: the run's configuration, None where it cannot be used.
         expected: the model's parameters, of which shapes and types count; None where they are unknown.
-        plugins: files that the run's components come from.
+        plugins: files that register the run's components.
     """
     path = run_layout.step_dir(run, step)
     problems: list[str] = []
@@ -63,7 +63,7 @@ def check_checkpoint(
     keys: dict[str, str] = {}
     try:
         largest = None if expected is None else _most_bytes(expected)
-        loaded = read_checkpoint(path, must_be_finite=False, largest=largest)  # each kind of problem is to be named
+        loaded = read_checkpoint(path, must_be_finite=False, largest=largest)  # every kind of problem is reported
         named = {name: loaded.state.get(f"{part}_key") for name, part in (("train", "data"), ("dev", "dev"))}
         keys = {name: key for name, key in named.items() if isinstance(key, str)}
         weights = loaded.weights
@@ -98,7 +98,7 @@ def _state_problems(state: dict[str, Any], *, step: int) -> list[str]:
     if not isinstance(progress, dict) or not progress.keys() >= set(counters):
         return [f"not a whole training state: progress must hold {', '.join(counters)}"]
     if progress["step"] != step:
-        return [f"is that of step {progress['step']}, but the directory is called step-{step}"]
+        return [f"belongs to step {progress['step']}, but the directory is named step-{step}"]
     return not_finite(trained_weights(state))
 
 
@@ -112,7 +112,7 @@ def _weights_alone(path: Path, expected: Mapping[str, Tensor] | None) -> dict[st
         if expected is not None and weight_differences(expected, read_shapes(path / run_layout.WEIGHTS)):
             return None
         return read_weights(path / run_layout.WEIGHTS)
-    except CheckpointError:  # what is wrong with the checkpoint has been said
+    except CheckpointError:  # the checkpoint's problem has been reported
         return None
 
 
@@ -122,7 +122,7 @@ def _weight_problems(weights: Mapping[str, Tensor], expected: Mapping[str, Tenso
 
 
 def _config_problems(file: Path, config: Config | None, plugins: Sequence[str]) -> list[str]:
-    """Why the configuration beside the weights is not that of the run."""
+    """Why the configuration stored with the weights differs from the run's."""
     if config is None or not is_file(file):  # without one of its own the checkpoint goes by the run's
         return []
     try:

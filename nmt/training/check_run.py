@@ -41,24 +41,24 @@ class RunCheck:
     checkpoints: list[CheckedCheckpoint] = field(default_factory=list)
     """Ascending by step."""
     best: int | None = None
-    """The step that commands take unless told otherwise."""
+    """The step that commands use by default."""
     problems: list[str] = field(default_factory=list)
     """Each one line that names the file."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing and no fault."""
     task: str = "translation"
     needs_plugin: bool = False
-    """A plugin must be named before more can be said."""
+    """A plugin must be given before more can be checked."""
 
     @property
     def resume(self) -> int | None:
-        """The step that training goes on from; None where there is none, or a newer one is not readable now."""
+        """The step from which training resumes; None if there is none, or if a newer one cannot be read now."""
         newest = max((checked.step for checked in self.checkpoints if checked.resumable), default=None)
         return None if newest is not None and any(step > newest for step in self.unreadable) else newest
 
     @property
     def unreadable(self) -> list[int]:
-        """Steps of checkpoints that cannot be read at this moment: nmt-train goes on from none before them."""
+        """Steps of checkpoints that cannot be read at this moment; nmt-train does not resume from an earlier one."""
         return [checked.step for checked in self.checkpoints if not checked.readable]
 
     @property
@@ -126,22 +126,20 @@ def _leftovers(found: RunCheck) -> None:
     if not found.checkpoints:
         if run_layout.set_aside(found.run):
             folder = run_layout.checkpoints_dir(found.run)
-            found.problems.append(
-                f"{folder}: no checkpoint but those set aside: nmt-train begins only with --overwrite"
-            )
+            found.problems.append(f"{folder}: all checkpoints are set aside: nmt-train starts only with --overwrite")
         else:
-            found.notes.append("no complete checkpoint yet: training begins anew")
+            found.notes.append("no complete checkpoint yet: training starts from the beginning")
 
 
 def _about_damaged(path: Path, *, spare: bool) -> str:
-    """What became of a checkpoint that was set aside; `spare`: the run goes on without it."""
+    """The state of a checkpoint that was set aside; `spare`: the run can resume without it."""
     original = path.name.removeprefix(run_layout.ASIDE)
     try:
         read_checkpoint(path)
     except DamagedError:
         return f"{path}: is damaged" + (" and can be deleted" if spare else "; nothing else is left of the run")
     except OtherVersionError as error:
-        return f"{error}; it was set aside as damaged, which it is not"
+        return f"{error}; it was set aside as damaged, but is not"
     except UnreadableError as error:
         return f"{error}; it was set aside as damaged, which may be wrong"
     return f"{path}: was set aside as damaged, but is whole; rename it to {original} to use it again"
@@ -158,15 +156,15 @@ def _ranking(found: RunCheck) -> None:
         return
     steps = [row.step for row in best.steps] if best else []
     if len(set(steps)) < len(steps):
-        found.problems.append(f"{file}: a step stands twice")
+        found.problems.append(f"{file}: a step is listed twice")
     if best and not all(math.isfinite(row.score) for row in best.steps):
         found.problems.append(f"{file}: a score is not finite")
     for step in sorted(set(steps) - {checked.step for checked in found.checkpoints}):
-        found.problems.append(f"{file}: names step {step}, of which there is no checkpoint")
+        found.problems.append(f"{file}: names step {step}, which has no checkpoint")
 
 
 def _corpora(found: RunCheck, config: Config) -> None:
-    """The encoded text, all of it, whatever was verified before."""
+    """All encoded text, even if it was verified before."""
     keys = {name: {row.keys[name] for row in found.checkpoints if name in row.keys} for name in ("train", "dev")}
     for folder in corpora_of(config.data, found.run, keys=keys):
         try:
@@ -215,4 +213,4 @@ def _line_problems(lines: Iterator[bytes], *, last: int | None) -> Iterator[str]
             yield f", line {number}: step {now:g} comes after step {step:g}"
         step = max(step, now)
     if last is not None and step < last:
-        yield f": ends before step {last}, of which there is a checkpoint"
+        yield f": ends before step {last}, which has a checkpoint"

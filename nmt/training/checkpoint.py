@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written whole or not at all, verified when read, deleted only when a newer one is complete."""
+"""Checkpoints of a run: written atomically, verified when read, deleted only when a newer one is complete."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ class CheckpointStore:
             run_layout.write_best(self.run, run_layout.Best(metric=ranking.metric, steps=tuple(rows)))
 
     def load_newest(self, *, warn: Callable[[str], None]) -> Loaded | None:
-        """Read the newest checkpoint that is whole; None when there is none at all.
+        """Read the newest complete checkpoint; None if there are no checkpoints.
 
         A damaged one is reported through `warn` and renamed to damaged-step-<N>, so that neither
         translation nor the count of kept checkpoints takes it for a good one.
 
         Raises:
-            UnreadableError: the newest cannot be read at this moment; it and all others stay as they are.
-            CheckpointError: there are checkpoints, but every one is damaged or has been set aside as damaged; or one is
-                whole, but of another version.
+            UnreadableError: the newest cannot be read at this moment; all checkpoints stay unchanged.
+            CheckpointError: there are checkpoints, but every one is damaged or has been set aside as damaged; or the
+                newest complete one is of another version.
         """
         self._remove_leftovers()
         for step in reversed(run_layout.checkpoint_steps(self.run)):
@@ -80,13 +80,13 @@ class CheckpointStore:
                 warn(f"{error}; set aside as {aside.name}, trying the one before")
         if run_layout.set_aside(self.run):
             raise CheckpointError(
-                f"{run_layout.checkpoints_dir(self.run)}: every checkpoint is damaged or was taken for it; "
-                f"nmt-check {self.run} says what they are, --overwrite starts anew"
+                f"{run_layout.checkpoints_dir(self.run)}: every checkpoint is damaged or set aside as damaged; "
+                f"nmt-check {self.run} reports details, --overwrite starts a new run"
             )
         return None
 
     def _last(self) -> str:
-        """What there is to go on from, where a checkpoint could not be written."""
+        """The checkpoint to resume from, if a new one could not be written."""
         try:
             last = run_layout.last_step(self.run)
         except UnreadableError as error:

@@ -1,4 +1,4 @@
-"""The files of one checkpoint: weights, training state and their checksums, as they are written, verified and read."""
+"""The files of one checkpoint: writing, verifying and reading weights, training state and their checksums."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ class Loaded:
 
 
 class OtherVersionError(CheckpointError):
-    """A checkpoint that is whole, but not one that this version can go on from."""
+    """A complete checkpoint from which this version cannot resume."""
 
 
 def read_checkpoint(path: Path, *, must_be_finite: bool = True, largest: int | None = None) -> Loaded:
     """Read a checkpoint directory with its training state, all on the CPU.
 
-    Its weights have at most `largest` bytes, or what there is memory for.
+    Its weights have at most `largest` bytes, or the size of the memory.
 
     Raises:
-        UnreadableError: a file cannot be read at this moment, or is missing; whether it is good is not known.
-        DamagedError: a file was read and is not what was saved, or weights are NaN or infinite unless they may be.
+        UnreadableError: a file cannot be read at this moment, or is missing; it may be good.
+        DamagedError: a file was read and differs from what was saved, or weights are NaN or infinite unless they may
+            be.
         OtherVersionError: it was written by a version with another format.
     """
     if not is_there(path / run_layout.TRAINING_STATE):
@@ -63,12 +64,12 @@ def read_checkpoint(path: Path, *, must_be_finite: bool = True, largest: int | N
     if written != STATE_FORMAT:
         raise OtherVersionError(
             f"{path}: training state of format {written!r}, this version reads {STATE_FORMAT}; finish the run with the "
-            "version that began it, or start another from its weights with training.init_from"
+            f"version that started it, or start a new run from its weights with training.init_from"
         )
     content = read_file(path / run_layout.WEIGHTS, largest=largest)
     found = hashlib.sha256(content).hexdigest()
     if found != state.get(DIGEST) or found != sums.get(run_layout.WEIGHTS, found):
-        raise DamagedError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} is not what was saved")
+        raise DamagedError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} differs from what was saved")
     weights = parse_weights(path / run_layout.WEIGHTS, content)
     if must_be_finite:
         check_finite(weights, file=path / run_layout.WEIGHTS)
@@ -88,16 +89,16 @@ def _read_sums(file: Path) -> dict[str, str]:
         return {}
     sums = read_sums(read_file(file, largest=LARGEST_RECORD))
     if sums is None:
-        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is no list of checksums")
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is not a list of checksums")
     return sums
 
 
 def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> dict[str, Any]:
-    """The training state, which is what was saved if there is a checksum for it; raises as `read_checkpoint`."""
+    """The training state, verified if it has a checksum; raises as `read_checkpoint`."""
     content = read_file(file, largest=largest)
     known = sums.get(file.name)
     if known is not None and known != hashlib.sha256(content).hexdigest():
-        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is not what was saved")
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} differs from what was saved")
     try:
         parsed(file, lambda: _check_unpacked(content))
         return parsed(file, lambda: dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)))
@@ -114,16 +115,16 @@ def _check_unpacked(content: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise ValueError("it is packed, which no training state is")
+        raise ValueError("it is compressed, unlike a training state")
     if sum(entry.file_size for entry in entries) > len(content):
         raise ValueError("its parts overlap")
 
 
 def of_other_version(path: Path) -> OtherVersionError | None:
-    """The error for a checkpoint directory that is of another version; None for a damaged one, too.
+    """The error for a checkpoint directory of another version, else None (also for a damaged one).
 
     Raises:
-        UnreadableError: that cannot be told at this moment.
+        UnreadableError: this cannot be determined at this moment.
     """
     try:
         read_checkpoint(path)
@@ -147,8 +148,8 @@ def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, A
 class _Output:
     """A file that torch.save writes to.
 
-    torch tells of a failed write in words of its own, in which the cause is lost. So the first error is kept, what
-    comes after it goes nowhere, and `check` raises it.
+    torch reports a failed write without its cause. So the first error is kept, later writes are discarded, and `check`
+    raises the error.
     """
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -15,13 +15,13 @@ from nmt.interop.model_dir import weights_of
 _SAME_TRANSLATIONS = ("n_best", "batch_tokens")
 """Keys of `decoding` that change no translation that is scored."""
 _CONTENT = "sha256:"
-"""Begins values that stand for what a file or text holds."""
+"""Prefix of values that represent the content of a file or text."""
 
 
 def conditions(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
-    """By name, all that decides what score given weights get by `training.early_stopping_metric`.
+    """By name, everything that determines the score of given weights by `training.early_stopping_metric`.
 
-    Without `facts` of the validation text nothing is said of that. Values are numbers, text, None, or lists and
+    Without `facts`, the validation text is left out. Values are numbers, text, None, or lists and
     mappings of these.
     """
     if config.training.early_stopping_metric == "loss":
@@ -38,11 +38,11 @@ def conditions(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Each condition that has changed, in words; what one side says nothing of, as older versions did, is left out."""
+    """Each condition that has changed, in words; conditions missing on one side (older versions) are left out."""
     for name in new:
         if name in old and old[name] != new[name]:
             is_content = str(old[name]).startswith(_CONTENT) and str(new[name]).startswith(_CONTENT)
-            yield f"{name} has other contents" if is_content else f"{name}: {old[name]!r} -> {new[name]!r}"
+            yield f"{name} has different contents" if is_content else f"{name}: {old[name]!r} -> {new[name]!r}"
 
 
 def _search(decoding: DecodingConfig) -> dict[str, Any]:
@@ -60,5 +60,5 @@ def _search(decoding: DecodingConfig) -> dict[str, Any]:
 def _content(path: Path) -> str:
     try:
         return f"{_CONTENT}{hashlib.sha256(path.read_bytes()).hexdigest()}"
-    except OSError:  # whoever translates with it says so
+    except OSError:  # reported where it is used to translate
         return str(path)

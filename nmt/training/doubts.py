@@ -28,26 +28,26 @@ SMALLEST_BATCH = {"batch_tokens": 256, "batch_sentences": 8}
 START = 200
 """Updates in which a gradient that grows is a bad start."""
 COMPARED = 10
-"""Updates whose median norm is compared with that of the first so many."""
+"""Number of updates whose median norm is compared with the median of the same number of first updates."""
 GROWTH = 10.0
 EXPLODED = 10.0
-"""The gradient has exploded where its norm is above this and above GROWTH times that of the first updates."""
+"""The gradient has exploded if its norm is above this and above GROWTH times the norm of the first updates."""
 
 _SIDES = ("source", "target")
 _VOCAB_SIZE = "data.tokenizer_options.vocab_size"
 
 
 def about_the_data(config: Config, corpus: Corpus, *, sizes: tuple[int, int], updates_per_epoch: int) -> list[str]:
-    """What the training text and its batches let one fear; `sizes` are those of the vocabularies."""
+    """Warnings about the training text and its batches; `sizes` are the vocabulary sizes."""
     few = few_updates(config, updates_per_epoch)
     return [*large_vocabularies(config, corpus, sizes=sizes), *([few] if few else [])]
 
 
 def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]) -> list[str]:
-    """A line for each vocabulary of which training sees most pieces SELDOM.
+    """A line for each vocabulary most of whose pieces occur SELDOM in training.
 
-    Pieces that do not occur at all are left out: bytes and letters that other text may have. A joint vocabulary is
-    looked at in both languages together.
+    Pieces that never occur are left out: bytes and letters that other text may have. A joint vocabulary is checked on
+    both languages together.
     """
     options = config.data.tokenizer_options
     joint = bool(options.get("joint")) and sizes[0] == sizes[1]
@@ -75,7 +75,7 @@ def _too_large(name: str, counts: NDArray[np.int64], *, can_shrink: bool) -> str
     cure = f"{_VOCAB_SIZE}: {smaller}" if can_shrink else "subwords, as of data.tokenizer: sentencepiece"
     return (
         f"the {name} is too large for this text: {seldom:,} of the {occurring:,} pieces in it occur fewer than "
-        f"{SELDOM} times, and little can be learned of them; what helps: {cure}"
+        f"{SELDOM} times, so little can be learned about them; possible remedies: {cure}"
     )
 
 
@@ -93,7 +93,7 @@ def few_updates(config: Config, updates_per_epoch: int) -> str | None:
         cure = f"training.accumulate: 1 instead of {training.accumulate}" if training.accumulate > 1 else "more text"
     also = ", training.accumulate: 1" if smaller < size and training.accumulate > 1 else ""
     return (
-        f"an epoch has only {counted(updates_per_epoch, 'update')}, so that many epochs are needed; what helps: "
+        f"an epoch has only {counted(updates_per_epoch, 'update')}, so many epochs are needed; possible remedies: "
         f"{cure}{also}"
     )
 
@@ -104,9 +104,9 @@ def equal_translations(translations: Sequence[str]) -> str | None:
         return None
     what = f"the same: {translations[0]!r}" if translations[0].strip() else "empty"
     return (
-        f"all {len(translations):,} translations are {what}; at the start that is usual, but if it stays so the model "
-        "does not read the source: see whether the lines of data.train belong together (nmt-data check), and lower "
-        "training.lr"
+        f"all {len(translations):,} translations are {what}; this is usual at the start; if it continues, the model "
+        f"ignores the source: check that the lines of data.train belong together (nmt-data check), and lower "
+        f"training.lr"
     )
 
 
@@ -129,9 +129,9 @@ class StartingGradient:
             return None
         self._done = True
         return (
-            f"the gradient explodes: its norm was {before:.3g} at the start and is {now:.3g} at update {step}; what "
-            "helps: a lower training.lr, training.schedule: inverse_sqrt, which lets it grow slowly, "
-            "model.layer_norm: true"
+            f"the gradient explodes: its norm was {before:.3g} at the start and is {now:.3g} at update {step}; "
+            f"possible remedies: a lower training.lr, training.schedule: inverse_sqrt, which increases the rate "
+            f"slowly, model.layer_norm: true"
         )
 
 
@@ -145,7 +145,7 @@ def never_learned(validations: Sequence[Mapping[str, Any]]) -> str | None:
     often = "the only validation" if len(measured) == 1 else f"each of {len(measured)} validations"
     loss = "" if last.get("loss") is None else f", and the loss is still {last['loss']:.2f}"
     return (
-        f"this model has not learned to translate: BLEU was 0.00 at {often}{loss}. Look at: the samples in the log; "
+        f"this model has not learned to translate: BLEU was 0.00 at {often}{loss}. Check the samples in the log; "
         "whether line n of the source belongs to line n of the target (nmt-data check); the number of updates, "
         f"{last['step']:,} so far; training.lr"
     )

@@ -24,16 +24,16 @@ from nmt.training.task import MemorySample, Task, task_of
 
 
 def dry_run(config: Config, *, device: torch.device) -> None:
-    """Print on stdout what training would start with.
+    """Print on stdout the data and the model with which training would start.
 
-    With the texts missing, parameters are still printed if the options tell the vocabulary sizes.
+    If texts are missing, parameters are still printed if the options determine the vocabulary sizes.
 
     Raises:
-        ConfigError: `kernels` cannot be had.
+        ConfigError: `kernels` is not possible here.
         DataError: texts or the shortlist are missing or cannot be used.
     """
     choose_kernels(config.kernels, device=device)
-    # A cache elsewhere would stay behind, so it is not used either.
+    # A cache elsewhere would not be deleted, so it is not used.
     task = task_of(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None)))
     with tempfile.TemporaryDirectory(prefix="nmt-dry-run-") as folder:
         try:
@@ -43,7 +43,7 @@ def dry_run(config: Config, *, device: torch.device) -> None:
             if planned is not None:
                 print_parameters(task, planned)
             raise
-        task.build_validator(data, device=device, world=World(device))  # which a file of the search may keep it from
+        task.build_validator(data, device=device, world=World(device))  # a file of the search may prevent it
         # No optimizer: making one has torch leave a directory of its own in the temporary folder.
         model = task.build_model(data.tokenizer, device=device)
         use_verified_kernels([model], device=device, purpose="training", check=False)
@@ -60,7 +60,7 @@ def dry_run(config: Config, *, device: torch.device) -> None:
             activations = activation_bytes(task, model, task.memory_sample(data, batches), device=device)
         moments = optimizer_moments(config.training)
         print_memory(model, activations=activations, moments=moments, ema=keeps_average(config.training))
-        del data  # its files are mapped, and the folder goes now
+        del data  # its files are mapped, and the folder is deleted now
 
 
 def print_parameters(task: Task, model: nn.Module) -> None:
@@ -82,7 +82,7 @@ def print_memory(model: nn.Module, *, activations: int, moments: int, ema: bool)
     total = copies * weights + activations
     print(
         f"memory, estimated: {mib(total)} = {mib(copies * weights)} ({optimizer}) "
-        f"+ {mib(activations)} (activations of the largest batch); PyTorch itself comes on top"
+        f"+ {mib(activations)} (activations of the largest batch); memory of PyTorch itself is not included"
     )
 
 

@@ -1,4 +1,4 @@
-"""Averages of the weights: an exponential moving one, and one that begins when validation gets no better."""
+"""Averages of the weights: an exponential moving average, and one that starts when validation stops improving."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class EMA:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """Within the block `model` has the averages as its weights; nothing is copied.
+        """Within the block, the averages are the weights of `model`; nothing is copied.
 
-        `model.state_dict()` is that of the averages there, so save the trained weights outside of it.
+        There `model.state_dict()` holds the averages, so save the trained weights outside of it.
         """
         assert not self._active, "the model holds the averages already"
         trained = {name: p.data for name, p in model.named_parameters()}
@@ -79,10 +79,10 @@ class EMA:
 
 
 class PlateauAverage(EMA):
-    """The mean of the weights after each update since validation stopped getting better (NT-ASGD).
+    """The mean of the weights after each update since validation stopped improving (NT-ASGD).
 
-    It begins with the validation whose score is not better than the best of all but the last `patience` before it
-    (Merity et al., ICLR 2018, "non-monotonically triggered"). Until then the weights are what they are.
+    It begins with the first validation whose score is not better than the best score before the last `patience`
+    validations (Merity et al., ICLR 2018, "non-monotonically triggered"). Until then the weights are not averaged.
     """
 
     def __init__(self, model: nn.Module, *, patience: int) -> None:

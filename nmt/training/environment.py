@@ -31,7 +31,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     changed = [f"{name} {before[name]} -> {value}" for name, value in now.items() if before.get(name, value) != value]
     if not changed:
         return []
-    return [f"equal from here on but for rounding, not bit for bit, as this has changed: {', '.join(changed)}"]
+    return [f"from here on equal up to rounding, not bit for bit, because this has changed: {', '.join(changed)}"]
 
 
 def _gpu(device: torch.device) -> str:
@@ -39,5 +39,5 @@ def _gpu(device: torch.device) -> str:
 
 
 def _cpu() -> str:
-    """The instructions that PyTorch uses, and which CPU it is, by which Intel's library chooses its code."""
+    """The CPU and the instructions that PyTorch uses; Intel's library chooses its code by them."""
     return f"CPU {cpu_info('model name')} with {torch.backends.cpu.get_cpu_capability()}".replace("  ", " ")

@@ -13,14 +13,14 @@ from nmt.models.base import PAD, Normalization, loss_weights
 
 
 class DivergedError(NmtError):
-    """Too many updates in a row had a NaN or infinite loss or gradient, or one that was too large."""
+    """Too many consecutive updates had a NaN or infinite loss or gradient, or a gradient that was too large."""
 
 
 class Accumulation:
     """The loss of one update whose gradient comes from several batches.
 
     `token`: all token losses of all batches, divided by the number of all their tokens, whatever the sizes
-    of the batches. `sentence` (Zero): the mean over batches of the mean over sentences of each one's mean.
+    of the batches. `sentence` (Zero): the mean over batches of the mean over sentences of each sentence's mean.
     Back-propagating the weighted loss of each batch in turn adds up to the gradient of that loss.
 
         update = Accumulation([batch.target for batch in batches], normalization="token")
@@ -37,15 +37,15 @@ class Accumulation:
 
     @classmethod
     def of_size(cls, *, batches: int, tokens: int, normalization: Normalization) -> Accumulation:
-        """An update of so many batches and target tokens, of which this process may see only a part."""
+        """An update with these numbers of batches and target tokens, of which this process may see only a part."""
         update = cls([], normalization=normalization)
         update.batches, update.tokens = batches, tokens
         return update
 
     def weights(self, target: Tensor, *, sentences: int | None = None) -> Tensor:
-        """What each token loss of one batch counts for in the loss of the update: [B, T], fp64, for ids [B, T].
+        """The weight of each token loss of one batch in the loss of the update: [B, T], fp64, for ids [B, T].
 
-        `sentences`: of the whole batch, where `target` has only some of them; the parts add up to its share.
+        `sentences`: sentences of the whole batch, if `target` has only some of them; the parts add up to its share.
         """
         if self.normalization == "token":
             return (target != PAD).double() / self.tokens
@@ -101,7 +101,8 @@ class BadUpdateGuard:
         if self.in_a_row > self.max_bad_updates:
             limit = f", training.skip_norm is {self.skip_norm}" if self.too_large(norm) else ""
             raise DivergedError(
-                f"training has diverged: {self.in_a_row} updates in a row with objective {objective} and gradient norm "
+                f"training has diverged: {self.in_a_row} consecutive updates with objective {objective} and gradient "
+                f"norm "
                 f"{norm}, training.max_bad_updates is {self.max_bad_updates}{limit}; a lower training.lr or clip_norm "
                 "may help"
             )

@@ -30,7 +30,9 @@ SATURATED = 0.99
 SENTENCES = 8
 """Sentences of the first batch in which saturation is measured."""
 
-_CURES = "model.layer_norm: true, with model.layer_norm_scale: 0.5 if need be; a smaller model.init_range; fewer layers"
+_CURES = (
+    "model.layer_norm: true, with model.layer_norm_scale: 0.5 if necessary; a smaller model.init_range; fewer layers"
+)
 _TABLES = {
     "embeddings.source": "source table",
     "embeddings.bias": "source table",
@@ -62,8 +64,8 @@ class Health:
         bad = {part: share for part, share in self.saturated.items() if share > WARN_SATURATED}
         if bad:
             shown = ", ".join(f"{part} {share:.0%}" for part, share in sorted(bad.items(), key=lambda row: -row[1]))
-            found.append(f"saturated, so that hardly a gradient passes: {shown} of the tanh and sigmoid values")
-        return [f"this model may not learn: {problem}; what helps: {_CURES}" for problem in found]
+            found.append(f"saturated, so that hardly any gradient passes: {shown} of the tanh and sigmoid values")
+        return [f"this model may not learn: {problem}; possible remedies: {_CURES}" for problem in found]
 
     def summary(self) -> str:
         """One line for people."""
@@ -101,7 +103,7 @@ def saturation(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, floa
 def inspect(model: Seq2Seq, source: Tensor, target: Tensor, *, grad_norm: float = math.inf) -> Health:
     """The health of a model that holds the gradients of its first batch, source [B, S], target [B, T].
 
-    `grad_norm`: what their norm was before they were clipped; where it is infinite they were not.
+    `grad_norm`: their norm before clipping; if it is infinite, they were not clipped.
     """
     norms = gradient_norms(model)
     total = math.sqrt(sum(norm * norm for norm in norms.values()))
@@ -118,12 +120,12 @@ class _Watch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[tuple[str, bool]] = []
-        """The parts at work, the innermost last, and whether its sigmoid stands for a tanh."""
+        """The parts being computed, the innermost last, and whether its sigmoid computes a tanh."""
         self._values: Counter[str] = Counter()
         self._saturated: Counter[str] = Counter()
 
     def shares(self) -> dict[str, float]:
-        """Of each part with any values."""
+        """Share of saturated values of each part that has any."""
         return {part: self._saturated[part] / self._values[part] for part in sorted(self._values)}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -140,7 +142,7 @@ class _Watch(TorchDispatchMode):
 
 @contextmanager
 def _watched(model: Seq2Seq, watch: _Watch) -> Iterator[None]:
-    """Let the modules of each part tell `watch` when they are at work."""
+    """Let the modules of each part notify `watch` when they compute."""
     attentions = _attentions(model)
     changed: list[tuple[nn.Module, str]] = []
     try:

@@ -19,15 +19,15 @@ class KeptTranslations:
     run: Path
 
     def write(self, step: int, lines: Sequence[str]) -> Path:
-        """Write those of the validation of this step, whole or not at all; DataError where that is not possible."""
+        """Write the translations of this step's validation atomically; DataError if that is not possible."""
         path = self.run / FOLDER / f"step-{step}.txt"
         write_lines(path, lines)
         return path
 
     def rewind(self, step: int, *, validated: bool) -> int:
-        """Delete those of later steps, which will come again; return how many.
+        """Delete the translations of later steps, which will be repeated; return how many.
 
-        Those of `step` itself are kept if it is `validated`, and will come again too if it is not.
+        The translations of `step` itself are kept if it is `validated`, and otherwise repeated, too.
         """
         undone = [path for number, path in self._files() if number > step or (number == step and not validated)]
         for path in undone:

@@ -51,7 +51,7 @@ class ScalarWriter(Protocol):
 class RunLog:
     """The logs of one run directory; a new process continues them.
 
-    Every line is flushed when it is written, so that a killed process loses none.
+    Every line is flushed when it is written, so a killed process loses none.
     """
 
     def __init__(self, run: Path, *, tensorboard: bool = False, quiet: bool = False) -> None:
@@ -69,8 +69,8 @@ class RunLog:
     def say(self, text: str, *, figures: bool = False, hang: int = 2) -> None:
         """Write lines for people, with the time of day, to stderr and train.log.
 
-        A terminal gets them wrapped at its width, what is wrapped `hang` columns further to the right than the line
-        begins; of a line of `figures` as much as fits.
+        On a terminal they are wrapped at its width, with continuation lines indented by `hang` columns; a line of
+        `figures` is cut to fit.
         """
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         for line in text.split("\n"):
@@ -95,7 +95,7 @@ class RunLog:
             self._show(time.strftime("%H:%M:%S "), _LEFT_OUT)
 
     def record(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Append one line {"event": event, ...} to log.jsonl; what is not finite becomes null.
+        """Append one line {"event": event, ...} to log.jsonl; values that are not finite become null.
 
         `fields` should hold "step"; its other numbers also go to TensorBoard as `event/name`.
         """
@@ -109,11 +109,11 @@ class RunLog:
             self._scalars.flush()
 
     def rewind(self, step: int, *, validated: bool = True) -> int:
-        """Take out what was logged after `step`, because it will be done and logged again; return how many lines.
+        """Remove the lines logged after `step`, because they will be repeated and logged again; return how many.
 
-        A process that was killed has logged updates that its last checkpoint does not hold, or a validation of that
-        very step if it was not `validated` when the checkpoint was saved. Half a line at the end, left by a full disk
-        or a crash of the machine, goes as well.
+        A killed process may have logged updates after its last checkpoint, or a validation of that step if it was not
+        `validated` when the checkpoint was saved. An incomplete last line, left by a full disk or a crash of the
+        machine, is removed as well.
         """
         undone = () if validated else ("validation",)
         return self._keep(lambda line: _step_of(line) < step or (_step_of(line) == step and not _is_any(line, undone)))
@@ -177,7 +177,7 @@ class RunLog:
             line = CLEAR_ROW + line
         try:
             tqdm.write(line, file=sys.stderr)
-        except OSError:  # whoever read along, such as `head` or a terminal, has gone; training goes on
+        except OSError:  # the reader, such as `head` or a terminal, has gone; training continues
             self._quiet = True
 
 
@@ -194,7 +194,7 @@ class _Warnings(logging.Handler):
 
 @contextlib.contextmanager
 def warnings_in(log: RunLog) -> Iterator[None]:
-    """In the block what this package warns of, such as that no kernel knows a unit, is said in the log."""
+    """In the block, warnings of this package, such as a unit without kernels, are written to the log."""
     handler, logger = _Warnings(log), logging.getLogger("nmt")
     logger.addHandler(handler)
     try:
@@ -241,7 +241,7 @@ def _step_of(line: str) -> float:
 
 
 def _is_any(line: str, kinds: Container[str]) -> bool:
-    """Whether a whole line of log.jsonl tells of one of these events."""
+    """Whether a complete line of log.jsonl is about one of these events."""
     return json.loads(line).get("event") in kinds
 
 
@@ -254,7 +254,7 @@ def _writer_class() -> Any:
 
 
 def tensorboard_problem() -> str | None:
-    """What is said where TensorBoard is missing; looked for without importing it, which takes seconds."""
+    """The message if TensorBoard is missing; checked without importing it, which takes seconds."""
     return None if importlib.util.find_spec(TENSORBOARD) else _NO_TENSORBOARD
 
 

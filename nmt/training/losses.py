@@ -1,4 +1,4 @@
-"""What training minimises: the contract of a loss, what it is given of a batch, and cross entropy, the usual one."""
+"""Losses: their contract, the view of a batch that they get, and cross entropy, the usual loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nmt.training.distributed import World
 
 
 class BatchLoss(NamedTuple):
-    """What a loss makes of a batch."""
+    """The result of a loss for a batch."""
 
     total: Tensor
     """A scalar, which is differentiated: in proportion to the weights of the batch."""
@@ -30,12 +30,12 @@ class BatchLoss(NamedTuple):
 
 @dataclass
 class TrainingBatch:
-    """B sentence pairs with N target words, and a model in training to be asked about them, under autocast.
+    """B sentence pairs with N target words, and the model in training, queried under autocast.
 
-    `weights` say what each word counts for in the update: over all batches and processes of the update those of all
-    words add up to 1, however `training.normalization` shares them out, times the scale of fp16. A total that is
-    a sum of weights times something is therefore right with any accumulation and any number of processes. What is no
-    sum over words is multiplied by `sentence_weights`, or by the sum of all weights here.
+    `weights` [N] are the words' weights in the update: over all batches and processes of the update they add up to 1
+    (however `training.normalization` distributes them), times the scale of fp16. A total that is a sum of weights times
+    values is therefore correct with any accumulation and any number of processes. Values that are not sums over words
+    are multiplied by `sentence_weights`, or by the sum of all weights here.
     """
 
     model: Seq2Seq
@@ -53,7 +53,7 @@ class TrainingBatch:
     def of(
         cls, model: Seq2Seq, source: Tensor, target: Tensor, *, normalization: Normalization = "token"
     ) -> TrainingBatch:
-        """A batch that is an update by itself, of ids without a column of padding alone."""
+        """A batch that makes a whole update, of ids without a column of only padding."""
         places = (target != PAD).flatten().nonzero().squeeze(1)
         return cls(model, source, target, places, loss_weights(target, normalization=normalization))
 
@@ -78,17 +78,18 @@ class TrainingBatch:
         return self.weights.sum(1)
 
     def features(self) -> Tensor:
-        """What the softmax table is compared with to predict each word, the words before it given: [N, E].
+        """The vectors that are multiplied with the softmax table to predict each word from the words before it: [N, E].
 
-        Each call is a pass through the model, with dropout of its own.
+        Each call is a pass through the model, with its own dropout.
         """
         with self._next_masks():
             return self.model.word_features(self.source, self.target, words=self.places)
 
     def passes(self, count: int) -> Tensor:
-        """The features [count, N, E] of so many passes, each with dropout of its own, that the model does together.
+        """The features [count, N, E] of `count` passes, each with its own dropout, computed together.
 
-        It reads count * B sentences at once, which is faster than `features` so many times and takes as much memory.
+        It reads count * B sentences at once, which is faster than `count` calls of `features` and takes the same
+        memory.
         """
         source, target = (ids.repeat(count, 1) for ids in (self.source, self.target))
         places = torch.cat([self.places + number * self.target.numel() for number in range(count)])
@@ -97,7 +98,7 @@ class TrainingBatch:
 
     @contextlib.contextmanager
     def _next_masks(self, *, together: int | None = None) -> Iterator[None]:
-        """Those of the next run of the model, if there are any; the first has those of the batch."""
+        """The tensors of the model's next pass, if there are any; the first pass has those of the batch."""
         masks, number = current(), self._passes
         self._passes += 1
         if masks is None:
@@ -108,7 +109,7 @@ class TrainingBatch:
             yield
 
     def logits(self) -> Tensor:
-        """Of each word [N, V], in at least fp32; see `features`. They can be most of the memory of an update."""
+        """Logits of each word [N, V], in at least fp32; see `features`. They can be most of the memory of an update."""
         return at_least_fp32(self.model.embeddings.logits(self.features()))
 
     def weighted(self, losses: Tensor, *, logits: Tensor) -> BatchLoss:
@@ -147,7 +148,8 @@ class Loss:
         self.options = self.Options() if options is None else options
 
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
-        """The loss of a batch; called in training mode, under autocast, and not for all processes of a run alike."""
+        """The loss of a batch; called in training mode, under autocast, and not equally often in all processes of a
+        run."""
         raise NotImplementedError
 
     def state_dict(self, world: World) -> dict[str, Any]:

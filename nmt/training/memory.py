@@ -1,4 +1,4 @@
-"""Whether a model can fit into the memory of this machine at all, told before anything is allocated."""
+"""Whether a model fits into the memory of this machine, checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LAYERS = 10
 SMALL = 1 << 24
 """A model with fewer weights, roughly, fits anywhere and is not counted."""
 BYTES = 4
-"""Of a weight: it is trained in fp32 whatever it is computed in."""
+"""Bytes of a weight, which is stored in fp32 whatever the computation uses."""
 
 
 def keeps_average(training: TrainingConfig) -> bool:
-    """Whether there is an average of the weights beside them."""
+    """Whether an average of the weights is kept in addition."""
     return training.ema_decay > 0 or training.average_after is not None
 
 
@@ -34,10 +34,10 @@ def optimizer_moments(training: TrainingConfig) -> int:
 
 
 def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, training: bool = True) -> str | None:
-    """What is wrong with a model that cannot fit, in words; None where it can, or where a plugin makes it.
+    """The problem of a model that cannot fit, in words; None if it fits, or if a plugin builds it.
 
-    `sizes` are those of the vocabularies; `training` also counts gradients, the optimizer's numbers and the moving
-    average. Activations are not counted: nothing is refused that could run.
+    `sizes` are the vocabulary sizes; `training` also counts gradients, the optimizer's state and the moving average.
+    Activations are not counted, so nothing is refused that could run.
     """
     model = config.model
     outline = MODELS.get(model.architecture).outline(model)
@@ -53,7 +53,7 @@ def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, t
     there, needed = memory_of(device), BYTES * copies * weights
     if needed <= there:
         return None
-    what = "weights, gradients and what the optimizer keeps" if training else "weights"
+    what = "weights, gradients and the optimizer's state" if training else "weights"
     where = "this GPU" if device.type == "cuda" else "this machine"
     more = " or more" if layers != {name: getattr(model, name) for name in layers} else ""
     return (

@@ -49,7 +49,7 @@ class Muon(OwnOptimizer):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(AdamOptions):
-        """Options of `muon`; those of Adam are for what is no matrix."""
+        """Options of `muon`; Adam's options are for weights that are not matrices."""
 
         momentum: float = 0.95
         """Decay of the mean of the gradients of matrices."""
@@ -65,7 +65,7 @@ class Muon(OwnOptimizer):
             require(0 < self.scale < math.inf, f"scale: must be above 0, not {self.scale}")
 
     def __init__(self, parameters: Iterable[Any], *, lr: float, options: Options) -> None:
-        """`parameters`: tensors, or groups of them, of which one with `tables: True` has no matrices."""
+        """`parameters`: tensors, or groups of them; a group with `tables: True` has no matrices."""
         defaults = {
             "lr": lr,
             "betas": (options.beta1, options.beta2),

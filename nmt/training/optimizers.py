@@ -60,7 +60,7 @@ def _can_fuse(parameters: list[Tensor]) -> bool:
 
 
 def _with_own_choice(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-    """`state` with the implementation that suits this device, not the one where it was saved."""
+    """`state` with the implementation for this device, not for the device where it was saved."""
     groups = [
         {**saved, "fused": own["fused"], "foreach": own["foreach"]}
         for saved, own in zip(state["param_groups"], optimizer.param_groups, strict=True)
@@ -111,7 +111,7 @@ class OwnOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Do one update with the gradients that are there; return what `closure` gives, if there is one."""
+        """Do one update with the present gradients; return the value of `closure`, if given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -23,7 +23,7 @@ def _check_amount(name: str, value: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DecayOptions:
-    """What all of these have."""
+    """Options of all these optimizers."""
 
     weight_decay: float = 0.0
     """This times the weight is added to its gradient (L2)."""
@@ -113,7 +113,7 @@ class RMSProp(torch.optim.RMSprop):
         epsilon: float = 1e-8
         """Added to its root."""
         momentum: float = 0.0
-        """Decay of the sum of the steps that is followed; 0 follows each by itself."""
+        """Decay of the running sum of steps; 0: each step is used alone."""
         centered: bool = False
         """Divide by the deviation from the mean gradient, sqrt(G - mean(g)^2) (Graves, 2013)."""
 
@@ -221,5 +221,5 @@ class Adafactor(torch.optim.Adafactor):
 
     @staticmethod
     def moments(options: Options) -> int:
-        """Numbers kept for each weight, but for a row and a column of each matrix."""
+        """Numbers kept for each weight, except for a row and a column of each matrix."""
         return 0

@@ -19,7 +19,7 @@ FP16_CAPABILITY: Final = (7, 0)
 
 @dataclass(frozen=True)
 class Precision:
-    """A chosen number format; `str()` says in one line what it is and why."""
+    """A chosen number format; `str()` gives the format and the reason in one line."""
 
     name: Literal["fp32", "bf16", "fp16"]
     reason: str
@@ -37,7 +37,7 @@ class Precision:
         return torch.autocast(self.device.type, dtype=self.dtype)
 
     def grad_scaler(self) -> torch.amp.GradScaler:
-        """Loss scaling for fp16; otherwise one that is switched off and passes everything through."""
+        """Loss scaling for fp16; for other formats it is disabled."""
         return torch.amp.GradScaler(self.device.type, enabled=self.name == "fp16")
 
     def __str__(self) -> str:

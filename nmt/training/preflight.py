@@ -1,4 +1,4 @@
-"""What a training needs beside a right configuration, looked at before it begins: an end, files, packages, memory."""
+"""Checks before training, in addition to the configuration: an end, files, packages, memory."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from nmt.training.task import task_of
 from nmt.units import SIDES, unit_of
 
 SMALLEST = (4, 4)
-"""Vocabularies of which nothing is known yet."""
+"""Vocabularies whose sizes are not known yet."""
 
 
 def is_begun(config: Config) -> bool:
-    """Whether the run has a checkpoint, so that it goes on, or is finished, instead of starting."""
+    """Whether the run has a checkpoint, so that it resumes, or is finished, instead of starting."""
     run = Path(config.run_dir)
     return run_layout.checkpoints_dir(run).is_dir() and bool(run_layout.checkpoint_steps(run))
 
 
 def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: bool) -> list[Problem]:
-    """What keeps a training from beginning here, but for missing files; `dry` nothing is trained after all."""
+    """The problems that prevent training here, except missing files; with `dry` nothing is trained."""
     problems = [*_said_by(_questions(config, device=device, budget=budget)), *_in_the_way(config)]
     if not config.data.train and config.data.generator == "none":
         problems.append(Problem("data.train", "no training text; give a prefix or a list of prefixes"))
@@ -60,7 +60,7 @@ def without_files(config: Config) -> list[Problem]:
 
 
 def without_shortlist(config: Config) -> list[Problem]:
-    """A problem where shortlist, glossary or language model are not there, which a run that goes on needs, too."""
+    """A problem for each missing shortlist, glossary or language model, which a resumed run needs, too."""
     files = {f"decoding.{key}": getattr(config.decoding, key) for key in ("shortlist", "glossary")}
     found = [
         Problem(key, f"{path}: no such file", in_files=True)
@@ -110,7 +110,7 @@ def _in_the_way(config: Config) -> Iterator[Problem]:
 
 
 def _is_known(config: Config) -> bool:
-    """Whether the model can be built at all: what is wrong with it is named elsewhere."""
+    """Whether the model can be built; its problems are reported elsewhere."""
     model = config.model
     if model.architecture not in MODELS.names() or model.initializer not in INITIALIZERS.names():
         return False
@@ -132,7 +132,7 @@ def _is_known(config: Config) -> bool:
 
 
 def _sizes(config: Config) -> tuple[int, int] | None:
-    """Sizes of the vocabularies as far as they are known; None where the tokenizer is wrong."""
+    """Sizes of the vocabularies, if known; None if the tokenizer is wrong."""
     kind = config.data.tokenizer
     if kind not in TOKENIZERS.names() or check_options(TOKENIZERS.get(kind), config.data.tokenizer_options, key="")[1]:
         return None

@@ -12,11 +12,11 @@ from nmt.training.schedules import require
 
 @LOSSES.register("r_drop")
 class RDrop(Loss):
-    """Cross entropy of two passes with other dropout, and how far their distributions are apart (R-Drop).
+    """Cross entropy of two passes with different dropout, and the distance of their distributions (R-Drop).
 
-    Of each word (CE(p) + CE(q)) / 2 + alpha / 2 * (KL(p || q) + KL(q || p)) / 2, which is half of what Liang et al.
-    (NeurIPS 2021, eq. 4) minimise, so that `alpha: 0` gives cross entropy. CE has `training.label_smoothing`. An
-    update takes somewhat more than twice the time; the logits are never all there. Without dropout it does nothing.
+    For each word (CE(p) + CE(q)) / 2 + alpha / 2 * (KL(p || q) + KL(q || p)) / 2, which is half of what Liang et al.
+    (NeurIPS 2021, eq. 4) minimise, so that `alpha: 0` gives cross entropy. CE has `training.label_smoothing`. An update
+    takes slightly more than twice the time; the logits are never all in memory. Without dropout it has no effect.
     """
 
     smooths = True

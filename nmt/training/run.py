@@ -39,16 +39,15 @@ SHARED = "run_dir and data.cache_dir must be in a file system that all machines 
 def run_training(
     config: Config, *, world: World, limits: Limits, cpu: CpuClock | None = None, overwrite: bool = False
 ) -> Ending:
-    """Train in `config.run_dir`, or go on with what is there; return why that has ended.
+    """Train in `config.run_dir`, or resume the run there; return why training has ended.
 
-    `cpu`: the CPU time that counts for the run; by default what is used from here on. With `overwrite` what is there is
-    moved aside first. Of the processes of `world` rank 0 alone writes, and
-    holds the lock.
+    `cpu`: the CPU time that counts for the run; by default the time used from here on. With `overwrite`, an existing
+    run is moved aside first. Of the processes in `world`, only rank 0 writes and holds the lock.
 
     Raises:
-        ConfigError: the run there has another model or order of data, or `kernels` cannot be had.
-        DataError: texts that cannot be used.
-        CheckpointError: a directory that cannot be used or written, or another process trains in it.
+        ConfigError: the existing run has another model or order of data, or `kernels` is not possible here.
+        DataError: texts cannot be used.
+        CheckpointError: the directory cannot be used or written, or another process trains in it.
         RankError: the processes differ in configuration or data, or see different files.
     """
     run, task = Path(config.run_dir), task_of(config)
@@ -97,14 +96,14 @@ def run_training(
 
 
 def _accepted_changes(config: Config, run: Path) -> list[Change]:
-    """What differs from the run that is there; nothing where there is none or it has no checkpoint yet."""
+    """The differences from the existing run; empty if there is none or it has no checkpoint yet."""
     saved = run / run_layout.CONFIG
     if not is_file(saved) or not run_layout.checkpoint_steps(run):
         return []
     try:
         return check_resumable(load_saved(saved, config.plugins), config, run=run)
     except ConfigError as error:
-        # What differs may be another version's defaults; then no values would make the run go on.
+        # The difference may be another version's defaults; then no values would let the run resume.
         newest = run_layout.step_dir(run, run_layout.checkpoint_steps(run)[-1])
         raise of_other_version(newest) or error from None
 
@@ -115,18 +114,18 @@ def _newest_checkpoint(config: Config, world: World, *, log: RunLog) -> Loaded |
     loaded = build_checkpoints(config, run).load_newest(warn=log.say) if world.is_main else None
     name = world.from_main(None if loaded is None else loaded.path.name)
     if not world.is_main and not (run / LOCK).is_file():
-        raise DataError(f"{run}: rank 0 has a run there, but this process does not see it; {SHARED}")
+        raise DataError(f"{run}: rank 0 has a run there, but it is not visible to this process; {SHARED}")
     return loaded if world.is_main or name is None else read_checkpoint(run_layout.checkpoints_dir(run) / name)
 
 
 def _prepare(task: Task, world: World) -> Prepared:
-    """The data, prepared by rank 0; the others open what it has made."""
+    """The data, prepared by rank 0; the other processes open its files."""
     run = Path(task.config.run_dir)
     with world.main_first():
         mine: Prepared | None = task.prepare(run) if world.is_main else None
     for folder in world.from_main([] if mine is None else [str(folder) for folder in mine.folders]):
         if not Path(folder).is_dir():
-            raise DataError(f"{folder}: rank 0 has made it, but this process does not see it; {SHARED}")
+            raise DataError(f"{folder}: rank 0 has made it, but it is not visible to this process; {SHARED}")
     data: Prepared = task.prepare(run, progress=False) if mine is None else mine
     check_same(world, "training text", lambda: data.key)
     return data
@@ -198,7 +197,7 @@ def _begin(
     for change in changes:
         log.say(f"changed since the last start: {change}")
     if loaded is not None:
-        lost = f"; {counted(undone, 'log line')} of later updates taken out" if undone else ""
+        lost = f"; {counted(undone, 'log line')} of later updates removed" if undone else ""
         lost += f"; {counted(again, 'file')} of translations, too" if again else ""
         log.say(f"resuming {loaded.path} at epoch {trainer.progress.epochs_done():.2f}{lost}")
     for note in notes:
@@ -224,7 +223,7 @@ def _begin(
 
 
 def _logged(loaded: Loaded, *, run: Path) -> bool:
-    """Whether the log tells of this checkpoint."""
+    """Whether the log has this checkpoint."""
     return is_file(run / EVENTS) and any(
         event["event"] == "checkpoint" and event["path"] == loaded.path.name for event in read_events(run)
     )

@@ -1,4 +1,4 @@
-"""The run directory as a whole: its lock, moving an old run aside, comparing configurations."""
+"""The run directory: its lock, moving an old run aside, comparing configurations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nmt.interop import run_layout
 
 LOCK = "lock"
 FOLDERS = (*run_layout.FOLDERS, "average")
-"""Directories that training makes in that of a run."""
+"""Directories that training creates in a run directory."""
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def locked(run: Path) -> Iterator[None]:
 
 
 def _check_folders(run: Path) -> None:
-    """Raise RefusedError for a directory of the run that is one elsewhere: training deletes in them, too."""
+    """Raise RefusedError if a directory of the run is a link: training deletes files in them."""
     for name in FOLDERS:
         check_directory(run / name, within=run)
 
@@ -95,7 +95,7 @@ def move_aside(run: Path) -> Path | None:
     """
     if not is_there(run):
         return None
-    run = Path(os.path.abspath(run))  # "." has no name that a number could be added to
+    run = Path(os.path.abspath(run))  # "." has no name to which a number could be added
     number = 1
     while (target := run.with_name(f"{run.name}.old-{number}")).exists():
         number += 1

@@ -15,18 +15,18 @@ from nmt.training.losses import BatchLoss, Loss, TrainingBatch
 from nmt.training.schedules import require
 
 PADDING = 8
-"""Columns added to the table, of which one is used: matrix products are slower with odd widths."""
+"""Columns added to the table, only one of which is used: matrix products are slower with odd widths."""
 
 
 @LOSSES.register("sampled_cross_entropy")
 class SampledCrossEntropy(Loss):
     """Cross entropy whose softmax is over the batch's own target words and a sample of the other words.
 
-    As in Jean et al. (ACL 2015), but the sample is drawn anew for each batch, uniformly, and the logit of each sampled
-    word has log(others / samples) added, as it stands for so many: the sum in the softmax has the expectation of the
-    sum over the vocabulary. With at least as many `samples` as other words it is `cross_entropy`. The sample follows
-    from the seed and the place of the batch; the own words are those of the sentences that a process has. The losses in
-    the log are estimates by the same samples; validation's is exact.
+    As in Jean et al. (ACL 2015), but the sample is drawn uniformly for each batch, and log(others / samples) is added
+    to the logit of each sampled word, which represents that many words: the expectation of the softmax's sum is the sum
+    over the vocabulary. With at least as many `samples` as other words it is `cross_entropy`. The sample depends on the
+    seed and the position of the batch; the batch's own words are those of the process's sentences. Losses of training
+    in the log are estimates with these samples; validation's loss is exact.
     """
 
     smooths = True

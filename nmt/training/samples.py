@@ -1,4 +1,4 @@
-"""Samples of training text between validations: what the model makes of sentences it has just been trained on."""
+"""Samples of training text between validations: translations of sentences the model has just been trained on."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class TrainingSamples:
     def take(self, model: Seq2Seq, rows: Rows) -> list[dict[str, str]]:
         """`source`, `target` and `translation` of the first of `rows`, as text.
 
-        `model` is in evaluation mode. It gets what it is trained on: of a sentence that was cut, the rest is not there.
-        The random numbers of training go on as if nothing had been done, also after a search that draws some.
+        `model` is in evaluation mode. It gets the text it is trained on, without the part of a sentence that was cut.
+        The random numbers of training are not affected, even by a search that draws some.
         """
         chosen = [int(row) for row in rows[: self.sentences]]
         before = random_state()

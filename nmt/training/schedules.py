@@ -1,4 +1,4 @@
-"""Learning-rate schedules: what all share, and `constant`, `epoch` and `score`; the others are in step_schedules.py."""
+"""Learning-rate schedules: their base, `constant`, `epoch` and `score`; the others are in step_schedules.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def require(holds: bool, message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions:
-    """What all schedules share: the range in which every rate is kept."""
+    """Options of all schedules: the range of rates."""
 
     min_lr: float = 0.0
     """Smallest rate ever used. Zero: `min_lrate`."""
@@ -30,17 +30,17 @@ class ScheduleOptions:
 
 
 class Schedule:
-    """Base of all schedules; one whose rate never changes.
+    """Base of all schedules; its own rate never changes.
 
-    Reading a schedule never looks at the clock or the model: the rate follows from the number of updates and
-    from what `use_share`, `end_epoch` and `end_validation` were told, and `state_dict` holds all of that.
+    The rate does not depend on the clock or the model, only on the number of updates and the arguments of `use_share`,
+    `end_epoch` and `end_validation`, and `state_dict` holds all of these.
     """
 
     Options: ClassVar[type] = ScheduleOptions
     needs_validation: ClassVar[bool] = False
     """Whether the rate follows from validation scores."""
     needs_end: ClassVar[bool] = False
-    """Whether the rate follows from how much of the training is done, so that its end must be known."""
+    """Whether the rate depends on the finished share of training, so that its end must be known."""
 
     def __init__(self, *, lr: float, hidden_size: int, options: Any = None) -> None:
         """`lr` is `training.lr`, `hidden_size` the width of the model, `options` an instance of `Options`."""
@@ -56,7 +56,7 @@ class Schedule:
 
     @property
     def rate(self) -> float:
-        """The rate set last, within [min_lr, max_lr]; right after construction that of `lr` itself."""
+        """The rate set last, within [min_lr, max_lr]; after construction, `lr` itself."""
         return max(min(self._rate, self._ceiling()), float(self.options.min_lr))
 
     def at_step(self, step: int) -> float:
@@ -77,7 +77,7 @@ class Schedule:
         """Say that later scores cannot be compared with earlier ones, being measured otherwise."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers from which `load_state_dict` goes on; options are not among them."""
+        """The numbers that `load_state_dict` restores, without the options."""
         return {"rate": self._rate}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

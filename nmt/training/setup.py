@@ -115,7 +115,7 @@ def build_average(model: nn.Module, training: TrainingConfig) -> EMA | None:
 
 
 def build_training_loss(training: TrainingConfig) -> Loss:
-    """What the section `training` says is minimised."""
+    """The loss configured in the section `training`."""
     options = component_options(LOSSES.get(training.loss), training.loss_options)
     return build_loss(training.loss, label_smoothing=training.label_smoothing, options=options)
 

@@ -51,7 +51,7 @@ class Progress:
         return dataclasses.asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved counters; one that an older version did not count starts anew."""
+        """Restore saved counters; a counter missing in an older version starts from zero."""
         for item in dataclasses.fields(self):
             setattr(self, item.name, state.get(item.name, item.default))
 
@@ -89,15 +89,15 @@ class Interval:
     cells: int = 0
     """Positions of the batches' rectangles, source and target, padding counted."""
     tokens: int = 0
-    """Of these, positions that hold a token."""
+    """How many of these positions hold a token."""
     seconds: float = 0.0
     """Time in updates alone, without validation and saving."""
     waited: float = 0.0
-    """Of this, time in which the next batches were not ready."""
+    """How much of this time was spent waiting for batches."""
     lr: float | None = None
     """Rate of the last update."""
     too_long: int = 0
-    """Sentences that were not split anew because they would have become too long."""
+    """Sentences that were not split again because they would have become too long."""
 
     def summary(self) -> dict[str, float | None]:
         """Means for the log; None where nothing was counted.
@@ -117,7 +117,7 @@ class Interval:
         }
 
     def clear(self) -> None:
-        """Start counting anew."""
+        """Reset the counts."""
         self.load_state_dict(dataclasses.asdict(Interval()))
 
     def state_dict(self) -> dict[str, Any]:
@@ -125,9 +125,9 @@ class Interval:
         return dataclasses.asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved sums; one that is not in `state`, because an older version saved it, starts anew.
+        """Restore saved sums; a sum missing in `state` of an older version starts from zero.
 
-        So do all where that version added up another loss.
+        All of them do if that version summed another loss.
         """
         if "nll" not in state:
             state = {}
@@ -139,8 +139,8 @@ class Interval:
 class Ranking:
     """Validation scores of checkpoints, and how long ago the last new best was.
 
-    Patience counts regular validations only: one that a time limit adds must not change the
-    course of training, or a run that was interrupted would differ from one that was not.
+    Patience counts regular validations only: an extra validation at a time limit must not change the course of
+    training, or an interrupted run would differ from an uninterrupted one.
     """
 
     metric: str
@@ -150,7 +150,7 @@ class Ranking:
     regular_best: float | None = None
     without_best: int = 0
     options: dict[str, Any] = field(default_factory=dict)
-    """Of the metric, those that are not as usual."""
+    """Options of the metric that differ from the defaults."""
     conditions: dict[str, Any] = field(default_factory=dict)
     """What else scores depend on besides the weights; see `nmt.training.conditions`."""
 
@@ -190,7 +190,7 @@ class Ranking:
         return dataclasses.asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> str | None:
-        """Take over saved scores, or leave them and return why: what they were measured with is another now."""
+        """Restore saved scores; if the conditions of measurement have changed, drop them and return why."""
         reasons = list(self._changes(state))
         if reasons:
             return "; ".join(reasons)

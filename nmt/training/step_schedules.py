@@ -137,9 +137,9 @@ class Cosine(Schedule):
         period: int = 5000
         """Updates in the first period. Zero: `cosine_period`."""
         period_factor: float = 1.0
-        """Each period is so many times as long as the one before. Zero: `cosine_factor`."""
+        """Ratio of the length of each period to the one before. Zero: `cosine_factor`."""
         decay: float = 1.0
-        """Factor by which both ends of the range shrink with each period. Zero: `lrate_decay`."""
+        """Factor applied to both ends of the range after each period. Zero: `lrate_decay`."""
 
         def __post_init__(self) -> None:
             require(0 <= self.min_lr < math.inf, f"min_lr: must be 0 or more, not {self.min_lr}")
@@ -187,9 +187,9 @@ class Budgeted(Schedule):
 
         low + (lr - low) (1 + cos(pi * share)) / 2,  low = min_lr, or with shape linear  lr - (lr - low) share
 
-    `share` is how much of the training is done: the largest of updates / max_steps, epochs / max_epochs and, with
-    `--max-cpu-minutes`, CPU time / budget. With the last the rate depends on the speed of the machine, so that two
-    runs differ. A run that goes on with a larger budget is at a smaller share, and its rate rises again.
+    `share` is the finished share of training: the largest of updates / max_steps, epochs / max_epochs and, with
+    `--max-cpu-minutes`, CPU time / budget. With CPU time, the rate depends on the speed of the machine, so two runs
+    differ. A run resumed with a larger budget is at a smaller share, and its rate rises again.
     """
 
     needs_end = True

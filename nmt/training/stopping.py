@@ -28,8 +28,8 @@ class Ending:
     validates: bool = True
     """Whether the last weights are validated before they are saved."""
     logs_rest: bool = True
-    """Whether, if `finished`, the updates since the last line of the log get one. Without, a run that goes on with a
-    larger budget logs what a single run with that budget does."""
+    """Whether the updates since the last log line get a line if training is `finished`. If not, a run resumed with a
+    larger budget logs the same lines as a single run with that budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Budget:
     deadline: float | None = None
     """Moment on `time.monotonic()`'s clock."""
     cpu_seconds: float | None = None
-    """CPU time of the run, that of earlier commands included."""
+    """CPU time of the run, including earlier commands."""
 
     @classmethod
     def of_minutes(cls, wall: float | None, cpu: float | None, *, started: float) -> Budget:
@@ -90,9 +90,9 @@ class Limits:
         return self.budget.deadline is not None and time.monotonic() >= self.budget.deadline
 
     def share(self, progress: Progress) -> float:
-        """How much of the training is done, by the limit that is nearest: 1 or more at the end, without any limit 0.
+        """The finished share of training, by the nearest limit: 1 or more at the end, 0 without any limit.
 
-        Patience tells nothing of this, nor a deadline: what it ends is to go on later.
+        Patience and deadlines do not count: patience is unpredictable, and a run ended by a deadline is resumed later.
         """
         used = (
             (progress.step, self.max_steps),
@@ -102,7 +102,7 @@ class Limits:
         return max((done / most for done, most in used if most), default=0.0)
 
     def reached(self, progress: Progress, ranking: Ranking, *, late: bool = False) -> Ending | None:
-        """The limit that has been reached, None to go on; `late`: the time is up, for all processes of the run."""
+        """The limit that has been reached, None to continue; `late`: the time is up, for all processes of the run."""
         if self.max_steps is not None and progress.step >= self.max_steps:
             return Ending(f"training.max_steps = {self.max_steps} is reached", finished=True)
         if self.max_epochs is not None and progress.epoch > self.max_epochs:

@@ -1,8 +1,8 @@
-"""What is learned: a task brings its data, the head of its model and its scores; the trainer does the rest.
+"""Tasks: each provides its data, the head of its model and its scores; the trainer does the rest.
 
 A task is registered like any component, and chosen by the key `task` of a configuration. Whatever it trains on comes in
-batches of a source and a target, padded with 0, and its model gives a loss for each place of the target: what the words
-of a translation are to `translation`, the next words are to a language model and the labels to a tagger.
+batches of a source and a target, padded with 0, and its model gives a loss for each place of the target: the words of a
+translation for `translation`, the next words for a language model, the labels for a tagger.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Prepared(Protocol):
 
     @property
     def key(self) -> str:
-        """Digest of the training data, by which a resumed run knows that it is the same."""
+        """Digest of the training data, by which a resumed run detects changes."""
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -87,7 +87,7 @@ class Validates(Protocol):
 
     @property
     def lines(self) -> int:
-        """How many lines `translated` is told of; 0 for none."""
+        """How many lines are reported to `translated`; 0 for none."""
 
     def validate(self, model: Any, *, check: Check, translated: Advance) -> Validation:
         """Measure `model`, in evaluation mode; all processes get the same result, whose scores have a `loss`."""
@@ -138,7 +138,8 @@ class Task(ABC):
 
     @abstractmethod
     def prepare(self, run: Path, *, progress: bool = True) -> Any:
-        """The data, as `Prepared`; what lasts is kept in the run. DataError or ConfigError name file, line or key."""
+        """The data, as `Prepared`; reusable files are kept in the run. DataError or ConfigError name file, line or
+        key."""
 
     @abstractmethod
     def build_model(self, tokenizer: Any, *, device: torch.device) -> Any:
@@ -174,7 +175,7 @@ class Task(ABC):
 
     @abstractmethod
     def describe_vocabularies(self, model: Any) -> str:
-        """What the model knows of words, or whatever it reads and predicts."""
+        """The vocabularies of the model, for people."""
 
     @abstractmethod
     def data_lines(self, data: Any, batches: Any) -> list[str]:
@@ -189,11 +190,11 @@ class Task(ABC):
         return []
 
     def describe_epoch(self, batches: Any) -> str:
-        """How many batches an epoch has, and what they are like."""
+        """The number of batches of an epoch, and their properties, for people."""
         return f"{counted(batches.updates_per_epoch(), 'update')} an epoch"
 
     def planned_model(self) -> Any:
-        """The model on the meta device, where the configuration alone tells its sizes; else None."""
+        """The model on the meta device, if the configuration alone determines its sizes; else None."""
         sizes = planned_sizes(self.config)
         if sizes is None:
             return None
@@ -208,7 +209,7 @@ class Task(ABC):
         """Write down in the run what its users need to know of the data; `before`: a model it starts from."""
 
     def test_output(self, *, average: bool = False) -> Path | None:
-        """Where what the best checkpoint, or the average, makes of the test data is written; None for nowhere."""
+        """The file for the outputs of the best checkpoint, or of the average, on the test data; None for no file."""
         return None
 
     @abstractmethod

@@ -59,7 +59,8 @@ class ProgressBar:
         self._draw(f"update {step:,}{last}", ends, share=outlook.share)
 
     def task(self, name: str, total: int, *, unit: str) -> Callable[[int], None]:
-        """Show other work instead, until the next `show`; what comes back is told how much more of it is done."""
+        """Show other work instead, until the next `show`; the returned function is called with the progress of that
+        work."""
         done = 0
 
         def advance(more: int) -> None:
@@ -92,7 +93,7 @@ class ProgressBar:
             self._bar.n = min(share or 0.0, 1.0)
             self._bar.bar_format = _braced(start) + bar + _braced(f"  {text}" if text and not bar else f" {text}")
             self._bar.refresh()
-        except (OSError, ValueError):  # the terminal has been closed; training goes on, or ends by its own rules
+        except (OSError, ValueError):  # the terminal has been closed; training continues, or ends by its own rules
             self._hidden = True
 
 

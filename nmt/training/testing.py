@@ -22,7 +22,7 @@ MAKER = {"made_by": "nmt-train"}
 
 
 def is_done(task: Task, *, step: int) -> bool:
-    """Whether all that the end of training makes is there, and of `step`, not of an earlier end."""
+    """Whether all results of the end of training exist and belong to `step`, not to an earlier end."""
     run, averages = Path(task.config.run_dir), task.config.training.average_last
     events = [event for event in read_events(run) if event["step"] == step] if is_file(run / EVENTS) else []
     if averages and not any(event["event"] == AVERAGE and event["average_last"] == averages for event in events):
@@ -35,15 +35,15 @@ def is_done(task: Task, *, step: int) -> bool:
 
 
 def test_outputs(task: Task) -> list[Path]:
-    """What is written of the test data; each is there only when it is complete."""
+    """The files written for the test data; each appears only when it is complete."""
     outputs = [task.test_output(), *([task.test_output(average=True)] if task.config.training.average_last else [])]
     return [output for output in outputs if output is not None]
 
 
 def check_average(run: Path) -> None:
-    """Raise CheckpointError if something is where the average of this run will be, and the run did not put it there.
+    """Raise CheckpointError if something else is in the place of this run's average.
 
-    UnreadableError where that cannot be told at this moment.
+    UnreadableError if this cannot be determined at this moment.
     """
     folder = run / AVERAGE
     if not is_there(folder):
@@ -88,7 +88,7 @@ def finish(task: Task, trainer: Trainer, data: Prepared) -> None:
 
 
 def _average(config: Config, trainer: Trainer) -> None:
-    """Make RUN/average anew from the newest checkpoints, all that there are if they are fewer than asked for."""
+    """Make RUN/average again from the newest checkpoints, or from all if there are fewer than requested."""
     run, wanted = trainer.checkpoints.run, config.training.average_last
     steps = run_layout.checkpoint_steps(run)[-wanted:]
     _remove_average(run)
@@ -101,11 +101,11 @@ def _average(config: Config, trainer: Trainer) -> None:
 
 
 def _remove_average(run: Path) -> None:
-    """Take away an earlier average, and what a killed process left of one."""
+    """Delete an earlier average, and the rest of one left by a killed process."""
     check_average(run)
     doomed = run / f".deleting-{AVERAGE}"
     for leftover in (doomed, *run.glob(f".writing-{AVERAGE}-*")):
         shutil.rmtree(leftover, ignore_errors=True)
     if (run / AVERAGE).exists():
-        (run / AVERAGE).rename(doomed)  # half of it must not look like somebody else's
+        (run / AVERAGE).rename(doomed)  # a half-deleted one must not look like a foreign directory
         shutil.rmtree(doomed, ignore_errors=True)

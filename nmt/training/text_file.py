@@ -1,4 +1,4 @@
-"""Text files of a run, such as translations: there whole or not at all."""
+"""Text files of a run, such as translations, written atomically."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ class Outlook(NamedTuple):
     """How far training has come, and when it will end."""
 
     seconds: float | None
-    """Until its end, as far as that is known."""
+    """Time until the end, if known."""
     share: float | None
-    """Of the way to this end, how much is done."""
+    """The finished share of the way to this end."""
     last: int | None
     """The last update, if that and not the time limit is this end."""
 
@@ -20,7 +20,7 @@ class Outlook(NamedTuple):
 class TimeLeft:
     """Updates over time since the process began to train; what earlier processes did is left out.
 
-    They may have run on another machine, or beside other work.
+    They may have run on another machine, or at the same time as other work.
     """
 
     def __init__(self, *, step: int) -> None:
@@ -45,9 +45,9 @@ class TimeLeft:
         return Outlook(by_update, None if last is None else min(1.0, step / last), last)
 
     def deadline(self, used: float, *, first: float, last: float | None) -> float | None:
-        """When what is `used` of something will be `last`, on `time.monotonic()`'s clock, if it goes on as until now.
+        """The time on `time.monotonic()`'s clock at which `used` will reach `last`, at the present rate.
 
-        It was `first` when this process began to train. None without `last`, or as long as nothing more was used.
+        It was `first` when this process began to train. None without `last`, or while nothing more has been used.
         """
         if last is None or used <= first:
             return None

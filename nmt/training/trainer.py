@@ -59,13 +59,13 @@ class Trainer:
     frequencies: Frequencies
     ranking: Ranking
     data_key: str
-    """Digest of the encoded training text, by which a resumed run knows that it is the same."""
+    """Digest of the encoded training text, by which a resumed run detects changes."""
     kept: KeptTranslations | None = None
     """Where the translations of validations are kept, if they are."""
     samples: TrainingSamples | None = None
     """Translates some training text between validations, if that is asked for."""
     callbacks: Callbacks = field(default_factory=Callbacks)
-    """What a user's own code does in between; `on_start` and `on_end` are called by whoever has made the trainer."""
+    """The user's callbacks; `on_start` and `on_end` are called by the creator of the trainer."""
     stop: StopRequest = field(default_factory=StopRequest)
     cpu: CpuClock = field(default_factory=CpuClock)
     """The CPU time of this process that counts for the run, read by `count_cpu`."""
@@ -138,7 +138,7 @@ class Trainer:
         self.log.say("\n".join(_sample_lines(taken)), hang=SAMPLE_HANG)
 
     def finish_step(self) -> Ending | None:
-        """Log, validate and save as far as it is due after an update; return why training ends, if it does."""
+        """Log, validate and save if due after an update; return why training ends, if it does."""
         ending = self.ending()
         if self.log_is_due() or (ending is not None and ending.finished and ending.logs_rest):
             self.log_training()
@@ -170,10 +170,10 @@ class Trainer:
         return new_best
 
     def save(self) -> None:
-        """Write a checkpoint of this step, unless that was the last thing done.
+        """Write a checkpoint of this step, unless it has just been written.
 
         Raises:
-            RankError: the processes that train together have come to different weights.
+            RankError: the processes that train together have different weights.
         """
         step = self.progress.step
         if self.progress.saved_step == step and self.progress.saved_validation == self.progress.validated_step:
@@ -190,7 +190,7 @@ class Trainer:
         self.callbacks.on_checkpoint(path)
 
     def record_checkpoint(self, path: Path) -> None:
-        """Log that the checkpoint of this step is there."""
+        """Log that the checkpoint of this step was written."""
         self.record("checkpoint", {"path": path.name})
 
     def state_dict(self) -> dict[str, Any]:
@@ -208,10 +208,10 @@ class Trainer:
         }
 
     def load(self, loaded: Loaded) -> list[str]:
-        """Continue from a checkpoint; return what starts afresh or is computed otherwise, as lines for people.
+        """Continue from a checkpoint; return lines for people about what is reset or computed differently.
 
         Raises:
-            ConfigError: the training text is another one than then.
+            ConfigError: the training text has changed since then.
         """
         if loaded.state["data_key"] != self.data_key:
             message = "the training text has changed since then, or the saved tokenizer; restore it or start a new run"
@@ -220,20 +220,20 @@ class Trainer:
         self.progress.load_state_dict(loaded.state["progress"])
         self._earlier_cpu = self.progress.cpu_seconds
         if "cpu_seconds" not in loaded.state["progress"]:
-            notes = [*notes, "CPU seconds are those from here on: the version that began this run did not count them"]
+            notes = [*notes, "CPU seconds count from here on: the version that started this run did not count them"]
         self.interval.load_state_dict(loaded.state["interval"])
         if reason := self.ranking.load_state_dict(loaded.state["ranking"]):
             self.updater.schedule.forget_scores()
             notes = [
                 *notes,
-                f"a new ranking of checkpoints begins, as scores of now are no longer like before: {reason}",
+                f"a new ranking of checkpoints begins, because new scores cannot be compared with old ones: {reason}",
             ]
         set_random_state(loaded.state["random"])
         notes = [*notes, *self.callbacks.load_state_dict(loaded.state.get("callbacks", {}))]
         return [*notes, *differences(loaded.state.get("environment", {}), environment(self.world))]
 
     def ending(self) -> Ending | None:
-        """Why training must end now, in all processes, None to go on; a signal to any of them comes first."""
+        """Why training must end now, in all processes, None to continue; a signal to any process comes first."""
         signal_number, late, asked = self.world.largest(
             self.stop.signal_number or 0, self.limits.time_is_up(), self.callbacks.wants_stop
         )
@@ -270,7 +270,7 @@ class Trainer:
         return self.interval.updates > 0 and self.progress.step % self.frequencies.log_every == 0
 
     def log_training(self) -> None:
-        """Report the updates since the last line, and start counting anew."""
+        """Report the updates since the last line, and reset the counts."""
         if not self.interval.updates:
             return
         self.interval.waited, memory = self.world.largest(self.interval.waited, memory_mb())
@@ -291,7 +291,7 @@ class Trainer:
             figures=True,
         )
         if too_long:
-            self.log.say(f"  {counted(too_long, 'sentence')} kept the usual subwords: data.max_length allows no more")
+            self.log.say(f"  {counted(too_long, 'sentence')} kept the usual subwords because of data.max_length")
         self.interval.clear()
 
     def warn(self, text: str) -> None:
@@ -310,7 +310,7 @@ class Trainer:
         self.log.record(event, {**now, **fields})
 
     def count_cpu(self) -> None:
-        """Bring the CPU time of the run up to now; all its processes do so together."""
+        """Update the CPU time of the run; all its processes must call this together."""
         self.progress.cpu_seconds = self._earlier_cpu + self.world.total(self.cpu.seconds())
 
     def outlook(self) -> Outlook:
@@ -321,7 +321,7 @@ class Trainer:
         return self._time_left.outlook(step=progress.step, last=self.expected_steps(), deadline=deadline)
 
     def expected_steps(self) -> int | None:
-        """Updates that the limits allow, as far as that can be told before."""
+        """Updates that the limits allow, if known in advance."""
         limits = self.limits
         by_epochs = limits.max_epochs * self.batches.updates_per_epoch() if limits.max_epochs is not None else None
         known = [steps for steps in (limits.max_steps, by_epochs) if steps is not None]

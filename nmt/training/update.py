@@ -41,7 +41,7 @@ class Update:
     applied: bool
     """False when the guard skipped it because of a NaN, an infinite value or a gradient above its bound."""
     objective: float
-    """What was minimised: the loss as it is smoothed and normalised."""
+    """The minimised value: the loss with smoothing and normalisation."""
     nll: float
     """Sum of the negative log-likelihoods of its target tokens, in nats."""
     grad_norm: float
@@ -67,7 +67,7 @@ class Updater:
     ) -> None:
         """Of a model with the dropouts of its configuration.
 
-        `world`: the processes that share the batches of each update; by default this one has them all.
+        `world`: the processes that share the batches of each update; by default only this one.
         """
         self.model = model
         self.optimizer = optimizer
@@ -178,14 +178,14 @@ class Updater:
         return state
 
     def load(self, weights: dict[str, Tensor], state: dict[str, Any]) -> list[str]:
-        """Take over saved inference weights and a `state_dict`; return what starts afresh, as lines for people.
+        """Restore saved inference weights and a `state_dict`; return lines for people about what is reset.
 
-        Switching the moving average on starts it from the saved weights; switching it off goes on
-        from the trained ones.
+        Switching the moving average on starts it from the saved weights; switching it off continues from the trained
+        ones.
         """
         if self.ema is not None:
             averages = {name: weights[name] for name, _ in self.model.named_parameters()}
-            # Earlier versions saved the number of updates alone; of another kind of average it begins anew.
+            # Earlier versions saved only the number of updates; another kind of average starts from the beginning.
             saved = state.get("average", {"updates": state.get("ema_updates", 0)})
             self.ema.load_state_dict({**self.ema.state_dict(), **saved, "averages": averages})
         self.model.load_state_dict(state.get("trained_weights", weights))
@@ -207,7 +207,9 @@ class Updater:
     def _load_schedule(self, saved: dict[str, Any]) -> list[str]:
         kind = type(self.schedule).__name__
         if saved["kind"] != kind:
-            return [f"schedule: {saved['kind']} -> {kind}, which starts with this resume where it depends on the past"]
+            return [
+                f"schedule: {saved['kind']} -> {kind}, which starts with this resume if it depends on earlier updates"
+            ]
         # Schedules that remember their rate follow a changed training.lr in proportion.
         changed = self.schedule.lr / saved["lr"]
         self.schedule.load_state_dict({**saved["state"], "rate": saved["state"]["rate"] * changed})

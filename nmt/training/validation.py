@@ -47,7 +47,7 @@ class Validation:
     """`source`, `reference` and `translation` of some sentences."""
     seconds: float = 0.0
     translations: Sequence[str] = ()
-    """Of all lines that were translated, in order; only in the process that writes the log."""
+    """The translations of all lines, in order; only in the process that writes the log."""
     not_finite: NotedLines = field(default_factory=NotedLines)
     """Of these, lines for which no hypothesis had a finite score, so that their translations are empty."""
     at_limit: NotedLines = field(default_factory=NotedLines)

@@ -165,7 +165,7 @@ def test_a_transfer_that_keeps_breaking_ends_and_keeps_its_part(
     module, _ = small
     server.break_after = [10] * 20
     assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 1
-    assert "broke off 5 times" in capsys.readouterr().err.splitlines()[-1]
+    assert "was interrupted 5 times" in capsys.readouterr().err.splitlines()[-1]
     assert (tmp_path / "train.en.gz.part").stat().st_size == 50
 
 
@@ -311,8 +311,8 @@ def test_wmt14_that_is_not_as_published(
     expected = {
         "missing": "test.tgz is missing; --from needs",
         "other": "test.tgz is not the published file: its sha256 sum differs",
-        "changed text": "train.de is not what",
-        "own text": "dev.en is not what",
+        "changed text": "train.de: its checksum",
+        "own text": "dev.en: its checksum",
         "lines": "dev: 2 English and 2 German lines",
     }[kind]
     if kind == "missing":

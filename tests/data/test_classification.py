@@ -71,10 +71,10 @@ def test_parses_are_read_as_their_words() -> None:
 @pytest.mark.parametrize(
     ("rows", "chosen", "said"),
     [
-        ("label\ta\nyes\tx\n", layout(), "line 1: no column is named 'b'; there are 'label', 'a'"),
+        ("label\ta\nyes\tx\n", layout(), "line 1: no column is named 'b'; the columns are 'label', 'a'"),
         ("label\ta\tb\nyes\tx\n", layout(), "line 2: 2 columns, and no column 'b'"),
         ("label\ta\tb\nyes\tx\ty\tz\n", layout(), "line 2: 4 columns, but line 1 has 3"),
-        ("label\ta\tb\nmaybe\tx\ty\n", layout(), "line 2: 'maybe' is no label. Allowed: yes, no, or - for none."),
+        ("label\ta\tb\nmaybe\tx\ty\n", layout(), "line 2: 'maybe' is not a label. Allowed: yes, no, or - for none."),
         ("yes\tx\n", layout(texts=(2, 3), label=1, header=False), "line 1: 2 columns, and no column 3"),
         ("{", layout("json"), "line 1: not JSON (Expecting property name"),
         ("[1]", layout("json"), "line 1: not a JSON object"),
@@ -82,11 +82,11 @@ def test_parses_are_read_as_their_words() -> None:
         ('{"a": ' + "1" * 5000 + "}", layout("json"), "line 1: not JSON (too deep, or a number of thousands of"),
         ("\ufefflabel\ta\tb\nyes\tx\ty\n", layout(), "line 1: begins with a byte order mark (U+FEFF)"),
         ("label\ta\tb\ta\nyes\tx\ty\tz\n", layout(), "line 1: 2 columns are named 'a'; choose one by its number"),
-        ('{"a": "x", "label": "yes"}', layout("json"), "line 1: no key 'b'; there are 'a', 'label'"),
+        ('{"a": "x", "label": "yes"}', layout("json"), "line 1: no key 'b'; the keys are 'a', 'label'"),
         ('{"a": "x", "b": null, "label": "yes"}', layout("json"), "line 1: 'b' is None. Allowed: text, or a whole"),
         ('{"a": "x", "b": "y", "label": true}', layout("json"), "line 1: 'label' is True. Allowed: text, or a whole"),
         ('{"a": "x\\ud800", "b": "y", "label": "yes"}', layout("json"), "line 1: 'a' is not text: it has half of a"),
-        ('{"a": "x", "b": "y", "label": "YES"}', layout("json"), "line 1: 'YES' is no label. Allowed: yes, no"),
+        ('{"a": "x", "b": "y", "label": "YES"}', layout("json"), "line 1: 'YES' is not a label. Allowed: yes, no"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path: Path, rows: str, chosen: Layout, said: str) -> None:

@@ -120,7 +120,7 @@ def test_the_demo_corpus_can_have_some_beside_it(folder: Path) -> None:
         (["data.monolingual_tag=<back>"], "data.monolingual_tag: '<back>' is not reserved"),
         (
             ["data.tokenizer=whitespace", "data.tokenizer_options={}"],
-            "data.monolingual_tag: '<BT>' is in no vocabulary made of the text",
+            "data.monolingual_tag: '<BT>' is not in vocabularies made from the text",
         ),
     ],
 )
@@ -184,7 +184,7 @@ def test_symbols_that_no_vocabulary_can_have(symbols: list[str]) -> None:
 
 
 def test_symbols_need_room_and_a_model_that_is_learned() -> None:
-    with pytest.raises(ValueError, match="no room beside the 3 special symbols and 2 of symbols"):
+    with pytest.raises(ValueError, match="no room after the 3 special symbols and 2 of symbols"):
         SentencePieceOptions(vocab_size=5, symbols=["<a>", "<b>"])
-    with pytest.raises(ValueError, match="symbols: says nothing to a model that is given"):
+    with pytest.raises(ValueError, match="symbols: has no effect with a given model"):
         SentencePieceOptions(symbols=["<a>"], source_model="some.model")

@@ -38,17 +38,17 @@ def test_features_and_scores_are_written_where_they_belong() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("ein Hund", "is not 'number ||| text |||"),
-        ("x ||| ein Hund ||| score= 1 ||| 1", "is not 'number"),
-        ("1 ||| ein Hund ||| -1.5 ||| 1", "'-1.5' is no name of a feature; allowed: 'name= number'"),
-        ("1 ||| ein Hund ||| lm= nan ||| 1", "'nan', the value of 'lm', is no number"),
-        ("1 ||| ein Hund ||| lm: -3 ||| 1", "'lm:' is no name of a feature"),
+        ("ein Hund", "not of the form 'number ||| text |||"),
+        ("x ||| ein Hund ||| score= 1 ||| 1", "not of the form 'number"),
+        ("1 ||| ein Hund ||| -1.5 ||| 1", "'-1.5' is not a name of a feature; allowed: 'name= number'"),
+        ("1 ||| ein Hund ||| lm= nan ||| 1", "'nan', the value of 'lm', is not a number"),
+        ("1 ||| ein Hund ||| lm: -3 ||| 1", "'lm:' is not a name of a feature"),
         ("1 ||| ein Hund ||| lm= score= 1 ||| 1", "'lm' has no value"),
         ("1 ||| ein Hund ||| score= 1 lm= ||| 1", "'lm' has no value"),
-        ("1 ||| ein Hund ||| a.2= 3 a= 1 2 ||| 1", "'a.2' is there twice"),
+        ("1 ||| ein Hund ||| a.2= 3 a= 1 2 ||| 1", "'a.2' is given twice"),
         ("100001 ||| ein Hund ||| lm= 1 ||| 1", "comes after 0: more than 100,000 lines without a translation"),
-        ("1 ||| ein Hund ||| lm= 1 lm= 2 ||| 1", "'lm' is there twice"),
-        ("1 ||| a ||| a,b= 1 ||| 1", "'a,b' is no name of a feature"),
+        ("1 ||| ein Hund ||| lm= 1 lm= 2 ||| 1", "'lm' is given twice"),
+        ("1 ||| a ||| a,b= 1 ||| 1", "'a,b' is not a name of a feature"),
     ],
 )
 def test_what_is_no_list_is_named_by_its_line(line: str, message: str) -> None:

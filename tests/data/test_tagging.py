@@ -91,12 +91,12 @@ def test_columns_are_read_and_written(tmp_path: Path) -> None:
     ("text", "line", "said"),
     [
         ("a X O\nb O\n", 2, "2 columns, but line 1 has 3"),
-        ("a\n", 1, "1 column, but words are to be in column 2"),
+        ("a\n", 1, "1 column, but words must be in column 2"),
         ("\ufeffx a O\n", 1, "begins with a byte order mark"),
-        ("x a B-\n", 1, "'B-' is no label"),
-        ("x a O\nx a K-LOC\n", 2, "'K-LOC' is no label"),
-        ("x\ta b\tO\n", 1, "'a b' is no word"),
-        ("x\t\tO\n", 1, "'' is no word"),
+        ("x a B-\n", 1, "'B-' is not a label"),
+        ("x a O\nx a K-LOC\n", 2, "'K-LOC' is not a label"),
+        ("x\ta b\tO\n", 1, "'a b' is not a word"),
+        ("x\t\tO\n", 1, "'' is not a word"),
     ],
 )
 def test_malformed_columns_are_named(tmp_path: Path, text: str, line: int, said: str) -> None:
@@ -109,7 +109,7 @@ def test_malformed_columns_are_named(tmp_path: Path, text: str, line: int, said:
 def test_a_label_that_the_scheme_has_not_there_is_named(tmp_path: Path) -> None:
     file = write(tmp_path, "-DOCSTART- O\n\na B-LOC\nb I-LOC\n\nc O\nd I-PER\n")
     options = TaggedWordsOptions(scheme="iob2")
-    with pytest.raises(DataError, match=r"text.conll, line 7: I-PER cannot stand here in IOB2, which has B-PER"):
+    with pytest.raises(DataError, match=r"text.conll, line 7: I-PER is wrong here in IOB2, which has B-PER"):
         TaggedWords.train([], [file], options=options, seed=1)
 
 
@@ -170,7 +170,7 @@ def test_tokenizers_load_back_equal(tmp_path: Path, tokenizer: TaggedWords, bigr
     assert again.further_sizes == made.further_sizes
     if kind is TaggedWords:
         (tmp_path / "saved/scheme.txt").write_text("other\n")
-        with pytest.raises(CheckpointError, match=r"scheme.txt: no scheme of labels. Allowed: iob1, iob2, bioes"):
+        with pytest.raises(CheckpointError, match=r"scheme.txt: not a scheme of labels. Allowed: iob1, iob2, bioes"):
             kind.load(tmp_path / "saved", options=made.options)
 
 
@@ -222,7 +222,7 @@ def test_vectors_are_read_by_exact_spelling_before_lower_case(tmp_path: Path) ->
     found = read_vectors(file, ["<pad>", "The", "Rome", "the", "missing"], size=2)
     assert found.ids.tolist() == [1, 2, 3] and found.values.tolist() == [[3, 4], [5, 6], [1, 2]]
     said = found.describe("F", words=4)
-    assert said == "vectors: 3 of 4 words (75.0%) have one of 6 in F, 1 line of words that had one"
+    assert said == "vectors: 3 of 4 words (75.0%) have one of the 6 vectors in F, 1 line of words that had one"
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_unequal_shards_are_not_evened_out_by_others(tmp_path: Path) -> None:
 
 def test_empty_files_are_an_error(tmp_path: Path) -> None:
     pair = write(tmp_path, "t", "", "")
-    with pytest.raises(DataError, match="data.dev: .*t.en holds no line"):
+    with pytest.raises(DataError, match="data.dev: .*t.en has no line"):
         read_parallel(str(tmp_path / "t"), "en", "de", key="data.dev")
     with pytest.raises(DataError, match="the corpus is empty"):
         count_pairs([pair])

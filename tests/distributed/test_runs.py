@@ -181,7 +181,7 @@ def test_a_run_directory_that_is_not_shared_is_named(folder: Path) -> None:
     tricks = {f"rank_{rank}": ("elsewhere", folder / f"machine-{rank}") for rank in (0, 1)}
     run = start(write_config(folder), "--set", "run_dir=run", **tricks)
     assert run.wait()[1] == 1
-    assert "run: rank 0 has a run there, but this process does not see it" in run.said(1)[-1]
+    assert "run: rank 0 has a run there, but it is not visible to this process" in run.said(1)[-1]
     assert not list((folder / "machine-1").iterdir())
 
 

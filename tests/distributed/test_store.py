@@ -42,7 +42,7 @@ def test_a_hello_of_the_past_is_answered_and_waited_past() -> None:
 
 
 def test_who_does_not_come_is_waited_for_in_vain() -> None:
-    with pytest.raises(RuntimeError, match="2 of 3 have not come in time"):
+    with pytest.raises(RuntimeError, match="2 of 3 have not arrived in time"):
         fresh_part(HashStore(), rank=0, size=3, timeout=0.1)
     with pytest.raises(RuntimeError, match="rank 0 has not answered in time"):
         fresh_part(HashStore(), rank=1, size=3, timeout=0.1)

@@ -80,7 +80,7 @@ def test_an_ensemble_is_shared_as_a_model_is(folder: Path) -> None:
 def test_standard_input_cannot_be_shared(folder: Path) -> None:
     ranks = start(folder, "-o", str(folder / "out"), size=2)
     assert ranks.wait() == [2, 2]
-    assert "give one with -i" in ranks.said(0)[-1]
+    assert "give it with -i" in ranks.said(0)[-1]
     assert not (folder / "out").exists()
 
 

@@ -124,7 +124,7 @@ def test_what_is_saved_comes_back_the_same(tmp_path: Path, metrics: Any) -> None
         ([3], ["evaluation.metrics.0: 3 is neither text nor a mapping of keys to values"]),
         (
             ["bleu", {"bleu": {"tokenize": "zh"}}],
-            ["evaluation.metrics: 'bleu' is there 2 times, but scores are told apart by these names"],
+            ["evaluation.metrics: 'bleu' is listed 2 times, but scores are distinguished by these names"],
         ),
     ],
 )
@@ -144,8 +144,8 @@ def test_a_run_saved_with_a_metric_twice_still_loads(tmp_path: Path, caplog: pyt
     path.write_text(yaml.safe_dump({"run_dir": "x", "evaluation": {"metrics": ["bleu", "ter", "bleu"]}}))
     say_once.cache_clear()
     assert load_saved(path).evaluation.metrics == ["bleu", "ter"]
-    assert "a metric that is there twice in an older saved configuration is read as once" in caplog.text
-    with pytest.raises(ConfigError, match="'bleu' is there 2 times"):
+    assert "a metric that is listed twice in an older saved configuration is used once" in caplog.text
+    with pytest.raises(ConfigError, match="'bleu' is listed 2 times"):
         load_config(path)
 
 

@@ -92,7 +92,7 @@ def test_options_of_nmt_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert f"{BY_HAND:.2f}" in (said := capsys.readouterr().out) and "moses-de+dashes-split" in said
     assert main([*command[:-1], "chrf", "--no-dash-splits"]) == 2
     assert (
-        "--no-dash-splits: none of the metrics asked for has this option; bleu_moses_lc has" in capsys.readouterr().err
+        "--no-dash-splits: no requested metric has this option; it belongs to bleu_moses_lc" in capsys.readouterr().err
     )
 
 

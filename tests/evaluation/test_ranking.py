@@ -101,5 +101,5 @@ def test_metrics_and_lists_that_cannot_be_tuned_are_named() -> None:
     with pytest.raises(ConfigError, match="metric own: has no counts that add up"):
         tune(groups, [references], Own())
     bare = [list(read_n_best(["0 ||| a |||  ||| 0"], name="list"))]
-    with pytest.raises(ConfigError, match="no feature in common"):
+    with pytest.raises(ConfigError, match="no common feature"):
         tune(bare, [["a"]], build_metric("bleu"))

@@ -40,7 +40,7 @@ def test_files_and_links_inside_a_directory_are_read(model: Path, tmp_path: Path
 @pytest.mark.parametrize("target", ["../secret", "/dev/zero", "/etc/passwd", "../../nowhere"])
 def test_a_link_out_of_the_directory_is_named_and_not_followed(model: Path, target: str) -> None:
     (model / "link").symlink_to(target)
-    with pytest.raises(OSError, match="which is not followed; put what it points to in its place") as caught:
+    with pytest.raises(OSError, match="which is not followed; replace the link by its target") as caught:
         open_inside(model / "link", within=model)
     assert f"it is a link to {target}, outside of {model}" in caught.value.strerror
     (model / "other").symlink_to("link")
@@ -132,7 +132,7 @@ def test_the_name_of_an_open_file_is_that_file(model: Path) -> None:
 
 def test_nothing_is_written_through_a_link(model: Path, tmp_path: Path) -> None:
     (model / "log").symlink_to(tmp_path / "secret")
-    with pytest.raises(OSError, match="is a link, through which nothing is written; remove it"):
+    with pytest.raises(OSError, match="is a link, which is not followed for writing; remove it"):
         open(model / "log", "a", opener=own_file).close()
     os.mkfifo(model / "pipe")
     with pytest.raises(OSError, match="is not a regular file|No such device"):

@@ -79,7 +79,7 @@ def test_a_gpu_that_cannot_be_used_is_said_once(
     (line,) = caplog.messages
     assert line.startswith(f"device: the CPU is used, because the GPU cannot be used: {said}") and "\n" not in line
     with pytest.raises(
-        ConfigError, match=r"^device: 'cuda' was asked for, but the GPU cannot be used: .* auto, cpu\.$"
+        ConfigError, match=r"^device: 'cuda' is not possible, because the GPU cannot be used: .* auto, cpu\.$"
     ):
         choose_device("cuda")
 

@@ -194,8 +194,8 @@ def test_what_was_rounded_is_used_in_no_finer_format(run: Path, tmp_path: Path) 
         kept = FORMATS[stored].precision
         allowed = "auto, int8" if kept == "int8" else "auto, fp32, bf16"
         assert str(found.value) == (
-            f"precision: {requested} was asked for, but the model was exported in {kept}. Allowed: {allowed}. For "
-            f"{requested} take the run, or export it in {requested}."
+            f"precision: {requested} is not possible, because the model was exported in {kept}. "
+            f"Allowed: {allowed}. For {requested} use the run, or export it in {requested}."
         )
     together = [load_model(run).model, models["int8"], models["fp32"]]
     assert choose_search_precision("auto", device=CPU, models=together).name == "int8"
@@ -208,7 +208,7 @@ def test_only_what_training_has_made_is_exported_again(run: Path, tmp_path: Path
     first, second = (load_file(tmp_path / name / run_layout.WEIGHTS) for name in ("again", "int8"))
     assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
     assert again.stored == "int8"
-    with pytest.raises(CheckpointError, match=r"/bf16: exported in bf16, so that its weights are rounded; this needs"):
+    with pytest.raises(CheckpointError, match=r"/bf16: exported in bf16, so its weights are rounded; use"):
         export_model(tmp_path / "bf16", tmp_path / "more")
 
 
@@ -218,7 +218,7 @@ def test_weights_that_bf16_has_not_are_refused(run: Path, tmp_path: Path) -> Non
     weights["embeddings.source"][0, 0] = 3.4e38
     save_file(weights, file)
     for stored in ("bf16", "int8_bf16"):
-        with pytest.raises(ConfigError, match=r"^precision: embeddings.source holds 3.4e\+38, which bf16 has not"):
+        with pytest.raises(ConfigError, match=r"^precision: embeddings.source holds 3.4e\+38, too large for bf16"):
             export_model(run, tmp_path / "out", stored=stored)
     assert not (tmp_path / "out").exists()
     export_model(run, tmp_path / "out", stored="int8")
@@ -246,7 +246,9 @@ def test_files_that_decoding_names_go_along(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_language_model_is_no_part_of_a_folder(tmp_path: Path) -> None:
     run = make_model_dir(tmp_path / "run", decoding=", language_model: runs/lm")
-    with pytest.raises(ConfigError, match=r"^decoding.language_model: runs/lm is set, .*: null; --language-model"):
+    with pytest.raises(
+        ConfigError, match=r"^decoding.language_model: runs/lm is set, .*: null; give it with --language-model"
+    ):
         export_model(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -272,7 +274,7 @@ def test_overwrite_deletes_nothing_but_an_export(run: Path, tmp_path: Path) -> N
     (tmp_path / "mine" / "work.txt").write_text("years")
     shutil.copy(run_layout.step_dir(run, 7) / run_layout.WEIGHTS, tmp_path / "plain")
     for folder in ("mine", "plain"):
-        with pytest.raises(CheckpointError, match=f"/{folder}: --overwrite replaces exported folders alone"):
+        with pytest.raises(CheckpointError, match=f"/{folder}: --overwrite replaces only exported folders"):
             export_model(run, tmp_path / folder, overwrite=True)
         assert list((tmp_path / folder).iterdir())
     with pytest.raises(CheckpointError, match="is a part of the model"):
@@ -324,7 +326,7 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     (
         "no checksums",
         lambda folder: (folder / "SHA256SUMS").unlink(),
-        "/SHA256SUMS: no such file; an exported folder has it",
+        "/SHA256SUMS: no such file; an exported folder must have it",
     ),
     (
         "empty checksums",
@@ -334,7 +336,7 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     (
         "checksums of something else",
         lambda folder: (folder / "SHA256SUMS").open("a").write(f"{'0' * 64}  ../../etc/passwd\n"),
-        "/SHA256SUMS: '../../etc/passwd' is no file of an exported folder",
+        "/SHA256SUMS: '../../etc/passwd' is not a file of an exported folder",
     ),
     (
         "half of the weights",
@@ -415,7 +417,7 @@ def test_a_folder_of_another_version_is_named(change: dict[str, str], run: Path,
     export_model(run, tmp_path / "out")
     file = tmp_path / "out" / run_layout.WEIGHTS
     write_weights(file, load_file(file), metadata={**read_metadata(file), **change})
-    with pytest.raises(CheckpointError, match="exported by a version of nmt that this one does not know"):
+    with pytest.raises(CheckpointError, match="exported by an unknown version of nmt"):
         load_model(tmp_path / "out")
 
 

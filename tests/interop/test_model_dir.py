@@ -73,9 +73,9 @@ def test_errors_name_what_is_missing(run: Path, tmp_path: Path) -> None:
         load_model(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match="in.yaml: is not a directory"):
         load_model(run / "in.yaml")
-    with pytest.raises(CheckpointError, match="not a model: neither checkpoints/ nor model.safetensors"):
+    with pytest.raises(CheckpointError, match="not a model: it has neither checkpoints/ nor model.safetensors"):
         load_model(tmp_path)
-    with pytest.raises(CheckpointError, match="no checkpoint of step 11; there are 10, 20"):
+    with pytest.raises(CheckpointError, match="no checkpoint of step 11; existing: 10, 20"):
         load_model(run, checkpoint="11")
     with pytest.raises(ConfigError, match="'newest' is not allowed. Allowed: best, last, or a step such as 20"):
         load_model(run, checkpoint="newest")
@@ -122,9 +122,11 @@ def test_plugins_of_a_saved_run_are_not_imported(run: Path, tmp_path: Path) -> N
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for cuda, problem in (("12.9", "PyTorch finds no GPU here"), (None, r"PyTorch \S+ is a build for CPUs alone")):
+    for cuda, problem in (("12.9", "PyTorch finds no GPU here"), (None, r"PyTorch \S+ is a build for CPUs only")):
         monkeypatch.setattr(torch.version, "cuda", cuda)
-        with pytest.raises(ConfigError, match=rf"^device: 'cuda' was asked for, but {problem}\. Allowed: auto, cpu\.$"):
+        with pytest.raises(
+            ConfigError, match=rf"^device: 'cuda' is not possible, because {problem}\. Allowed: auto, cpu\.$"
+        ):
             load_model(run, device="cuda")
     assert next(load_model(run, device="auto").model.parameters()).device.type == "cpu"
 

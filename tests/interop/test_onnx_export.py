@@ -228,7 +228,7 @@ def test_overwriting(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "is a part of the model" in refused(capsys, *arguments[:2], folder / "run/tokenizer", *arguments[3:])
     (out / "config.json").write_text("{}")
     line = refused(capsys, *arguments, "--overwrite")
-    assert "--overwrite replaces folders of ONNX graphs alone, and this is none" in line
+    assert "--overwrite replaces only folders of ONNX graphs, and this is not one" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
@@ -237,8 +237,8 @@ def test_what_cannot_be_exported_is_refused_by_name(
 ) -> None:
     arguments = [folder / "run", "-o", tmp_path / "out", "--format", "onnx"]
     line = refused(capsys, *arguments, "--precision", "bf16")
-    assert line.endswith("--precision: 'bf16' is not for ONNX graphs. Allowed with --format onnx: fp32, int8.")
-    assert "--shortlist: is for --format engine" in refused(capsys, *arguments, "--shortlist", "list")
+    assert line.endswith("--precision: 'bf16' is not allowed for ONNX graphs. Allowed with --format onnx: fp32, int8.")
+    assert "--shortlist: allowed only with --format engine" in refused(capsys, *arguments, "--shortlist", "list")
     assert "MODEL: an exported folder holds one model" in refused(capsys, folder / "run", *arguments)
     make_run(tmp_path / "words")
     line = refused(capsys, tmp_path / "words", *arguments[1:])
@@ -253,5 +253,5 @@ def test_settings_that_are_left_to_the_search_are_named(tmp_path: Path, capsys: 
     for config in run.rglob("config.yaml"):
         config.write_text(config.read_text().replace("no_repeat_ngram: 0", "no_repeat_ngram: 3"))
     assert export.main([str(run), "-o", str(tmp_path / "out"), "--format", "onnx"]) == 0
-    assert "nmt-export: decoding.no_repeat_ngram: is set, but not a part of the graphs" in capsys.readouterr().err
+    assert "nmt-export: decoding.no_repeat_ngram: is set, but is not part of the graphs" in capsys.readouterr().err
     assert json.loads((tmp_path / "out/config.json").read_text())["search"]["no_repeat_ngram"] == 3

@@ -156,13 +156,13 @@ def test_averages_in_use_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixtu
     options = write_checkpoint(tmp_path, {**arrays, **averages}, hyper)
     assert convert(options, tmp_path / "ours") == 0
     assert capsys.readouterr().err.splitlines() == [
-        "nmt-convert: not taken over (docs/from_zero.md says why): buffer_size",
-        "nmt-convert: these are the weights; --moving-averages takes their averages, with which Zero translates",
+        "nmt-convert: not converted (docs/from_zero.md explains why): buffer_size",
+        "nmt-convert: these are the plain weights; --moving-averages uses their averages, with which Zero translates",
     ]
     averages.popitem()
     write_checkpoint(tmp_path, {**arrays, **averages}, hyper)
     assert convert(options, tmp_path / "more", "--moving-averages") == 1
-    assert "moving averages were asked for, but 1 of" in capsys.readouterr().err
+    assert "--moving-averages is not possible, because 1 of" in capsys.readouterr().err
 
 
 def test_settings_come_along(tmp_path: Path) -> None:

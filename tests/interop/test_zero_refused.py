@@ -43,10 +43,10 @@ def test_no_checkpoint(tmp_path: Path, options: list[str], capsys: pytest.Captur
     (tmp_path / "text.npz").write_text("no archive")
     np.savez(tmp_path / "state.npz", global_step=np.int64(3))
     for name, message in (
-        ("gone/model-5", "gone/model-5.index: no such file; a checkpoint is DIR/model-STEP"),
+        ("gone/model-5", "gone/model-5.index: no such file; allowed: DIR/model-STEP"),
         ("gone/model-5.meta", "gone/model-5.index: no such file"),
         ("names", "names/model-7.index: no such file"),
-        ("empty", "empty/checkpoint: No such file or directory; name the checkpoint itself"),
+        ("empty", "empty/checkpoint: No such file or directory; give the checkpoint itself"),
         ("gone.npz", "gone.npz: No such file"),
         ("text.npz", "text.npz: not an .npz file"),
         ("state.npz", "state.npz: holds no weights; names in it: global_step"),
@@ -79,7 +79,7 @@ def test_weights_that_cannot_be(
     [
         ("model_name=transformer", "model_name: 'transformer' has no counterpart here. Allowed: deepnmt, rnnsearch"),
         ("cell=gruu", "'gruu' is not a known cell. Did you mean 'gru'?"),
-        ("dtype_epsilon=1e-6", "dtype_epsilon: 1e-06 is not allowed; layer norm adds 1e-08 here"),
+        ("dtype_epsilon=1e-6", "dtype_epsilon: 1e-06 is not allowed; nmt's layer norm adds 1e-08"),
         ("lrate_strategy=noamm", "lrate_strategy: 'noamm' is unknown. Did you mean 'noam'?"),
         ("cell=gru", "variables do not fit the hyper-parameters; missing: "),
         ("cell=rnn", "cell: unit RNN has no counterpart in Zero"),
@@ -254,7 +254,7 @@ def test_units_of_plugins_are_refused(
 def test_a_token_that_zero_would_not_find_in_any_text(token: str) -> None:
     """Python 2, which Zero runs in, splits text at these signs and takes them off the lines of a vocabulary."""
     tokens = ["<pad>", "<unk>", "<eos>", "fine", token]
-    with pytest.raises(CheckpointError, match="a model: token 4 of its vocabulary, .* is another one to Zero"):
+    with pytest.raises(CheckpointError, match="a model: token 4 of its vocabulary, .* has another meaning in Zero"):
         vocabulary_text(tokens, where="a model")
 
 

@@ -101,16 +101,16 @@ def test_what_was_found_is_kept_and_said(tried: Tried, model: nn.Module, caplog:
     tried.outcomes = {"dropout": Outcome("wrong", "float32: result 0 differs"), "attention": FULL}
     assert verified(model) == {"decoding_step", "linear_cross_entropy"}
     assert caplog.messages[0] == (
-        f"kernels: checking 4 operations on GPU of 2026, once: what is found is kept in {the_record()}"
+        f"kernels: checking 4 operations on GPU of 2026, once: results are kept in {the_record()}"
     )
     progress = [message.partition(" s: ")[2] for message in caplog.messages[1:5]]
     assert progress == ["attention is not tried", "decoding_step is right", "dropout is wrong",
                         "linear_cross_entropy is right"]  # fmt: skip
     assert [message.split(",")[0] for message in caplog.messages[1:5]] == [f"kernels: {n} of 4" for n in (1, 2, 3, 4)]
     assert caplog.messages[5:] == [
-        "kernels: PyTorch runs dropout, because on this GPU our kernel is wrong: float32: result 0 differs",
-        "kernels: slower PyTorch code runs attention, as our kernels could not be tried: the GPU has too little free "
-        "memory: end what uses it (tried again at the next start)",
+        "kernels: PyTorch runs dropout, because nmt's kernel is wrong on this GPU: float32: result 0 differs",
+        "kernels: slower PyTorch code runs attention, because nmt's kernels could not be checked: the GPU has too "
+        "little free memory: end what uses it (tried again at the next start)",
     ]
     assert tried.again() == [FIRST, *KEYS]
     assert verified(model) == {"decoding_step", "linear_cross_entropy"}
@@ -151,8 +151,8 @@ def test_without_a_first_kernel_no_other_is_tried(
     assert tried.again() == [FIRST, "decoding_step"]
     (said,) = [message for message in caplog.messages if "compiler" in message]
     assert said == (
-        "kernels: slower PyTorch code runs attention, dropout, linear_cross_entropy, as our kernels could not be "
-        "tried: Triton needs a C compiler: install gcc or clang, or set CC to one (tried again at the next start)"
+        "kernels: slower PyTorch code runs attention, dropout, linear_cross_entropy, because nmt's kernels could not "
+        "be checked: Triton needs a C compiler: install gcc or clang, or set CC to one (tried again at the next start)"
     )
 
 
@@ -242,7 +242,9 @@ def test_only_auto_on_a_gpu_looks(tried: Tried, model: nn.Module) -> None:
     assert tried.asked == []
     with pytest.raises(ConfigError, match="not a known choice"):
         kernel_check.choose_kernels("trition", device=GPU)
-    with pytest.raises(ConfigError, match="'triton' was asked for, but the device is the CPU, .* Use auto.$"):
+    with pytest.raises(
+        ConfigError, match="'triton' is not possible, because the device is the CPU. Allowed there: auto, reference.$"
+    ):
         kernel_check.choose_kernels("triton", device=CPU)
 
 
@@ -260,7 +262,7 @@ def test_a_cache_that_cannot_be_written_to_is_no_error(
     (tmp_path / "file").touch()
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file" / "cache"))
     assert verified(model) == set(KEYS)
-    assert caplog.messages[0].endswith("each time, as nothing can be kept")
+    assert caplog.messages[0].endswith("each time, because results cannot be kept")
 
 
 def test_a_full_disk_is_no_error(
@@ -285,7 +287,7 @@ def test_processes_that_cannot_be_started_are_an_accident(
     monkeypatch.setattr(checking.trials.subprocess, "Popen", start)
     assert verified(model) == frozenset()
     assert caplog.messages[-1] == (
-        "kernels: slower PyTorch code runs everything, as our kernels could not be tried: Resource "
+        "kernels: slower PyTorch code runs everything, because nmt's kernels could not be checked: Resource "
         "temporarily unavailable (tried again at the next start)"
     )
 
@@ -366,7 +368,7 @@ def test_layers_have_theirs_verified_beside_those_of_models(
             kernel_check.verify_operations(keys, device=GPU)
             assert dispatch.selection() == Selection("auto", frozenset({*KEYS, "sequence lrn"}))
         assert tried.again()[-3:] == [FIRST, *keys]
-        assert caplog.messages[-1].startswith("kernels: PyTorch runs bidirectional lrn, because on this GPU our kernel")
+        assert caplog.messages[-1].startswith("kernels: PyTorch runs bidirectional lrn, because nmt's kernel")
         kernel_check.use_verified_kernels([model], device=GPU, purpose="search")
         kernel_check.verify_operations(keys, device=GPU)
         assert "sequence lrn" in dispatch.selection().verified, "another model does not take it away for good"

@@ -73,10 +73,10 @@ def test_only_what_differs_is_wrong(programs: dict[str, str]) -> None:
     assert reasons == {
         "full": "the GPU has too little free memory: end what uses it (nvidia-smi lists it)",
         "crashes": "it was ended by SIGABRT",
-        "killed": "it was ended by SIGKILL; where nobody did it, this machine has too little free memory",
+        "killed": "it was ended by SIGKILL; if no user did it, this machine has too little free memory",
         "fails": "ValueError: Python has no such kernel",
         "compiles": "Triton needs Python's C headers: install python3-dev (python3-devel on Fedora)",
-        "ends": "it said nothing",
+        "ends": "it printed nothing",
     }
 
 

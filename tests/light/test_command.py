@@ -103,7 +103,7 @@ def test_odd_lines_are_counted_and_named(run: Any) -> None:
     code, out, err = run(text, "-q", "--errors", "replace", "--split-long", 20, "--max-length-offset", 0)
     assert (code, out.count("\n")) == (0, 4)
     assert "; 1 line translated in parts (--split-long): 2" in err
-    assert "; 1 line not UTF-8, read with U+FFFD in place of such bytes: 3" in err
+    assert "; 1 line not UTF-8, such bytes replaced by U+FFFD: 3" in err
     code, out, err = run(text, "-q", "--errors", "empty")
     assert code == 0 and out.split("\n")[2] == "" and "1 line not UTF-8, read as empty: 3" in err
 
@@ -146,7 +146,7 @@ def test_packed_text_and_a_file_as_output(run: Any, tmp_path: Path) -> None:
         (["-i", "."], 1, ".: cannot be read (Is a directory)"),
         (["-o", "."], 1, ".: is a directory; give the name of a file"),
         (["-o", "none/out"], 1, "none/out: cannot be written (No such file or directory)"),
-        (["-o", "MODEL"], 2, "MODEL: is also read; the output needs another name"),
+        (["-o", "MODEL"], 2, "MODEL: is also the input; choose another output file"),
     ],
 )
 def test_a_mistake_is_one_line(run: Any, model: Path, arguments: list[str], code: int, said: str) -> None:

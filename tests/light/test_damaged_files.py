@@ -378,7 +378,7 @@ def test_a_card_that_is_none(tmp_path: Path) -> None:
     for card in (b"{", b"\xff", b"[" * 100_000):
         path.write_bytes(with_sections(CONTENT, META=card))
         model = Translator(path, library=compiled_engine())
-        with pytest.raises(EngineError, match=r"model\.nmt: its card is no JSON$"):
+        with pytest.raises(EngineError, match=r"model\.nmt: its card is not JSON$"):
             assert model.card
         assert model.translate("一").text is not None
 
@@ -393,7 +393,7 @@ def test_each_file_of_an_ensemble_has_its_card(tmp_path: Path) -> None:
         for path in paths:
             path.unlink()  # they are open, and are not opened again
         assert model.card == model.card_of(0) == {"is": "one"} and model.card_of(2) == {"is": "three"}
-        with pytest.raises(EngineError, match=r"two\.nmt: its card is no JSON$"):
+        with pytest.raises(EngineError, match=r"two\.nmt: its card is not JSON$"):
             model.card_of(1)
         with pytest.raises(IndexError):
             model.card_of(3)

@@ -148,7 +148,7 @@ def test_an_ensemble(exported: Exported, both: Run, tmp_path: Path, capfd: pytes
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--with", "tokens"), "--with needs --format jsonl; --format text has no place for it"),
+        (("--with", "tokens"), "--with: allowed only with --format jsonl, not text"),
         (("--with", "token", "--format", "jsonl"), "argument --with: 'token' is not known."),
         (("--format", "json"), "argument --format: invalid choice: 'json' (choose from "),
         (("--n-best", "0"), "--n-best"),

@@ -164,7 +164,7 @@ def test_a_score_that_is_no_number_has_a_place_among_merges(library: Library) ->
 
     proto = edited(trained(model_type="bpe"), change)
     check(library.open(proto), proto, odd_lines(300, seed=13), seed=13)
-    with pytest.raises(ValueError, match="a score that is no number"):
+    with pytest.raises(ValueError, match="a score that is not a number"):
         library.open(edited(trained(model_type="unigram"), change))
 
 
@@ -193,8 +193,8 @@ def _field(change: str) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("m.trainer_spec.model_type = 3", "of type word or char, and only bpe and unigram"),
-        ("m.trainer_spec.model_type = 4", "of type word or char, and only bpe and unigram"),
+        ("m.trainer_spec.model_type = 3", "of type word or char, but only bpe and unigram"),
+        ("m.trainer_spec.model_type = 4", "of type word or char, but only bpe and unigram"),
         ("m.denormalizer_spec.precompiled_charsmap = b'x'", "rules of denormalization"),
         ("m.normalizer_spec.precompiled_charsmap = m.normalizer_spec.precompiled_charsmap[:-1]", "damaged map of char"),
         ("m.normalizer_spec.precompiled_charsmap = b'abc'", "damaged map of characters"),

@@ -129,7 +129,7 @@ def test_a_decoder_without_attention_says_so() -> None:
     assert model.tells_attention
     model.decoder = Silent([])
     assert not model.tells_attention
-    with pytest.raises(ConfigError, match="the decoder Silent does not tell what it attends to"):
+    with pytest.raises(ConfigError, match="the decoder Silent does not report its attention"):
         model.decoder.attending_sequence(torch.zeros(1, 1, V), (), (), torch.ones(1, 1))
-    with pytest.raises(ConfigError, match="the decoder Silent does not tell"):
+    with pytest.raises(ConfigError, match="the decoder Silent does not report"):
         model.decoder.attending_step(torch.zeros(1, V), (), ())

@@ -190,9 +190,9 @@ def test_both_texts_have_masks_of_their_own() -> None:
         ({"layers": 0}, "layers: must be from 1"),
         ({"upper_layers": 0}, "upper_layers: must be from 1"),
         ({"input_dropout": 1.0}, "input_dropout: must be at least 0"),
-        ({"labels": ["a", "b", "a"]}, "labels: each may come once, not a, b, a"),
-        ({"labels": ["a", " b"]}, "labels: none may be empty"),
-        ({"labels": ["a", ""]}, "labels: none may be empty"),
+        ({"labels": ["a", "b", "a"]}, "labels: each label may be given once, not a, b, a"),
+        ({"labels": ["a", " b"]}, "labels: a label must not be empty"),
+        ({"labels": ["a", ""]}, "labels: a label must not be empty"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) -> None:

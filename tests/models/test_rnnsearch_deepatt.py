@@ -218,9 +218,9 @@ def test_parameters_are_counted_without_memory() -> None:
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"context_aware_encoder": False}, ("context_aware_encoder", "says nothing to 'rnnsearch_deepatt': ")),
-    ({"deep_attention": True}, ("deep_attention", "says nothing to 'rnnsearch_deepatt': its decoder attends in each")),
-    ({"deep_output": False}, ("deep_output", "says nothing to 'rnnsearch_deepatt': it has a tanh layer")),
+    ({"context_aware_encoder": False}, ("context_aware_encoder", "has no effect with 'rnnsearch_deepatt': ")),
+    ({"deep_attention": True}, ("deep_attention", "has no effect with 'rnnsearch_deepatt': its decoder attends in")),
+    ({"deep_output": False}, ("deep_output", "has no effect with 'rnnsearch_deepatt': it has a tanh layer")),
     ({"attention_heads": 3}, ("attention_heads", "3 must divide the encoder's width (8)")),
     ({"attention_heads": 4, "encoder_hidden_size": 6}, ("attention_heads", "4 must divide the encoder's width (6)")),
 ])  # fmt: skip

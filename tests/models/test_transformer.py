@@ -329,16 +329,17 @@ def test_what_a_configuration_may_say(tmp_path: Path) -> None:
     assert "heads: 4 heads of embedding_size (12) have an odd width; rotary positions need pairs" in odd
     layers = said(embedding_size=8, encoder_layers=3, hidden_size=99, attention_heads=2)
     assert (
-        "model.encoder_layers: 3 says nothing to 'transformer': give encoder_layers in architecture_options" in layers
+        "model.encoder_layers: 3 has no effect with 'transformer': give encoder_layers in architecture_options"
+        in layers
     )
-    assert "model.hidden_size: 99 says nothing to 'transformer'" in layers
-    assert "model.attention_heads: 2 says nothing to 'transformer': give heads in architecture_options" in layers
+    assert "model.hidden_size: 99 has no effect with 'transformer'" in layers
+    assert "model.attention_heads: 2 has no effect with 'transformer': give heads in architecture_options" in layers
     wrong = said(embedding_size=8, architecture_options={"word_dropout": 1.0})
     assert "word_dropout: must be at least 0 and less than 1, not 1" in wrong
     deep = said(embedding_size=8, architecture_options={"decoder_layers": 0})
     assert "decoder_layers: must be 1 to 1000, not 0" in deep
     idle = said(embedding_size=8, architecture_options={"decoder_mixing": "attention", "decoder_unit_size": 4})
-    assert "architecture_options.decoder_unit_size: says nothing with decoder_mixing: attention" in idle
+    assert "architecture_options.decoder_unit_size: has no effect with decoder_mixing: attention" in idle
 
 
 def test_trains_resumes_and_translates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

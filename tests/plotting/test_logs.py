@@ -98,7 +98,7 @@ def test_labels_tell_runs_apart(tmp_path):
 def test_there_is_no_log(tmp_path):
     with pytest.raises(DataError, match=f"{tmp_path}/log.jsonl: no such file; is {tmp_path} a run directory"):
         read_logs([tmp_path])
-    with pytest.raises(DataError, match=f"{tmp_path}/x: no such file; a run directory, or its log.jsonl, is wanted"):
+    with pytest.raises(DataError, match=f"{tmp_path}/x: no such file; give a run directory, or its log.jsonl"):
         read_logs([tmp_path / "x"])
 
 

@@ -29,7 +29,7 @@ def test_unknown_names():
     with pytest.raises(ConfigError) as raised:
         named(["decodr.0"], ["decoder.0"], option="--layer")
     assert str(raised.value) == "--layer: 'decodr.0' is not known. Did you mean 'decoder.0'? Allowed: decoder.0."
-    with pytest.raises(ConfigError, match="Allowed: none, as this model tells nothing"):
+    with pytest.raises(ConfigError, match="Allowed: none, because this model reports no attention"):
         named(["x"], [], option="--layer")
 
 
@@ -38,7 +38,7 @@ def test_the_sharpest_layer_is_of_those_that_attend_to_the_source():
     opposite = np.stack([np.eye(2), np.eye(2)[::-1]])
     layers = {"encoder.0.self": sharp, "decoder.0": even, "decoder.1": (sharp + even) / 2, "decoder.2": opposite}
     assert sharpest(layers) == "decoder.1", "the mean of two sharp heads that disagree is even"
-    with pytest.raises(ConfigError, match="no layer of this model tells what it attends to"):
+    with pytest.raises(ConfigError, match="no layer of this model reports its attention"):
         sharpest({"encoder.0.self": sharp})
 
 
@@ -51,5 +51,5 @@ def test_heads():
     titles, maps = of_heads("decoder.0", weights, (3, 1))
     assert titles == ["decoder.0, head 3", "decoder.0, head 1"] and np.array_equal(maps, weights[[2, 0]])
     assert of_heads("decoder.0", weights[:1], "mean")[0] == ["decoder.0"]
-    with pytest.raises(ConfigError, match="--heads: decoder.0 has 3 heads; 4 is none of them"):
+    with pytest.raises(ConfigError, match="--heads: decoder.0 has 3 heads; 4 is not one of them"):
         of_heads("decoder.0", weights, (1, 4))

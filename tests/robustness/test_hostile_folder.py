@@ -126,7 +126,7 @@ def test_no_directory_of_a_run_is_elsewhere(
         capfd.readouterr()
         assert check.main([str(run)]) == 1
         line = "".join(capfd.readouterr())
-    assert f"is a link to {elsewhere}, outside of" in line and "put what it points to in its place" in line
+    assert f"is a link to {elsewhere}, outside of" in line and "replace the link by its target" in line
     assert sorted(elsewhere.rglob("*")) == before
 
 
@@ -171,7 +171,7 @@ def test_weights_are_read_when_they_are_those_that_are_wanted(run: Path, capfd: 
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     os.truncate(path, 8 + len(header) + (1 << 42))
     arguments = (run, "-i", run.parent / "text", "--device", "cpu")
-    assert "more than there are weights for" in said(translate.main, *arguments, capfd=capfd)
+    assert "but fewer in the weights" in said(translate.main, *arguments, capfd=capfd)
     assert "larger than" in said(average.main, run, "--best", 2, "-o", run.parent / "mean", capfd=capfd)
     assert any("step-10" in problem for problem in check_run(run).problems)
 
@@ -206,7 +206,7 @@ def test_a_packed_training_state_is_not_unpacked(trained: Path) -> None:
     content.close()
     (trained / "packed").replace(trained / "training.pt")
     (trained / "SHA256SUMS").unlink()
-    with pytest.raises(CheckpointError, match="training.pt: it is packed, which no training state is"):
+    with pytest.raises(CheckpointError, match="training.pt: it is compressed, unlike a training state"):
         read_checkpoint(trained)
 
 
@@ -222,7 +222,7 @@ def test_a_log_or_lock_is_not_written_through_a_link(run: Path, name: str) -> No
             log.say("hello")
             log.record("event", {"step": 1})
 
-    with pytest.raises(NmtError, match=f"{name}.*is a link, through which nothing is written"):
+    with pytest.raises(NmtError, match=f"{name}.*is a link, which is not followed for writing"):
         write()
     assert (run.parent / "precious").read_text() == "precious\n"
 

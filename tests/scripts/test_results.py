@@ -148,7 +148,7 @@ def test_metrics_that_are_asked_for_and_the_table_alone(results, run, capsys):
     brief = capsys.readouterr().out
     assert len(brief.splitlines()) == 3 and brief.splitlines()[:2] == text.splitlines()[:2]
     assert execute(results.build_parser(), results.write, [*arguments(run), "--no-dash-splits"]) == 2
-    assert "--no-dash-splits: none of the metrics asked for has this option" in capsys.readouterr().err
+    assert "--no-dash-splits: no requested metric has this option" in capsys.readouterr().err
 
 
 def test_plot(results, run, capsys, tmp_path):

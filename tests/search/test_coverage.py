@@ -156,7 +156,7 @@ def test_it_is_an_option_of_the_command(runs: list[Path], tmp_path: Path, capsys
 def test_a_model_that_does_not_tell_its_attention_is_refused(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_model(runs[0])
     monkeypatch.setattr(type(loaded.model), "tells_attention", property(lambda _: False))
-    with pytest.raises(ConfigError, match="decoding.coverage_penalty: the decoder DeepDecoder does not tell"):
+    with pytest.raises(ConfigError, match="decoding.coverage_penalty: the decoder DeepDecoder does not report"):
         Translator(loaded.model, loaded.tokenizer, DecodingConfig(coverage_penalty=0.1))
 
 
@@ -180,6 +180,6 @@ def test_a_search_of_a_plugin_is_refused_what_it_does_not_name(
         build_search(DecodingConfig(search="plain", coverage_penalty=0.1))
     loaded = load_model(runs[0])
     translator = Translator(loaded.model, loaded.tokenizer, DecodingConfig(search="plain"))
-    with pytest.raises(DataError, match="'a': required: the search 'plain' cannot see to that; these can: beam, noisy"):
+    with pytest.raises(DataError, match="'a': required: not possible with the search 'plain'. Allowed: beam, noisy"):
         list(translator.translations([Request(text="a", required=("x",))]))
     assert [one.best for one in translator.translations([Request(text="a", forbidden=("y",))])] == ["x"]

@@ -260,7 +260,7 @@ def test_a_model_that_does_not_tell_its_attention(loaded: LoadedModel, monkeypat
         with pytest.raises(ConfigError, match="^the attention of a translation: the decoder DeepDecoder"):
             silent.translate_window(["a"], details=(detail,))  # type: ignore[arg-type]
     for key in ("placeholders", "replace_unknown"):
-        with pytest.raises(ConfigError, match=f"^decoding.{key}: the decoder DeepDecoder does not tell"):
+        with pytest.raises(ConfigError, match=f"^decoding.{key}: the decoder DeepDecoder does not report"):
             translator(loaded, **{key: True})
     wanted = silent.translate_window(["a b"], details=("scores",))[0].hypotheses[0].token_scores
     monkeypatch.undo()

@@ -278,9 +278,9 @@ def test_a_model_that_does_not_fit_is_refused_in_one_line(folder: Path, tmp_path
     make_language_model(tmp_path / "other", subwords(tmp_path), name="sentencepiece")
     with pytest.raises(ConfigError, match="other: its vocabulary is not the target vocabulary .* word 3 is "):
         translator(folder, language_model=str(tmp_path / "other"))
-    with pytest.raises(CheckpointError, match="is a model of the task translation, but one of language_model is"):
+    with pytest.raises(CheckpointError, match="is a model of the task translation, but a model of language_model is"):
         translator(folder, language_model=str(folder / "run"))
     with pytest.raises(CheckpointError, match=f"{tmp_path / 'none'}: no such directory"):
         translator(folder, language_model=str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match="language_model_weight: says nothing without decoding.language_model"):
+    with pytest.raises(ConfigError, match="language_model_weight: has no effect without decoding.language_model"):
         translator(folder, language_model_weight=0.3)

@@ -133,7 +133,7 @@ def test_it_is_a_search_of_the_command(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(out.splitlines()) == 27
     assert "widens" not in err, "samples are not hypotheses of a beam"
     assert translate.main([*command[:-1], "33"]) == 2
-    assert "--n-best 33: search 'mbr' finds at most 32 of a sentence" in capsys.readouterr().err
+    assert "--n-best 33: search 'mbr' finds at most 32 per sentence" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_it_is_a_search_of_the_command(tmp_path: Path, capsys: pytest.CaptureFix
         ({"number": 1}, "number: must be from 2 to 10000, not 1"),
         ({"utility": "ter"}, "search_options.utility: 'ter' is not allowed"),
         ({"temperature": 0.0}, "temperature: must be above 0"),
-        ({"candidates": "beam", "top_p": 0.9}, "top_p: says nothing with candidates: beam"),
+        ({"candidates": "beam", "top_p": 0.9}, "top_p: has no effect with candidates: beam"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:

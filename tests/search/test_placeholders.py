@@ -154,7 +154,7 @@ def test_what_stands_for_a_placeholder_is_no_unknown_word(loaded: LoadedModel) -
 
 
 def test_not_together_with_a_prefix(loaded: LoadedModel) -> None:
-    with pytest.raises(DataError, match=r"^FILE, line 3: prefix: not together with '\{n\}'"):
+    with pytest.raises(DataError, match=r"^FILE, line 3: prefix: not allowed together with '\{n\}'"):
         translator(loaded).translate_window([Request(text="a {n}", prefix="x", where="FILE, line 3")])
     assert translator(loaded).translate_window([Request(text="a b", prefix="x")])[0].best.startswith("x")
 

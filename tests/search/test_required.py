@@ -124,11 +124,11 @@ def test_subwords_after_a_phrase_do_not_make_its_last_word_longer(pieces: Loaded
 @pytest.mark.parametrize(
     ("request_", "options", "message"),
     [
-        ({"required": ("x",)}, {"search": "greedy", "beam_size": 1}, "'greedy' cannot see to that; these can: beam"),
-        ({"required": ("x",)}, {"search": "sample"}, "required: the search 'sample' cannot see to that"),
-        ({"required": ("x",)}, {"search": "diverse_beam", "beam_size": 4}, "the search 'diverse_beam' cannot"),
+        ({"required": ("x",)}, {"search": "greedy", "beam_size": 1}, "'greedy'. Allowed: beam"),
+        ({"required": ("x",)}, {"search": "sample"}, "not possible with the search 'sample'"),
+        ({"required": ("x",)}, {"search": "diverse_beam", "beam_size": 4}, "possible with the search 'diverse_beam'"),
         ({"required": (" ",)}, {}, "required: a phrase is empty"),
-        ({"required": ("x nowhere",)}, {}, "required: 'x nowhere' has a word that the vocabulary of the model lacks"),
+        ({"required": ("x nowhere",)}, {}, "required: 'x nowhere' has a word that is not in the model's vocabulary"),
         ({"required": ("x y z",), "forbidden": ("y",)}, {}, "required: 'x y z' contains 'y', which is forbidden"),
     ],
 )  # fmt: skip

@@ -248,7 +248,7 @@ def test_a_body_that_does_not_come_is_408_and_one_that_ends_early_is_dropped() -
             await asyncio.sleep(30)
 
         found = await client.post("/translate", content=slow(), headers={"Content-Type": "application/json"})
-        assert (found.status_code, found.json()) == (408, {"error": "body: has not come within 0.2 seconds"})
+        assert (found.status_code, found.json()) == (408, {"error": "body: has not arrived within 0.2 seconds"})
 
     served(Fake(), test, timeout=0.2)
 

@@ -219,7 +219,7 @@ def test_a_port_in_use_is_one_line(run: Path, server: ServerProcess) -> None:
         (("nowhere",), "nmt-serve: nowhere"),
         (("--host", "no.such.host.invalid"), "nmt-serve: --host no.such.host.invalid: "),
         (("--port", "70000"), "nmt-serve: argument --port: '70000' is not a whole number from 0 to 65,535"),
-        (("--api-key", " "), "nmt-serve: --api-key: the key is empty or no plain text."),
+        (("--api-key", " "), "nmt-serve: --api-key: the key is empty or has other than printable ASCII characters."),
         (("--max-wait-ms", "-1"), "nmt-serve: argument --max-wait-ms: '-1' is not a number of milliseconds"),
         (("--search", "bem"), "nmt-serve: search: 'bem' is not a known search. Did you mean 'beam'?"),
         (("--ensemble-weights", "1,2"), "nmt-serve: --ensemble-weights: "),
@@ -272,7 +272,7 @@ def test_the_slow_path_is_loud(run: Path, tmp_path: Path) -> None:
     environment = {"CC": "no-such-compiler", "NMT_CACHE": str(tmp_path / "cache")}
     with started(str(run), "--device", "cpu", environment=environment) as server:
         assert httpx.get(f"{server.base}/health").json()["kernels"] == "none: PyTorch code"
-    warning = "nmt-serve: WARNING: translates several times as slowly as it could: no-such-compiler cannot be run"
+    warning = "nmt-serve: WARNING: translation is several times slower than possible: no-such-compiler cannot be run"
     assert warning in server.said
 
 

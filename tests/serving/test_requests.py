@@ -63,11 +63,11 @@ TEXT = "a string, or a list of one string or more"
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "body: is no JSON: Expecting value (line 1, column 1). Allowed: a JSON object."),
+        (b"", "body: is not JSON: Expecting value (line 1, column 1). Allowed: a JSON object."),
         (b"\xff", "body: is not UTF-8 (byte 0). Allowed: a JSON object in UTF-8."),
-        (b'{"text": "a"', "body: is no JSON: Expecting ',' delimiter (line 1, column 13). Allowed: a JSON object."),
+        (b'{"text": "a"', "body: is not JSON: Expecting ',' delimiter (line 1, column 13). Allowed: a JSON object."),
         (b'{"text": "a", "text": "b"}', "text: is given twice. Allowed: once."),
-        (b'{"text": "a", "length_penalty": NaN}', "body: NaN is no JSON. Allowed: a JSON object with the key text."),
+        (b'{"text": "a", "length_penalty": NaN}', "body: NaN is not JSON. Allowed: a JSON object with the key text."),
         (b'{"text": ' + b"[" * 100_000, "body: is nested too deeply. Allowed: a JSON object with the key text."),
         (
             b'{"text": "a", "n_best": ' + b"1" * 10_000 + b"}",
@@ -91,7 +91,7 @@ TEXT = "a string, or a list of one string or more"
         ({"text": "a", "length_penalty": -1}, "length_penalty: -1 is not allowed. Allowed: a number from 0 to 10."),
         (
             {"text": "a", "required": ["b", ""]},
-            'required[1]: "" is not allowed. Allowed: a string that is not empty, or a list of such.',
+            'required[1]: "" is not allowed. Allowed: a string that is not empty, or a list of such strings.',
         ),
         ({"text": "a", "max_seconds": 21}, "max_seconds: 21 is not allowed. Allowed: at most 20."),
         ({"text": "a", "max_seconds": 0}, "max_seconds: 0 is not allowed. Allowed: a number above 0."),
@@ -100,11 +100,11 @@ TEXT = "a string, or a list of one string or more"
         ({"text": ["a"] * 4}, "text: 4 sentences are too many. Allowed: 3."),
         (
             {"text": ["a", "\ud800"]},
-            "text[1]: holds half of a surrogate pair, which is no text. Allowed: Unicode text.",
+            "text[1]: holds half of a surrogate pair, which is not text. Allowed: Unicode text.",
         ),
         (
             {"text": "a", "prefix": "\udfff"},
-            "prefix: holds half of a surrogate pair, which is no text. Allowed: Unicode text.",
+            "prefix: holds half of a surrogate pair, which is not text. Allowed: Unicode text.",
         ),
     ],
 )

@@ -177,11 +177,13 @@ def test_what_differs_is_named_and_nothing_is_touched(folder: Path) -> None:
     ):
         with pytest.raises(ConfigError) as error:
             make(work_of(folder, **changes), folder / "made")  # type: ignore[arg-type]
-        assert str(error.value).startswith(f"{folder}/made.manifest.json: of other text, models or options ({said}); ")
+        assert str(error.value).startswith(
+            f"{folder}/made.manifest.json: made with other text, models or options ({said}); "
+        )
     assert make(work_of(folder, batch_tokens=7), folder / "made").is_whole  # which changes no translation
     (folder / "model/model.safetensors").write_bytes(b"others")
     (folder / "more").write_text("more\n")
-    with pytest.raises(ConfigError, match=r"\(text 2 has other contents; model 1 has other contents\)"):
+    with pytest.raises(ConfigError, match=r"\(text 2 has different contents; model 1 has different contents\)"):
         make(work_of(folder), folder / "made")
     assert written(folder / "made") == before
     make(work_of(folder), folder / "made", overwrite=True)
@@ -190,7 +192,7 @@ def test_what_differs_is_named_and_nothing_is_touched(folder: Path) -> None:
 
 def test_files_in_the_way(folder: Path) -> None:
     (folder / "made.de").write_text("mine\n")
-    with pytest.raises(DataError, match=r"made.de: is there already; give another prefix or --overwrite"):
+    with pytest.raises(DataError, match=r"made.de: exists already; give another prefix or --overwrite"):
         make(work_of(folder), folder / "made")
     assert (folder / "made.de").read_text() == "mine\n" and not (folder / "made.de.partial").exists()
     make(work_of(folder), folder / "made", overwrite=True)
@@ -232,7 +234,7 @@ def test_an_error_of_the_model_is_its_own(folder: Path) -> None:
 
     with pytest.raises(OSError, match="kernel"):
         make(work_of(folder), folder / "made", translate=fails)
-    with pytest.raises(ConfigError, match="is no prefix of files"):
+    with pytest.raises(ConfigError, match="is not a prefix of files"):
         Output(f"{folder}/", work_of(folder))
 
 
@@ -254,7 +256,7 @@ def test_a_file_that_lost_what_the_record_tells_of(folder: Path) -> None:
     with pytest.raises(DataError, match="no more"):
         make(work_of(folder), folder / "made", translate=stop)
     (folder / "made.de.partial").write_text("LI")
-    with pytest.raises(DataError, match=r"made.de.partial: is shorter than its record says"):
+    with pytest.raises(DataError, match=r"made.de.partial: is shorter than recorded"):
         make(work_of(folder), folder / "made")
 
 
@@ -268,7 +270,7 @@ def test_lines_that_are_not_utf8(folder: Path) -> None:
 
 
 def test_mistakes_of_the_text(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="nearest: is chosen among the n best"):
+    with pytest.raises(ConfigError, match="nearest: needs several translations"):
         work_of(folder, nearest="bleu")
     with pytest.raises(ConfigError, match=r"nearest: 'ter' is not known. Allowed: bleu, chrf."):
         work_of(folder, nearest="ter", n_best=2)
@@ -280,5 +282,5 @@ def test_mistakes_of_the_text(folder: Path) -> None:
     with pytest.raises(DataError, match="no line to translate in .*more"):
         Texts([(folder / "more", None)])
     alone = Texts([(folder / "text.de", None)])
-    with pytest.raises(ConfigError, match="keep_original: no text that is translated has references"):
+    with pytest.raises(ConfigError, match="keep_original: the text to translate has no references"):
         Work(alone, [folder / "model"], DecodingConfig(), ("en", "de"), keep_original=True)

@@ -148,7 +148,7 @@ def test_shipped_configurations_train_on_files_of_the_form_of_snli(
     said = capsys.readouterr().err
     assert "train: 12 pairs (entailment 4, neutral 4, contradiction 4), 84 tokens, 0 of them unknown" in said
     assert "train: 4 lines without a label left out" in said
-    assert "vectors: 3 of 4 words (75.0%) have one of 4 in data/glove/glove.840B.300d.txt" in said
+    assert "vectors: 3 of 4 words (75.0%) have one of the 4 vectors in data/glove/glove.840B.300d.txt" in said
 
 
 def test_labels_are_learned_and_the_test_text_is_written(colours: Path) -> None:
@@ -267,7 +267,7 @@ def test_nmt_classify_writes_a_line_for_each_line(colours: Path, capsys: pytest.
     assert lines == ["colour", "", "plain", "", "colour", "plain", "colour"]
     said = capsys.readouterr().err
     assert "labels: plain, colour" in said and "7 lines in" in said and "2 empty" in said
-    assert "of the tokens unknown to the vocabulary" in said
+    assert "of the tokens are not in the vocabulary" in said
     alone = LineClassifier(load_model(colours / "run", task="classification"), device=CPU)
     assert [alone.classify([line], name="x")[0].label for line in text.split("\n")[:-1]] == lines
 
@@ -308,11 +308,15 @@ def test_evaluation_of_lines_and_of_json_is_that_of_the_run(
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("a\tb\nc\n", [], "line 2: 1 column; expected: 2 texts, with tabs between them"),
-        ("a\tb\tc\n", [], "line 1: 3 columns; expected: 2 texts, with"),
+        ("a\tb\nc\n", [], "line 2: 1 column; expected: 2 texts, separated by tabs"),
+        ("a\tb\tc\n", [], "line 1: 3 columns; expected: 2 texts, separated by"),
         ("a\tb\n", ["--evaluate"], "line 1: 2 columns; expected: 2 texts and a label"),
-        ("a\tb\tneutral\na\tb\tmaybe\n", ["--evaluate"], "line 2: 'maybe' is no label. Allowed: entailment, neutral"),
-        ('{"sentence1": "a"}\n', ["--json"], "line 1: no key 'sentence2'; there are 'sentence1'"),
+        (
+            "a\tb\tneutral\na\tb\tmaybe\n",
+            ["--evaluate"],
+            "line 2: 'maybe' is not a label. Allowed: entailment, neutral",
+        ),
+        ('{"sentence1": "a"}\n', ["--json"], "line 1: no key 'sentence2'; the keys are 'sentence1'"),
         ("a\tb\n", ["--json"], "line 1: not JSON"),
     ],
 )
@@ -358,7 +362,7 @@ def test_standard_input_and_bytes_that_are_not_utf8(
 
 def test_models_are_for_their_command(colours: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tag.main([str(colours / "run"), "-i", str(colours / "test.tsv")]) == 1
-    assert "is a model of the task classification, but one of tagging" in capsys.readouterr().err
+    assert "is a model of the task classification, but a model of tagging" in capsys.readouterr().err
 
 
 def test_vectors_are_what_embeddings_start_from_and_may_stay(tmp_path: Path) -> None:
@@ -370,7 +374,10 @@ def test_vectors_are_what_embeddings_start_from_and_may_stay(tmp_path: Path) -> 
         config = write_config(tmp_path, pairs=False, options=options)
         task = task_of(load_config(config, [f"run_dir={tmp_path / str(fixed)}"]))
         data = task.prepare(tmp_path / str(fixed), progress=False)
-        assert "vectors: 2 of 8 words (25.0%) have one of 3 in" in task.data_lines(data, task.build_batches(data))[-1]
+        assert (
+            "vectors: 2 of 8 words (25.0%) have one of the 3 vectors in"
+            in task.data_lines(data, task.build_batches(data))[-1]
+        )
         updater = build_updater(task, data.tokenizer, device=CPU)
         ids = [data.tokenizer.encode_source([word])[0][0] for word in ("red", "tree", "blue")]
         before = updater.model.words.weight.detach().clone()
@@ -384,23 +391,27 @@ def test_vectors_are_what_embeddings_start_from_and_may_stay(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("section", "values", "said"),
     [
-        ("data", {"max_length": 50}, "data.max_length: says nothing to the task 'classification'"),
+        ("data", {"max_length": 50}, "data.max_length: has no effect with the task 'classification'"),
         ("data", {"tokenizer": "tagged_words"}, "'tagged_words' is for the task 'tagging', not 'classification'"),
-        ("model", {"decoder_layers": 2}, "model.decoder_layers: says nothing to the task 'classification'"),
+        ("model", {"decoder_layers": 2}, "model.decoder_layers: has no effect with the task 'classification'"),
         ("model", {"architecture_options": {"labels": ["a"]}}, "labels: name two labels or more"),
-        ("model", {"architecture_options": {"labels": ["-", "a"]}}, "task_options.no_label: '-' is one of the labels"),
+        (
+            "model",
+            {"architecture_options": {"labels": ["-", "a"]}},
+            "task_options.no_label: '-' must not be one of the labels",
+        ),
         ("model", {"architecture_options": {"attention": None}}, "null is for one text; for two: word_by_word"),
-        ("training", {"loss": "r_drop"}, "training.loss: says nothing to the task 'classification'"),
-        ("training", {"normalization": "sentence"}, "training.normalization: says nothing"),
+        ("training", {"loss": "r_drop"}, "training.loss: has no effect with the task 'classification'"),
+        ("training", {"normalization": "sentence"}, "training.normalization: has no effect"),
         ("training", {"early_stopping_metric": "bleu"}, "Allowed: loss, accuracy, macro_f1"),
         ("options", {"texts": ["sentence1"]}, "attention: compares two texts, but task_options.texts has 1"),
         ("options", {"texts": ["a", "b", "c"]}, "texts: one or two, not 3"),
-        ("options", {"texts": ["gold_label"]}, "the texts and the label are in different places"),
-        ("options", {"texts": [1, 2]}, "JSON has keys with names"),
+        ("options", {"texts": ["gold_label"]}, "the texts and the label must be in different places"),
+        ("options", {"texts": [1, 2]}, "JSON has named keys"),
         ("options", {"format": "tsv", "texts": [0, 1]}, "columns are counted from 1"),
-        ("options", {"header": True}, "header: says nothing to JSON"),
-        ("options", {"format": "tsv", "header": False}, "header: a column is given by its name"),
-        ("options", {"fixed_vectors": True}, "fixed_vectors: says nothing without vectors"),
+        ("options", {"header": True}, "header: has no effect with JSON"),
+        ("options", {"format": "tsv", "header": False}, "header: must be true if columns are given by their names"),
+        ("options", {"fixed_vectors": True}, "fixed_vectors: has no effect without vectors"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -416,12 +427,12 @@ def test_what_does_not_go_with_vectors_and_subwords_is_refused(
     vectors = {"vectors": "v.txt", "fixed_vectors": True}
     optimizer = {"optimizer": "adamw", "optimizer_options": {"weight_decay": 0.1}}
     assert nmt_train(write_config(folder, options=vectors, training=optimizer)) == 2
-    assert "would change the embeddings that task_options.fixed_vectors is to keep" in capsys.readouterr().err
+    assert "would change the embeddings that task_options.fixed_vectors keeps fixed" in capsys.readouterr().err
     pieces = {"tokenizer": "sentencepiece", "tokenizer_options": {"bpe_dropout": 0.1}}
     assert nmt_train(write_config(folder, options={"vectors": "v.txt"}, data=pieces)) == 2
     said = capsys.readouterr().err
     assert "task_options.vectors: are for words; the tokenizer 'sentencepiece' splits them" in said
-    assert "data.tokenizer_options.bpe_dropout: says nothing to the task 'classification'" in said
+    assert "data.tokenizer_options.bpe_dropout: has no effect with the task 'classification'" in said
 
 
 def test_subwords(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

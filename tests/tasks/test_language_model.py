@@ -205,7 +205,7 @@ def test_keys_of_translation_are_refused(folder: Path, capsys: pytest.CaptureFix
     assert nmt_train(path) == 2
     said = capsys.readouterr().err
     for key in ("data.target_language", "training.label_smoothing", "decoding"):
-        assert f"{key}: says nothing to the task 'language_model'" in said
+        assert f"{key}: has no effect with the task 'language_model'" in said
 
 
 def test_keys_of_batches_are_for_lines_and_not_for_a_stream(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +213,7 @@ def test_keys_of_batches_are_for_lines_and_not_for_a_stream(folder: Path, capsys
     assert nmt_train(write_config(folder, **keys)) == 2
     said = capsys.readouterr().err
     for key in ("data.pool_batches", "training.normalization"):
-        assert f"{key}: says nothing to the task 'language_model'" in said
+        assert f"{key}: has no effect with the task 'language_model'" in said
     weights = []
     for number, section in enumerate(({}, {"pool_batches": 2}, {}), start=1):
         training = {"normalization": "sentence" if number == 3 else "token", "max_steps": 3}
@@ -231,7 +231,7 @@ def test_a_text_without_a_line_is_no_training_text(
 ) -> None:
     (folder / "empty.txt").write_text("")
     assert nmt_train(write_config(folder, task={"by_line": by_line}, data={"dev": str(folder / "empty.txt")})) == 1
-    assert f"data.dev: {folder / 'empty.txt'}: no line in it" in capsys.readouterr().err
+    assert f"data.dev: {folder / 'empty.txt'}: has no line" in capsys.readouterr().err
 
 
 def test_nmt_check_says_of_a_language_model_that_it_can_be_used(
@@ -369,7 +369,7 @@ def test_penalties_of_lines_are_of_their_words_alone(folder: Path) -> None:
 
 def test_by_line_no_option_of_a_stream_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nmt_train(write_config(folder, task={"by_line": True, "validation_rows": 3})) == 2
-    assert "task_options.validation_rows: says nothing with by_line, which has no stream" in capsys.readouterr().err
+    assert "task_options.validation_rows: has no effect with by_line, which has no stream" in capsys.readouterr().err
 
 
 def test_lines_by_themselves_are_validated_tested_and_scored_alike(
@@ -459,16 +459,16 @@ def test_dynamic_evaluation_follows_the_text_and_goes_back(trained: Path) -> Non
 
 def test_commands_for_translation_refuse_a_language_model(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert translate.main([str(trained / "run"), "-i", str(trained / "test.txt")]) == 1
-    message = "is a model of the task language_model, but one of translation is needed here"
+    message = "is a model of the task language_model, but a model of translation is needed here"
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--per-token", "--json"), 2, "--per-token: not with --json"),
-        (("--batch-tokens", "9"), 2, "--batch-tokens: of a text only with --by-line"),
-        (("--json",), 1, "empty.txt: no line in it"),
+        (("--per-token", "--json"), 2, "--per-token: not allowed with --json"),
+        (("--batch-tokens", "9"), 2, "--batch-tokens: with --text allowed only with --by-line"),
+        (("--json",), 1, "empty.txt: has no line"),
     ],
 )
 def test_mistakes_in_scoring_texts_are_named(

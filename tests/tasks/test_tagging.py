@@ -149,7 +149,7 @@ def test_nmt_tag_writes_a_line_for_each_line(names: Path, capsys: pytest.Capture
     assert [len(line.split()) for line in lines] == [5, 0, 0, 3, 1, 180]
     assert lines[0] == "O O O I-PER I-PER" and lines[5] == "I-LOC I-LOC O " * 59 + "I-LOC I-LOC O"
     said = capsys.readouterr().err
-    assert "6 lines in" in said and "2 empty" in said and "of the words unknown to the vocabulary" in said
+    assert "6 lines in" in said and "2 empty" in said and "of the words are not in the vocabulary" in said
     alone = LineTagger(load_model(names / "run", task="tagging"), device=CPU)
     assert [alone.tag([line])[0].text for line in text.split("\n")[:-1]] == lines
 
@@ -193,7 +193,7 @@ def test_bytes_that_are_not_utf8(names: Path, capsys: pytest.CaptureFixture[str]
 
 def test_models_are_for_their_command(names: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert translate.main([str(names / "run"), "-i", str(names / "test.conll")]) == 1
-    assert "is a model of the task tagging, but one of translation is needed here" in capsys.readouterr().err
+    assert "is a model of the task tagging, but a model of translation is needed here" in capsys.readouterr().err
 
 
 def test_a_saved_tokenizer_that_was_changed_is_refused(folder: Path) -> None:
@@ -209,9 +209,9 @@ def test_a_saved_tokenizer_that_was_changed_is_refused(folder: Path) -> None:
     ("section", "values", "said"),
     [
         ("data", {"tokenizer": "whitespace"}, "data.tokenizer: 'whitespace' reads no labels. Allowed: tagged_words"),
-        ("data", {"max_length": 50}, "data.max_length: says nothing to the task 'tagging'"),
-        ("model", {"decoder_layers": 2}, "model.decoder_layers: says nothing to the task 'tagging'"),
-        ("training", {"label_smoothing": 0.1}, "training.label_smoothing: says nothing to the task 'tagging'"),
+        ("data", {"max_length": 50}, "data.max_length: has no effect with the task 'tagging'"),
+        ("model", {"decoder_layers": 2}, "model.decoder_layers: has no effect with the task 'tagging'"),
+        ("training", {"label_smoothing": 0.1}, "training.label_smoothing: has no effect with the task 'tagging'"),
         ("training", {"early_stopping_metric": "bleu"}, "Allowed: loss, f1, precision, recall"),
         ("data", {"tokenizer_options": {"word_column": 0}}, "columns are counted from 1"),
     ],
@@ -250,14 +250,14 @@ def test_vectors_are_what_embeddings_start_from(folder: Path, capsys: pytest.Cap
         assert model.words.weight[data.tokenizer.tokens.id(word)].tolist() == list(map(float, rows[word].split()))
     lines = task.data_lines(data, task.build_batches(data))
     count = len(data.tokenizer.tokens) - 3
-    assert f"vectors: 2 of {count} words ({2 / count:.1%}) have one of 3 in {folder / 'v.txt.gz'}" in lines
+    assert f"vectors: 2 of {count} words ({2 / count:.1%}) have one of the 3 vectors in {folder / 'v.txt.gz'}" in lines
 
 
 def test_labels_that_training_has_not_count_in_f1_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (folder / "dev.conll").read_text()
     (folder / "dev.conll").write_text(f"{text}\nMars - I-PLANET\n")
     assert nmt_train(write_config(folder, training={"max_steps": 2, "validate_every": 2})) == 0
-    assert "dev: 1 sentence with labels that the training text has not" in capsys.readouterr().err
+    assert "dev: 1 sentence with labels that are not in the training text" in capsys.readouterr().err
     (found,) = events(folder / "run", kinds=("validation",))
     assert 0 < found["loss"] < 10
 

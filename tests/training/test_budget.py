@@ -128,7 +128,7 @@ def test_a_run_of_a_version_without_it_counts_from_its_resume(folder: Path, caps
     (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in old))
     capsys.readouterr()
     assert nmt_train(config) == 0
-    assert "CPU seconds are those from here on: the version that began this run did not" in capsys.readouterr().err
+    assert "CPU seconds count from here on: the version that started this run did not" in capsys.readouterr().err
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [line.get("cpu_seconds") for line in lines if line["event"] == "validation"] == [None, 6.75]
 

@@ -55,11 +55,11 @@ def test_sentences_and_texts() -> None:
     assert list(differences(conditions(few, None), conditions(BLEU, FACTS))) == []
     source, target, references = (FACTS._replace(**{name: "x"}) for name in ("source", "target", "references"))
     found = [list(differences(conditions(BLEU, FACTS), conditions(BLEU, other))) for other in (source, target)]
-    assert found == [["data.dev has other contents"], []]
+    assert found == [["data.dev has different contents"], []]
     found = [list(differences(conditions(LOSS, FACTS), conditions(LOSS, other))) for other in (target, references)]
-    assert found == [["data.dev has other contents"], []]
+    assert found == [["data.dev has different contents"], []]
     now = conditions(BLEU, references)
-    assert list(differences(conditions(BLEU, FACTS), now)) == ["references of data.dev has other contents"]
+    assert list(differences(conditions(BLEU, FACTS), now)) == ["references of data.dev has different contents"]
 
 
 def test_a_shortlist_is_its_contents(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_shortlist_is_its_contents(tmp_path: Path) -> None:
         config = changed(BLEU, decoding=DecodingConfig(shortlist=str(tmp_path / name)))
         found.append(conditions(config, FACTS))
     assert list(differences(found[0], found[1])) == []
-    assert list(differences(found[1], found[2])) == ["decoding.shortlist has other contents"]
+    assert list(differences(found[1], found[2])) == ["decoding.shortlist has different contents"]
     assert len(list(differences(conditions(BLEU, FACTS), found[0]))) == 1
 
 
@@ -81,7 +81,7 @@ def test_a_language_model_is_its_weights(tmp_path: Path) -> None:
         config = changed(BLEU, decoding=DecodingConfig(language_model=str(tmp_path / name)))
         found.append(conditions(config, FACTS))
     assert list(differences(found[0], found[1])) == []
-    assert list(differences(found[1], found[2])) == ["decoding.language_model has other contents"]
+    assert list(differences(found[1], found[2])) == ["decoding.language_model has different contents"]
 
 
 def test_facts_tell_texts_apart() -> None:
@@ -108,7 +108,7 @@ def test_a_ranking_goes_on_or_begins_anew() -> None:
     assert kept.load_state_dict(old) is None and kept.ranked() == [1, 2]
     assert kept.state_dict()["conditions"] == conditions(BLEU, FACTS)
     for now, said in (
-        (build_ranking(task_of(BLEU), FACTS._replace(source="x")), "data.dev has other contents"),
+        (build_ranking(task_of(BLEU), FACTS._replace(source="x")), "data.dev has different contents"),
         (build_ranking(task_of(LOSS), FACTS), "training.early_stopping_metric: 'bleu' -> 'loss'"),
         (Ranking(metric="bleu", higher_is_better=True, options={"a": 1}), "options of bleu: {} -> {'a': 1}"),
     ):
@@ -140,7 +140,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("data.dev=OTHER", "data.dev has other contents; references of data.dev has other contents"),
+        ("data.dev=OTHER", "data.dev has different contents; references of data.dev has different contents"),
         ("evaluation.max_sentences=3", "evaluation.max_sentences: None -> 3"),
         ("decoding.beam_size=1", "decoding.search: 'beam' -> 'greedy'; decoding.beam_size: 2 -> 1"),
         ("decoding.batch_tokens=64", None),

@@ -52,8 +52,8 @@ def found(source: dict[int, int], target: dict[int, int], *, size: int = 103, **
 def test_a_vocabulary_is_too_large_where_most_pieces_are_seldom() -> None:
     (line,) = found(pieces(*[20] * 4, *[19] * 6), {}, joint="true")
     assert line == (
-        "the vocabulary is too large for this text: 6 of the 10 pieces in it occur fewer than 20 times, and little can "
-        "be learned of them; what helps: data.tokenizer_options.vocab_size: 97"
+        "the vocabulary is too large for this text: 6 of the 10 pieces in it occur fewer than 20 times, so little can "
+        "be learned about them; possible remedies: data.tokenizer_options.vocab_size: 97"
     )
     assert found(pieces(*[20] * 5, *[19] * 5), {}, joint="true") == []
     assert found(pieces(*[10] * 9), pieces(*[10] * 9), joint="true") == [], "a joint one counts in both languages"
@@ -88,14 +88,14 @@ def test_pieces_of_much_text_are_not_counted(monkeypatch: pytest.MonkeyPatch) ->
 def test_few_updates_an_epoch_come_with_the_batch_that_makes_more(settings: list[str], updates: int, cure: str) -> None:
     config = load_config("multi30k_lrn.yaml", [f"training.{setting}" for setting in settings])
     line = few_updates(config, updates)
-    assert line is not None and line.endswith(f"so that many epochs are needed; what helps: {cure}")
+    assert line is not None and line.endswith(f"so many epochs are needed; possible remedies: {cure}")
     assert line.startswith(f"an epoch has only {updates} update")
     assert few_updates(config, 100) is None
 
 
 def test_translations_that_are_all_the_same() -> None:
-    assert "all 3 translations are the same: 'Ein Mann .'; at the" in str(equal_translations(["Ein Mann ."] * 3))
-    assert "all 1,200 translations are empty; at the start" in str(equal_translations([""] * 1200))
+    assert "all 3 translations are the same: 'Ein Mann .'; this is" in str(equal_translations(["Ein Mann ."] * 3))
+    assert "all 1,200 translations are empty; this is usual at the start" in str(equal_translations([""] * 1200))
     for fine in (["a", "a", "b"], ["", "a"], ["a"], []):
         assert equal_translations(fine) is None
 
@@ -121,7 +121,7 @@ def validations(*scores: float | None, name: str = "bleu") -> list[dict[str, Any
 
 def test_a_model_that_never_learned() -> None:
     line = str(never_learned(validations(0.0, 0.0049, 0.0)))
-    assert "BLEU was 0.00 at each of 3 validations, and the loss is still 5.50. Look at" in line
+    assert "BLEU was 0.00 at each of 3 validations, and the loss is still 5.50. Check" in line
     assert "the number of updates, 30 so far" in line
     assert "0.00 at the only validation" in str(never_learned(validations(0.0, name="bleu_moses_lc")))
     assert never_learned(validations(0.0, 0.2, 0.0)) is None
@@ -159,7 +159,7 @@ def test_an_explosion_and_equal_translations_are_said_in_a_run(
     data.write_text("ba\n" * 8, encoding="utf-8")  # the same translation for the same line
     assert nmt_train(config) == 0
     said = capsys.readouterr().err
-    assert said.count("warning: the gradient explodes: its norm was") == 1 and "at update 20; what helps" in said
+    assert said.count("warning: the gradient explodes: its norm was") == 1 and "at update 20; possible remedies" in said
     assert said.count("warning: all 8 translations are ") == 1
 
 

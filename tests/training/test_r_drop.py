@@ -136,6 +136,6 @@ def test_what_is_wrong_or_odd_is_said(folder: Path, capsys: pytest.CaptureFixtur
         load_config(write_config(folder, training={"loss": "r_drop", "loss_options": {"alpha": -1.0}}))
     config = write_config(folder, training={"loss": "r_drop", "max_steps": 1}, model={"dropout": 0.0})
     assert nmt_train(config, "--dry-run") == 0
-    assert "training.loss: 'r_drop' compares two passes with other dropout, and model.dropout is 0" in (
+    assert "training.loss: 'r_drop' compares two passes with different dropout, but model.dropout is 0" in (
         capsys.readouterr().err
     )

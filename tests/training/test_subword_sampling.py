@@ -87,7 +87,7 @@ def test_the_log_says_what_it_does_and_what_stays(tmp_path: Path, capsys: pytest
     assert "times the tokens" in line and "too long for it" in line
     logged = [event.get("too_long", 0) for event in events(tmp_path / "run", kinds=("train",))]
     assert len(logged) == 2 and all(logged)
-    assert said.count("kept the usual subwords: data.max_length allows no more") == 2
+    assert said.count("kept the usual subwords because of data.max_length") == 2
     assert str(logged[0]) in said
 
 

@@ -91,7 +91,9 @@ def test_a_checkpoint_that_cannot_be_read_now_stays(
         assert check.main([str(run)]) == 1
     said = capsys.readouterr().out
     assert f"step-12/{name}: cannot be read now: {why}" in said
-    assert "resume: not as long as step 12 cannot be read" in said and "damaged" not in said and "delete" not in said
+    assert (
+        "resume: not possible while step 12 cannot be read" in said and "damaged" not in said and "delete" not in said
+    )
 
 
 def test_the_run_goes_on_from_it_later(
@@ -130,7 +132,7 @@ def test_a_damaged_training_state_is_noticed_by_its_checksum(
     content[content.index(b"data/0") + 700] ^= 1
     state.write_bytes(content)
     assert go_on() == 0
-    assert "step-12: damaged checkpoint: training.pt is not what was saved; set aside" in capsys.readouterr().err
+    assert "step-12: damaged checkpoint: training.pt differs from what was saved; set aside" in capsys.readouterr().err
 
 
 def test_a_checkpoint_without_checksums_is_read(run: Path, go_on: Train, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +158,7 @@ def test_nothing_starts_over_what_was_set_aside(run: Path, go_on: Train, capsys:
     before = contents(run)
     assert go_on() == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "every checkpoint is damaged or was taken for it" in line and "--overwrite starts anew" in line
+    assert "every checkpoint is damaged or set aside as damaged" in line and "--overwrite starts a new run" in line
     assert contents(run) == before, "neither the log nor a checkpoint is touched"
     assert check.main([str(run)]) == 1
     said = capsys.readouterr().out

@@ -55,7 +55,7 @@ class Layout:
         return value.lower() if self.lowercase else value
 
     def records(self, file: Path) -> Iterator[Record]:
-        """The lines of a file but the header; DataError naming file and line for what is malformed."""
+        """The lines of a file without the header; DataError naming file and line for a malformed line."""
         lines, places = enumerate(read_lines(file), start=1), [*self.texts, self.label]
         if self.form == "json":
             found = _json_values(lines, str(file), places)
@@ -90,7 +90,7 @@ def _json_values(lines: Iterable[tuple[int, str]], name: str, keys: Sequence[Pla
 
 def _value(found: dict[str, Any], key: str, *, where: str) -> str:
     if key not in found:
-        raise DataError(f"{where}: no key {shown(key)}; there are {', '.join(map(shown, found)) or 'none'}")
+        raise DataError(f"{where}: no key {shown(key)}; the keys are {', '.join(map(shown, found)) or 'none'}")
     value = found[key]
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise DataError(f"{where}: {shown(key)} is {shown(value)}. Allowed: text, or a whole number for a label.")
@@ -128,11 +128,11 @@ def _columns(lines: Iterator[tuple[int, str]], name: str, places: Sequence[Place
 
 
 def _column(place: Place, names: list[str] | None, *, where: str) -> Callable[[list[str]], str | None]:
-    """What takes a column of a line; of a line without it None."""
+    """A function that takes a column of a line; None for a line without it."""
     if isinstance(place, str):
         if names is None or place not in names:
             there = ", ".join(map(shown, names or [])) or "none"
-            raise DataError(f"{where}: no column is named {shown(place)}; there are {there}")
+            raise DataError(f"{where}: no column is named {shown(place)}; the columns are {there}")
         if names.count(place) > 1:
             raise DataError(f"{where}: {names.count(place)} columns are named {shown(place)}; choose one by its number")
         place = names.index(place) + 1
@@ -146,15 +146,15 @@ class Read:
 
     records: list[Record]
     unlabelled: int
-    """Lines whose label says that there is none, which are left out."""
+    """Lines marked as having no label, which are left out."""
     blank: int
-    """The same of blank lines."""
+    """Blank lines, which are left out."""
 
 
 def read_records(files: Sequence[Path], layout: Layout, *, labels: Sequence[str], no_label: str | None) -> Read:
     """All lines that have one of the `labels`; blank ones and those with `no_label` are left out and counted.
 
-    Raises DataError naming file and line of what is malformed, or has another label.
+    Raises DataError naming file and line for a malformed line or an unknown label.
     """
     known, records, unlabelled, blank = set(labels), list[Record](), 0, 0
     for file in files:
@@ -171,6 +171,6 @@ def read_records(files: Sequence[Path], layout: Layout, *, labels: Sequence[str]
 
 
 def unknown_label(label: str, labels: Sequence[str], no_label: str | None) -> str:
-    """What is said of a label that is none."""
+    """Word the error for an unknown label."""
     none = "" if no_label is None else f", or {no_label} for none"
-    return f"{shown(label)} is no label. Allowed: {', '.join(labels)}{none}."
+    return f"{shown(label)} is not a label. Allowed: {', '.join(labels)}{none}."

@@ -11,11 +11,11 @@ from nmt.data.text import check_no_mark, read_lines
 from nmt.errors import DataError, counted, shown
 
 DOCUMENT: Final = "-DOCSTART-"
-"""What a line begins with that only says where a document begins."""
+"""Beginning of a line that only marks the start of a document."""
 
 
 class Columns(NamedTuple):
-    """Which columns words and labels are in: counted from 1, or from the end with -1."""
+    """The columns of words and labels: counted from 1, or from the end with -1."""
 
     word: int = 1
     label: int = -1
@@ -41,7 +41,7 @@ class _Row(NamedTuple):
 
 
 def _rows(file: Path, columns: Columns) -> Iterator[_Row]:
-    """All lines; DataError, with file and line, for one with another number of columns than the first."""
+    """All lines; DataError, with file and line, if a line has another number of columns than the first."""
     expected: tuple[int, int] | None = None
     for number, line in enumerate(read_lines(file), start=1):
         if number == 1:
@@ -59,15 +59,14 @@ def _rows(file: Path, columns: Columns) -> Iterator[_Row]:
         for name, column in columns._asdict().items():
             if not -len(fields) <= column <= len(fields):
                 has = counted(len(fields), "column")
-                raise DataError(f"{file}, line {number}: {has}, but {name}s are to be in column {column}")
+                raise DataError(f"{file}, line {number}: {has}, but {name}s must be in column {column}")
         yield _Row(number, line, fields, separator)
 
 
 def read_columns(file: Path, columns: Columns) -> Iterator[Sentence]:
-    """The sentences of a file, which empty lines end; lines of -DOCSTART- are in none.
+    """The sentences of a file, separated by empty lines; -DOCSTART- lines are skipped.
 
-    Columns are separated by tabs where a line has any, else by spaces. Raises DataError naming file and line of what is
-    malformed.
+    Columns are separated by tabs if a line has any, else by spaces. Raises DataError naming file and line if malformed.
     """
     held: Sentence | None = None
     for row in _rows(file, columns):
@@ -78,10 +77,10 @@ def read_columns(file: Path, columns: Columns) -> Iterator[Sentence]:
             continue
         word, label = (row.fields[_index(column)] for column in columns)
         if not word or " " in word:
-            raise DataError(f"{file}, line {row.number}: {shown(word)} is no word: it is empty or has a space")
+            raise DataError(f"{file}, line {row.number}: {shown(word)} is not a word: it is empty or has a space")
         if not is_label(label):
             raise DataError(
-                f"{file}, line {row.number}: {shown(label)} is no label. Allowed: O, or B-, I-, E- or S- and a kind."
+                f"{file}, line {row.number}: {shown(label)} is not a label. Allowed: O, or B-, I-, E- or S- and a kind."
             )
         if held is None:
             held = Sentence([], [], row.number)

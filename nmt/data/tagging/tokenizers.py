@@ -27,7 +27,7 @@ from nmt.registry import TOKENIZERS
 _WORDS, _LABELS, _FURTHER, _SCHEME = "words.vocab", "labels.vocab", "further.vocab", "scheme.txt"
 _DIGIT = re.compile(r"\d")
 _ONCE = 2
-"""Characters of words that are seen less often are unknown ones, so that these are learned."""
+"""Rarer characters of words are unknown, so that unknown characters are learned."""
 
 
 class Labelled(NamedTuple):
@@ -125,7 +125,7 @@ def _check_sizes(max_size: int | None, **min_counts: int) -> None:
         if count < 1:
             raise ValueError(f"{name}: {count} must be positive")
     if max_size is not None and max_size <= len(SPECIAL_TOKENS):
-        raise ValueError(f"max_size: {max_size} leaves no room beside the 3 special symbols")
+        raise ValueError(f"max_size: {max_size} leaves no room after the 3 special symbols")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +138,11 @@ class TaggedWordsOptions:
     label_column: int = -1
     """Column of the labels."""
     scheme: Literal["iob1", "iob2", "bioes"] | None = None
-    """How the labels of the files say where spans begin: `iob1`, `iob2` or `bioes`; `null`: as the training text
-    looks."""
+    """Scheme of the labels in the files: `iob1`, `iob2` or `bioes`; `null`: detected from the training text."""
     lowercase: bool = True
-    """Words are in lower case in the vocabulary; their characters stay."""
+    """Words are lower-cased in the vocabulary; their characters are not."""
     zero_digits: bool = True
-    """All digits are 0 in the vocabulary of words."""
+    """All digits are replaced by 0 in the vocabulary of words."""
     max_size: int | None = None
     """Largest vocabulary of words, the 3 special tokens included."""
     min_count: int = 1
@@ -230,7 +229,7 @@ class TaggedWords(TaggingTokenizer):
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{folder / _SCHEME}: cannot be used ({error})") from error
         if name not in SCHEMES:
-            raise CheckpointError(f"{folder / _SCHEME}: no scheme of labels. Allowed: {', '.join(SCHEMES)}.")
+            raise CheckpointError(f"{folder / _SCHEME}: not a scheme of labels. Allowed: {', '.join(SCHEMES)}.")
         return cls(words, labels, characters, scheme=name, options=options)
 
     @classmethod
@@ -266,8 +265,8 @@ def _read(file: Path, columns: Columns, scheme: Scheme) -> list[Labelled]:
             kind = parts(labels[place])[1]
             right = labelled(spans(labels), length=len(labels), scheme=scheme)[place]
             raise DataError(
-                f"{file}, line {first + place}: {labels[place]} cannot stand here in {scheme.upper()}, which has "
-                f"{right} for this span of {kind}; data.tokenizer_options.scheme names the scheme of all files"
+                f"{file}, line {first + place}: {labels[place]} is wrong here in {scheme.upper()}, which has {right} "
+                f"for this span of {kind}; data.tokenizer_options.scheme sets the scheme of all files"
             )
         found.append(Labelled(words, labelled(spans(labels), length=len(labels), scheme="bioes")))
     return found
@@ -282,9 +281,10 @@ class TaggedCharactersOptions:
     min_count: int = 1
     """Rarer characters of the training text are left out of the vocabulary."""
     bigrams: bool = False
-    """A vocabulary of pairs of neighbouring characters, too, which the model reads beside the characters."""
+    """Also make a vocabulary of pairs of neighbouring characters, which the model reads in addition to the
+    characters."""
     bigram_min_count: int = 2
-    """Rarer pairs are unknown ones."""
+    """Rarer pairs are treated as unknown."""
 
     def __post_init__(self) -> None:
         _check_sizes(self.max_size, min_count=self.min_count, bigram_min_count=self.bigram_min_count)

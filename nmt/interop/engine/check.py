@@ -19,7 +19,7 @@ class FileCheck:
 
     file: Path
     stored: str | None = None
-    """What its weights are stored as, where that can be told."""
+    """The format of its weights, if known."""
     holds: str = ""
     """Languages, model and search, in words."""
     kernels: str | None = None
@@ -45,7 +45,7 @@ def check_file(file: Path) -> FileCheck:
         return found
     lacking = [key for key in _WORDS if text_of(card, key) == "?"]
     if lacking:
-        found.problems.append(f"{file}: its section META does not say {', '.join(lacking)}")
+        found.problems.append(f"{file}: its section META lacks {', '.join(lacking)}")
         return found
     found.stored, found.holds = text_of(card, "precision"), _in_words(card)
     return found

@@ -46,7 +46,7 @@ class Decoded(NamedTuple):
 
 
 def lower_deep(encode: Program, program: Program, model: Seq2Seq, encoded: Encoded) -> Decoded:
-    """Residual layers over the words so far, of which the first attends."""
+    """Residual layers over the words so far; the first one attends."""
     decoder = cast("DeepDecoder", model.decoder)
     layers = cast("list[DecoderLayer]", list(decoder.layers))
     memories = iter(_memories(encode, [_attention_of(layer) for layer in layers], encoded.outputs))
@@ -170,7 +170,7 @@ def _attend(
 ) -> None:
     check_class(attention, AdditiveAttention, AttentionQuery)
     asked = linear(program, attention.query, query)
-    program.tensors.use(attention.score_bias)  # the same at all positions, so that no weight depends on it
+    program.tensors.use(attention.score_bias)  # the same at all positions, so it does not change the weights
     tensors = [program.tensors.vector([attention.score_weight]), number]
     program.emit(Op.ATTEND_ADDITIVE, out, asked, memory.powers, memory.values, tensors=tensors, p=attention.heads)
 

@@ -110,7 +110,7 @@ def _one_cell(
 
 
 def _two_cells(program: Program, rnn: OneToOneRNN, products: Value, memory: Value, *, backward: bool) -> Encoded:
-    """Two cells a step, of which the second reads `memory` at the same place."""
+    """Two cells per step; the second reads `memory` at the same place."""
     (contexts,) = input_products(program, memory, [rnn.higher])
     out = program.new(rnn.higher.hidden_size)
     state = program.new_row(rnn.lower.state_size)
@@ -128,4 +128,4 @@ _LOWERED: dict[type, Callable[[Program, Any, Value], Encoded]] = {
     DeepEncoder: _deep,
     Forward: _forward,
 }
-"""By exact class: one that is derived may compute something else."""
+"""By exact class, because a subclass may compute something else."""

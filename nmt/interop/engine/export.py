@@ -62,15 +62,15 @@ def export_engine(
     """Write the model in `model` to the file `output`, which appears when it is complete.
 
     Args:
-        model: what `load_model` takes, with `checkpoint` and `plugins`.
-        shortlist: file of nmt-shortlist; by default that of the decoding settings, if they name one.
+        model: an argument of `load_model`, with `checkpoint` and `plugins`.
+        shortlist: file of nmt-shortlist; by default the one in the decoding settings, if any.
         read_shortlist: reads such a file for a tokenizer.
-        overwrite: replace such a file that is there.
+        overwrite: replace an existing file of this kind.
 
     Raises:
-        CheckpointError: `output` is not free, or the model cannot be read or has been rounded by an export.
-        ConfigError: the engine has no such class, tokenizer or search, in a line that names it.
-        DataError: a shortlist that cannot be used.
+        CheckpointError: `output` exists, or the model cannot be read or has been rounded by an export.
+        ConfigError: the engine does not have a class, tokenizer or search of the model; the line names it.
+        DataError: the shortlist cannot be used.
     """
     _check_output(output, model=Path(model), overwrite=overwrite)
     check_trainable(find_model(model, checkpoint=checkpoint))
@@ -124,11 +124,11 @@ def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
     except OSError as error:
         raise CheckpointError(f"{output}: cannot be read ({reason(error)})") from error
     if not is_ours:
-        raise CheckpointError(f"{output}: --overwrite replaces model files alone, and this is none; move it away")
+        raise CheckpointError(f"{output}: --overwrite replaces only model files, and this is not one; move it away")
 
 
 def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, precision: Precision) -> bytes:
-    """What the file says of itself to people and tools."""
+    """The description of the file for people and tools."""
     config = loaded.config
     settings: Settings = settings_of(config.decoding)
     total, weights = sum(map(len, sections.values())), len(sections["DATA"])

@@ -17,7 +17,8 @@ from nmt.registry import Registry
 
 
 def check_class(module: nn.Module, *known: type) -> None:
-    """Raise ConfigError unless a module is of one of the `known` classes itself: others may compute otherwise."""
+    """Raise ConfigError unless a module is exactly of one of the `known` classes: subclasses may compute something
+    else."""
     if type(module) not in known:
         raise unknown(module, *known)
 

@@ -32,7 +32,7 @@ def is_engine_file(path: str | os.PathLike[str]) -> bool:
             return False
         with place.open("rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC
-    except OSError:  # whoever opens it says why
+    except OSError:  # the caller that opens it reports the reason
         return False
 
 
@@ -42,8 +42,8 @@ def are_engine_files(paths: Sequence[str]) -> bool:
     if any(kinds) and not all(kinds):
         other = paths[kinds.index(False)]
         raise ConfigError(
-            f"{paths[kinds.index(True)]}: is one file for the engine, and {other} is not; export all models of an "
-            "ensemble with nmt-export --format engine, or none"
+            f"{paths[kinds.index(True)]}: is one file for the engine, but {other} is not; an ensemble needs all "
+            f"models, or none, exported with nmt-export --format engine"
         )
     return all(kinds)
 
@@ -67,7 +67,7 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
 
 
 def longest_of(cards: Sequence[dict[str, Any]]) -> LongestSource | None:
-    """Of the training of all of them; None where none of them says it."""
+    """The longest source in the training of all of them; None if no file states it."""
     from nmt.light.cards import longest_source
 
     found = longest_source(cards)
@@ -75,6 +75,6 @@ def longest_of(cards: Sequence[dict[str, Any]]) -> LongestSource | None:
 
 
 def text_of(card: dict[str, Any], key: str, otherwise: str = "?") -> str:
-    """What a card says, if it says it in words."""
+    """A text entry of a card, if it is text."""
     found = card.get(key)
     return found if isinstance(found, str) and found else otherwise

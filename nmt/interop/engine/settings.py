@@ -1,4 +1,4 @@
-"""What a search by the engine needs to be told, from the section `decoding`; and what it cannot do."""
+"""Search settings for the engine, from the section `decoding`; and settings that it does not support."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USUAL: Final = {
     "glossary": None,
     "language_model": None,
 }
-"""Keys that change translations in a way that the engine does not know, and the values with which they do nothing."""
+"""Keys that change translations in ways that the engine does not support, with the values that have no effect."""
 
 
 _WIDEST_BEAM: Final = 1000
@@ -55,14 +55,14 @@ def settings_of(decoding: DecodingConfig) -> Settings:
     ):
         if number > most:
             raise ConfigError(
-                f"decoding.{key}: {number} is more than a file for the engine may ask for. Allowed in config.yaml: "
-                f"at most {most}; with each text the engine can be asked for more."
+                f"decoding.{key}: {number} is too large for a file for the engine. Allowed in config.yaml: at most "
+                f"{most}; each call can ask for more."
             )
     return found
 
 
 def numbers_of(decoding: DecodingConfig) -> Settings:
-    """The settings that the engine knows, whatever else is set."""
+    """The settings that the engine supports, whatever else is set."""
     return Settings(
         decoding.beam_size if decoding.chosen_search == "beam" else 1,
         float(decoding.length_penalty),
@@ -75,11 +75,11 @@ def notes_on(decoding: DecodingConfig) -> list[str]:
     """What the file does not have, though the best translations are the same."""
     if decoding.n_best == 1:
         return []
-    return [f"decoding.n_best: {decoding.n_best} is not in the file; ask the engine for so many with each text"]
+    return [f"decoding.n_best: {decoding.n_best} is not stored in the file; set it in each call"]
 
 
 def unusual(decoding: DecodingConfig) -> Iterator[tuple[str, str, str]]:
-    """Keys that ask for what the engine has not, what they say, and what they may say."""
+    """Keys with values that the engine does not support, these values, and the allowed ones."""
     search = decoding.chosen_search
     if search not in ("beam", "greedy"):
         yield "search", f"'{search}'", "beam, greedy"

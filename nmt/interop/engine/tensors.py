@@ -34,7 +34,7 @@ GROUPS: Final = {Kind.F32: 1, Kind.BF16: 2, Kind.INT8: 4}
 
 
 class Stored(NamedTuple):
-    """A tensor as it is written."""
+    """A tensor in the form of the file."""
 
     kind: Kind
     rows: int
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
 
 
 class Tensors:
-    """The tensors of a model in the order of the file; one that is used twice is there once."""
+    """The tensors of a model in the order of the file; a tensor used twice is stored once."""
 
     def __init__(self, precision: Precision) -> None:
         self.precision = precision
@@ -81,7 +81,7 @@ class Tensors:
             yield _stored(self.values(number), self.precision)
 
     def size(self) -> int:
-        """Bytes of all of them, but for gaps between them; known without their values."""
+        """Bytes of all tensors, without gaps between them; known without their values."""
         total = 0
         for parts in self._parts:
             rows, columns = sum(len(part) for part in parts), parts[0].shape[-1]
@@ -124,7 +124,7 @@ def _kind(dimensions: int, columns: int, precision: Precision) -> Kind:
 
 
 def _padded(rows: int, columns: int, kind: Kind) -> int:
-    """Values of a matrix as it is stored."""
+    """Values of a matrix in the stored form."""
     return (rows + -rows % STRIP) * (columns + -columns % GROUPS[kind])
 
 

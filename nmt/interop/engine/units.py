@@ -168,4 +168,4 @@ _STEPS: Final[dict[type, Callable[[Program, Any, Value, Value, Value], None]]] =
     SRU: _sru,
     SSRU: _ssru,
 }
-"""By exact class: one that is derived may compute something else."""
+"""By exact class, because a subclass may compute something else."""

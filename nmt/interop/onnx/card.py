@@ -1,4 +1,4 @@
-"""What a folder of ONNX graphs says of itself: config.json for programs, README.md for people."""
+"""The description of a folder of ONNX graphs: config.json for programs, README.md for people."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _TYPES: Final = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.INT64: "int
 _MEANINGS: Final = {
     "source": "ids of sentences, each with 2 at its end, shorter ones filled up with 0",
     "source_mask": "false where a sentence is filled up",
-    "memory": "what attention reads of each word",
+    "memory": "the values of each word that attention reads",
     "state": "state of a layer",
     "key_cache": "keys of the words so far",
     "value_cache": "values of the words so far",
     "tokens": "the last word of each row, 0 before the first",
     "logits": "scores of all words to come next; their softmax are probabilities",
-    "attention": "what the row attends to, the mean over layers and heads",
+    "attention": "attention of the row, the mean over layers and heads",
 }
 
 _EXAMPLE: Final = '''\
@@ -83,7 +83,7 @@ def notes_on(decoding: DecodingConfig) -> list[str]:
     keys = [key for key, _, _ in unusual(decoding) if key != "search"]
     if decoding.shortlist is not None:
         keys.append("shortlist")
-    return [f"decoding.{key}: is set, but not a part of the graphs; it is for your own search" for key in keys]
+    return [f"decoding.{key}: is set, but is not part of the graphs; your own search must apply it" for key in keys]
 
 
 def config_of(

@@ -46,7 +46,7 @@ class ExportedGraphs(NamedTuple):
     total: int
     """Bytes of the folder."""
     notes: list[str]
-    """Settings of the search that whoever searches has to see to."""
+    """Search settings that the user's own search must apply."""
 
 
 def export_onnx(
@@ -61,12 +61,12 @@ def export_onnx(
     """Write the model in `model` to the folder `output`, which appears when it is complete.
 
     Args:
-        model: what `load_model` takes, with `checkpoint` and `plugins`.
-        overwrite: replace such a folder that is there.
+        model: an argument of `load_model`, with `checkpoint` and `plugins`.
+        overwrite: replace an existing folder of this kind.
 
     Raises:
-        CheckpointError: `output` is not free, or the model cannot be read, is too large or was rounded by an export.
-        ConfigError: there is no graph for a class or a tokenizer, in a line that names it.
+        CheckpointError: `output` exists, or the model cannot be read, is too large or was rounded by an export.
+        ConfigError: there is no graph for a class or a tokenizer; the line names it.
     """
     what = "folders of ONNX graphs"
     replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_ours, what=what)
@@ -128,7 +128,7 @@ def _checked_size(model: onnx.ModelProto) -> int:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether this is what `export_onnx` has written."""
+    """Whether this folder was written by `export_onnx`."""
     try:
         with (folder / CONFIG).open("rb") as stream:
             found = json.loads(stream.read(_LARGEST_CONFIG))

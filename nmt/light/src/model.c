@@ -90,10 +90,10 @@ static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS
     if (version != VERSION)
         REFUSE("format %u, which this version of the engine does not know; it reads format %d", version, VERSION);
     if (u64_at(bytes + 16) != size)
-        REFUSE("truncated or extended: %zu bytes, and it says %llu", size, (unsigned long long)u64_at(bytes + 16));
+        REFUSE("truncated or extended: %zu bytes instead of %llu", size, (unsigned long long)u64_at(bytes + 16));
     if (!all_zero(bytes, 28, HEADER)) REFUSE("damaged: its header");
     if (u32_at(bytes + 24) != crc32_of(bytes + HEADER, size - HEADER))
-        REFUSE("damaged: its checksum is not that of its content");
+        REFUSE("damaged: its checksum does not match its content");
     if (count > SECTIONS || (uint64_t)HEADER + (uint64_t)count * ENTRY > size)
         REFUSE("inconsistent: %u sections", count);
     uint64_t end = HEADER + (uint64_t)count * ENTRY;

@@ -45,7 +45,7 @@ NMT_API nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *k
 /* When no call that uses the model is under way; null will do, as for nmt_free. */
 NMT_API void nmt_close(nmt_model *);
 
-/* The settings of the file, of several those of the first. */
+/* The settings of the (first) file. */
 NMT_API nmt_options nmt_defaults(const nmt_model *);
 
 /* The name of the instruction set that it computes with. */
@@ -79,8 +79,7 @@ NMT_API const char *nmt_lines(const nmt_results *, size_t *size);
 
 enum { NMT_CUT = 1, NMT_NOT_FINITE = 2 };
 
-/* What is to be known of a line: whether its best translation was cut by the limit of its length, whether there is
-   none. */
+/* Facts about a line: whether its best translation was cut by the length limit, whether there is none. */
 NMT_API int32_t nmt_flags(const nmt_results *, size_t line);
 
 /* In how many parts a line was translated: 0 if it is empty. */

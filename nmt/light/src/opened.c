@@ -1,4 +1,4 @@
-/* Opened models: what nmt_engine.h has to open, close and describe them. */
+/* Opened models: the functions of nmt_engine.h to open, close and describe them. */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Results: what nmt_engine.h has to translate lines and to look at what became of them. */
+/* Results: the functions of nmt_engine.h to translate lines and to read the results. */
 
 #include <math.h>
 #include <stdio.h>

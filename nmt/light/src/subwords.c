@@ -73,7 +73,7 @@ static const char *prepare_unigram(subwords *model) {
     float least = FLT_MAX;
     for (int32_t id = 0; id < model->spec.count; id++) {
         piece *p = &model->pieces[id];
-        if (!isfinite(p->score)) return "a SentencePiece model with a score that is no number";
+        if (!isfinite(p->score)) return "a SentencePiece model with a score that is not a number";
         if (p->type == NORMAL && p->score < least) least = p->score;
         /* Of user defined symbols long ones are better than several short ones, and any than what has a probability. */
         if (p->type == USER_DEFINED) p->score = (float)(0.1 * (p->size - 1));

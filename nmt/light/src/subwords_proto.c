@@ -104,7 +104,7 @@ int subwords_read_spec(span file, model_spec *spec, const char **problem) {
         if (f.number == 5) result = read_normalizer(f.bytes, &denormalizer);
     }
     if (more || result || !spec->count) return -1;
-    *problem = "a SentencePiece model of type word or char, and only bpe and unigram are known here";
+    *problem = "a SentencePiece model of type word or char, but only bpe and unigram are supported";
     if (spec->model_type != UNIGRAM && spec->model_type != BPE) return -1;
     *problem = "a SentencePiece model with rules of denormalization, which are not known here";
     return denormalizer.charsmap.size ? -1 : 0;

@@ -1,4 +1,4 @@
-"""What mixes the words of one side in a block: a recurrent unit or self-attention."""
+"""The part of a block that mixes the words of one side: a recurrent unit or self-attention."""
 
 from __future__ import annotations
 

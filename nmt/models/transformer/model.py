@@ -33,8 +33,8 @@ class Transformer(Seq2Seq):
     """Pre-norm residual blocks of a recurrent unit or self-attention, dot-product attention, and feed-forward layers.
 
     With attention in encoder and decoder it is the Transformer of Vaswani et al. (NIPS 2017) with norms before each
-    part (Xiong et al., ICML 2020) and rotary positions. With units there is no attention inside of the recurrence, so
-    that all of training is parallel over time but the scan.
+    part (Xiong et al., ICML 2020) and rotary positions. With units there is no attention inside the recurrence, so
+    training is parallel over time except for the scan.
     """
 
     Options = TransformerOptions

@@ -25,12 +25,12 @@ class TransformerOptions:
     encoder_layers: int = 3
     """Blocks of the encoder."""
     decoder_layers: int = 2
-    """Blocks of the decoder, each of which attends to the source."""
+    """Blocks of the decoder; each attends to the source."""
     encoder_mixing: Mixing = "unit"
     """What mixes the words of the source: `unit`, the recurrent unit in both directions, or `attention`, multi-head
     self-attention with rotary positions."""
     decoder_mixing: Mixing = "unit"
-    """The same for the words of the target, of which each block reads those before."""
+    """The same for the words of the target; each block reads the words before."""
     encoder_unit_size: int | None = None
     """Width of the recurrent states of the encoder, of each direction; `null`: half of `embedding_size`."""
     decoder_unit_size: int | None = None
@@ -114,8 +114,8 @@ _ELSEWHERE = {
     "decoder_layers": "give decoder_layers in architecture_options",
     "attention_heads": "give heads in architecture_options",
     "deep_attention": "each block of the decoder attends",
-    "initializer": "matrices start as `glorot` has them, embeddings from a normal distribution",
-    "init_range": "matrices start as `glorot` has them, embeddings from a normal distribution",
+    "initializer": "matrices start from `glorot`, embeddings from a normal distribution",
+    "init_range": "matrices start from `glorot`, embeddings from a normal distribution",
 }
 """Keys of the section `model` that the architecture does not read, and what to do instead."""
 
@@ -126,7 +126,7 @@ def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
     for key, instead in _ELSEWHERE.items():
         given, default = getattr(config, key), usual[key]
         if given != getattr(default, "default", default):
-            yield key, f"{given!r} says nothing to 'transformer': {instead}"
+            yield key, f"{given!r} has no effect with 'transformer': {instead}"
     options, width = TransformerOptions(**config.architecture_options), config.embedding_size
     if width % options.heads:
         yield "architecture_options.heads", f"{options.heads} must divide embedding_size ({width})"
@@ -136,4 +136,4 @@ def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
     for side, mixing in (("encoder", options.encoder_mixing), ("decoder", options.decoder_mixing)):
         if mixing == "attention" and getattr(options, f"{side}_unit_size") is not None:
             key = f"architecture_options.{side}_unit_size"
-            yield key, f"says nothing with {side}_mixing: attention, which has no recurrent states"
+            yield key, f"has no effect with {side}_mixing: attention, which has no recurrent states"

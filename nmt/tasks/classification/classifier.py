@@ -21,18 +21,18 @@ from nmt.tasks.classification.task import ClassificationOptions
 
 
 class ClassifiedLine(NamedTuple):
-    """What a model makes of one line."""
+    """A model's result for one line."""
 
     label: str
     """The most probable one; empty for a blank line."""
     probabilities: NDArray[np.float64] | None
     """[K], in the order of the labels; None for a blank line."""
     right: str | None
-    """The label that the line says; None where it says none."""
+    """The label given in the line; None if there is none."""
     tokens: int
     """In all its texts."""
     unknown: int
-    """Of these, tokens that the vocabulary lacks."""
+    """How many of these tokens are not in the vocabulary."""
 
 
 class LineClassifier:
@@ -43,19 +43,19 @@ class LineClassifier:
     ) -> None:
         """`loaded` is a model of the task `classification`.
 
-        Lines have their texts with a tab between two, and if they are `labelled` a tab and the label at the end. With
-        `json` they are objects with the keys that the model was trained on. Raises ConfigError where it has none.
+        Lines hold one text, or two separated by a tab; if they are `labelled`, a tab and the label follow. With `json`
+        they are objects with the keys from the model's training. Raises ConfigError if the model has no keys.
         """
         self._model = cast("Classifier", cast("Any", loaded.model))
         self._tokenizer = loaded.tokenizer
         self._options = ClassificationOptions(**loaded.config.task_options)
         self._device, self._json, self._labelled = device, json, labelled
         self.labels: list[str] = loaded.config.model.architecture_options["labels"]
-        """All that there are."""
+        """All labels."""
         places = [*self._options.texts, *([self._options.label] if labelled else [])]
         if json and not all(isinstance(place, str) for place in places):
-            raise ConfigError(f"--json: {loaded.path} was trained on columns with numbers ({places}), not on keys")
-        # What stands in a line of its own has no brackets.
+            raise ConfigError(f"--json: {loaded.path} was trained on numbered columns ({places}), not on keys")
+        # A line of plain text has no brackets.
         self._layout = replace(self._options.layout, parses=json and self._options.parses)
 
     def classify(
@@ -63,8 +63,8 @@ class LineClassifier:
     ) -> list[ClassifiedLine]:
         """Each line, in order; `on_batch` as for `predict`.
 
-        Raises DataError for what is malformed, which names the source, called `name`, and the line, the first of which
-        has the number `first`.
+        Raises DataError for a malformed line, naming the source `name` and the line; the first line has the number
+        `first`.
         """
         numbered = enumerate(lines, start=first)
         if self._json:
@@ -92,7 +92,7 @@ class LineClassifier:
         if len(fields) != texts + self._labelled:
             has = counted(len(fields), "column")
             wanted = f"{counted(texts, 'text')}{' and a label' if self._labelled else ''}"
-            raise DataError(f"{name}, line {number}: {has}; expected: {wanted}, with tabs between them")
+            raise DataError(f"{name}, line {number}: {has}; expected: {wanted}, separated by tabs")
         label = fields.pop().strip() if self._labelled else ""
         return Record(tuple(map(self._layout.text, fields)), label, number)
 

@@ -49,7 +49,7 @@ def predict(
 
 
 class Measured(NamedTuple):
-    """What a model makes of a text with labels."""
+    """A model's results for a text with labels."""
 
     loss: float
     """In nats a label."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_CORNER = "right, then predicted"
+_CORNER = "correct / predicted"
 
 
 class OfLabel(NamedTuple):

@@ -47,7 +47,8 @@ class ClassificationOptions:
     format: Literal["tsv", "json"] = "tsv"
     """`tsv`: columns that tabs separate, without quotes; `json`: a JSON object a line."""
     texts: list[str | int] = field(default_factory=lambda: ["sentence1", "sentence2"])
-    """Columns of one or two texts, by their names in the first line or by numbers from 1, -1 is the last; or keys."""
+    """Columns of one or two texts, by their names in the first line or by numbers (from 1; -1 is the last); or JSON
+    keys."""
     label: str | int = "gold_label"
     """Column or key of the label."""
     header: bool | None = None
@@ -69,18 +70,18 @@ class ClassificationOptions:
         if len(self.texts) not in (1, 2):
             raise ValueError(f"texts: one or two, not {len(self.texts)}")
         if len({*places}) < len(places):
-            raise ValueError(f"texts: the texts and the label are in different places, not {places}")
+            raise ValueError(f"texts: the texts and the label must be in different places, not {places}")
         if 0 in places:
             raise ValueError("texts: columns are counted from 1, or from the end with -1")
         named = [isinstance(place, str) for place in places]
         if self.format == "json" and not all(named):
-            raise ValueError("texts: JSON has keys with names, and no columns with numbers")
+            raise ValueError("texts: JSON has named keys, not numbered columns")
         if self.format == "json" and self.header is not None:
-            raise ValueError("header: says nothing to JSON")
+            raise ValueError("header: has no effect with JSON")
         if self.header is False and any(named):
-            raise ValueError("header: a column is given by its name, which stands in the first line")
+            raise ValueError("header: must be true if columns are given by their names in the first line")
         if self.fixed_vectors and self.vectors is None:
-            raise ValueError("fixed_vectors: says nothing without vectors")
+            raise ValueError("fixed_vectors: has no effect without vectors")
 
     @property
     def layout(self) -> Layout:
@@ -104,7 +105,7 @@ class PreparedTexts:
 
     tokenizer: Tokenizer
     texts: Mapping[str, ClassifiedText]
-    """`train`, and those of `dev` and `test` that there are."""
+    """`train`, and `dev` and `test` if given."""
     dev_facts: ValidationFacts | None = None
     folders: Sequence[Path] = ()
 
@@ -132,12 +133,12 @@ class Classification(InMemoryTask):
     unused: ClassVar[Mapping[str, str]] = {
         **unused_keys(
             pairs="a classifier reads files with texts and labels",
-            search="a classifier searches for nothing",
+            search="a classifier does not search",
             model="see model.cell and model.architecture_options",
             evaluation="validation measures loss, accuracy and macro F1",
         ),
         **{f"training.{key}": "its loss is cross entropy of the labels" for key in ("loss", "loss_options")},
-        "training.normalization": "each text has one label, and counts the same",
+        "training.normalization": "each text has one label, with equal weight",
     }
 
     @classmethod
@@ -156,7 +157,7 @@ class Classification(InMemoryTask):
         if "labels" in own and len(own["labels"]) < 2:
             problems.append(("model.architecture_options.labels", "name two labels or more"))
         if "labels" in own and options.no_label in own["labels"]:
-            problems.append(("task_options.no_label", f"'{options.no_label}' is one of the labels"))
+            problems.append(("task_options.no_label", f"'{options.no_label}' must not be one of the labels"))
         compares = own.get("attention") is not None
         if "attention" in own and compares != (len(options.texts) == 2):
             wrong = "compares two texts" if compares else "null is for one text; for two: word_by_word, aligned"
@@ -166,7 +167,7 @@ class Classification(InMemoryTask):
 
     @property
     def labels(self) -> list[str]:
-        """All that there are, in the order of the model's output."""
+        """All labels, in the order of the model's output."""
         names: list[str] = self.config.model.architecture_options["labels"]
         return names
 
@@ -183,7 +184,7 @@ class Classification(InMemoryTask):
     def _read(self, name: str, files: Sequence[Path]) -> Read:
         read = read_records(files, self.options.layout, labels=self.labels, no_label=self.options.no_label)
         if not read.records:
-            raise DataError(f"data.{name}: {', '.join(map(str, files))}: no text with a label in it")
+            raise DataError(f"data.{name}: {', '.join(map(str, files))}: has no text with a label")
         return read
 
     def _encoded(self, read: Read, tokenizer: Tokenizer) -> ClassifiedText:
@@ -214,7 +215,7 @@ class Classification(InMemoryTask):
         return ClassifiedBatch(model, batch, weights)
 
     def memory_sample(self, data: PreparedTexts, batches: TextBatches) -> MemorySample:
-        """Of the batch with the most cells among those of the first pool."""
+        """The largest batch (most cells) of the first pool."""
         lengths = data.train.source_lengths + data.train.target_lengths
         longest, rows = largest_batch(batches.sampler.pool(0, 0).batches, lengths)
         return MemorySample(text_batch(data.train, longest), rows)
@@ -296,9 +297,9 @@ def _tokenizer_problems(config: Config, options: ClassificationOptions) -> list[
         problems.append(("task_options.vectors", f"are for words; the tokenizer '{name}' splits them"))
     for key in sorted(kind.sampling_options):
         if given.get(key):
-            problems.append((f"data.tokenizer_options.{key}", "says nothing to the task 'classification'"))
+            problems.append((f"data.tokenizer_options.{key}", "has no effect with the task 'classification'"))
     if options.fixed_vectors and config.training.optimizer_options.get("weight_decay"):
-        message = "would change the embeddings that task_options.fixed_vectors is to keep; set it to 0"
+        message = "would change the embeddings that task_options.fixed_vectors keeps fixed; set it to 0"
         problems.append(("training.optimizer_options.weight_decay", message))
     return problems
 

@@ -53,7 +53,7 @@ class NextWordLoss(Loss):
 
 
 class StreamLoss(NextWordLoss):
-    """`NextWordLoss` of windows that follow each other; the states at the end of one are those before the next.
+    """`NextWordLoss` of consecutive windows; each starts from the final states of the one before.
 
     No gradient passes from window to window.
     """

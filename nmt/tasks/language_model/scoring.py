@@ -22,12 +22,12 @@ STEPS = 256
 
 @dataclass(frozen=True)
 class LineScore:
-    """What models say of one line."""
+    """The models' score of one line."""
 
     log_probs: list[float]
-    """Of each token, those before it given; the end of the line is the last."""
+    """Log-probability of each token given the tokens before it; the last one is the end of the line."""
     unknown: int
-    """Tokens that the vocabulary lacks; the probability of an unknown word stands for them."""
+    """Tokens that are not in the vocabulary; they are scored as unknown words."""
 
     @property
     def mean_nll(self) -> float:
@@ -37,7 +37,7 @@ class LineScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamic:
-    """Dynamic evaluation: the weights follow the text that is scored (Krause et al., ICML 2018).
+    """Dynamic evaluation: the weights are adapted to the scored text (Krause et al., ICML 2018).
 
     After every `steps` words, when they have been scored, w <- w - rate * gradient + decay * (w_0 - w), where the
     gradient is that of their mean loss and w_0 are the weights of the model. (The paper also scales the rate of each
@@ -96,9 +96,9 @@ class Reader:
 def score_text(
     models: Sequence[LanguageModel], tokenizer: Tokenizer, lines: Iterable[str], *, dynamic: Dynamic | None = None
 ) -> Iterator[LineScore]:
-    """The score of each line of a text that is read as one, from its beginning: each line after all before it.
+    """The score of each line of a continuous text: each line is read after all lines before it.
 
-    Of several models the probabilities are averaged. Models are in evaluation mode.
+    Probabilities of several models are averaged. Models are in evaluation mode.
     """
     readers = [Reader(model, dynamic) for model in models]
     device = next(models[0].parameters()).device
@@ -120,7 +120,7 @@ def score_text(
 def score_lines(
     models: Sequence[LanguageModel], tokenizer: Tokenizer, lines: Iterable[str], *, batch_tokens: int
 ) -> Iterator[LineScore]:
-    """The score of each line by itself, after an end of line; as `score_text` otherwise."""
+    """The score of each line independently, after an end of line; otherwise like `score_text`."""
     device = next(models[0].parameters()).device
     for chunk in windows(lines, size=LINES):
         encoded = [[*ids, EOS] for ids in tokenizer.encode_target(chunk)]

@@ -39,7 +39,7 @@ from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer
 
 _NO_PAIRS = "a language model reads one text"
-_NO_SEARCH = "a language model searches for nothing while it is trained"
+_NO_SEARCH = "training of a language model does not search"
 """Why keys of translation say nothing here."""
 _OF_LINES = ("data.pool_batches", "training.normalization")
 """Keys that mean something to batches of lines, and nothing to a stream."""
@@ -50,29 +50,30 @@ class LanguageModellingOptions:
     """Options of the task `language_model`. Texts are files, not prefixes: `data.train`, `data.dev`, `data.test`."""
 
     by_line: bool = False
-    """Each line is read by itself, from the zero state, in batches of lines of similar length, as a model that joins a
-    search or ranks translations reads them. Else the text is one stream, in which a line follows the one before."""
+    """Each line is read independently, from the zero state, in batches of lines of similar length; a model used in a
+    search or for ranking translations reads lines in this way. Otherwise the text is one stream of consecutive
+    lines."""
     steps: int = 70
-    """Of a stream, words of a window: how far gradients reach back."""
+    """For a stream: words of a window, over which gradients are propagated back."""
     varied_windows: bool = True
-    """Of a stream, windows of about so many words, cut elsewhere in each epoch (Merity et al., ICLR 2018), instead of
-    exactly so many."""
+    """For a stream: windows of varying length, about `steps` words, cut differently in each epoch (Merity et al., ICLR
+    2018)."""
     activation_penalty: float = 0.0
-    """alpha, by which the mean square of the last states is multiplied before it is added to the loss."""
+    """alpha: weight of the mean square of the last states, which is added to the loss."""
     temporal_penalty: float = 0.0
     """beta, the same for the change of the last states from word to word."""
     samples: int | None = None
     """Words besides a batch's own over which training computes the softmax, as the loss `sampled_cross_entropy` does:
     more updates in a given time. `null`: all. Validation is exact."""
     validation_rows: int = 10
-    """Of a stream, rows that the validation text is cut into, which are read side by side. The test text is one row."""
+    """For a stream: rows into which the validation text is cut, read in parallel. The test text is one row."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "samples", "validation_rows"):
             within(name, getattr(self, name), 1, MOST)
         for name in ("steps", "varied_windows", "validation_rows"):
             if self.by_line and getattr(self, name) != getattr(type(self), name):
-                raise ValueError(f"{name}: says nothing with by_line, which has no stream")
+                raise ValueError(f"{name}: has no effect with by_line, which has no stream")
         for name in ("activation_penalty", "temporal_penalty"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: must be 0 or more, not {getattr(self, name)}")
@@ -151,7 +152,7 @@ class LanguageModelling(Task):
             found.append(("model.tie_embeddings", "'all' is for two languages. Allowed: none, target_softmax."))
         softmaxes = config.model.architecture_options.get("softmaxes", 1)
         if config.task_options.get("samples") is not None and softmaxes != 1:
-            found.append(("task_options.samples", "is not for a mixture of softmaxes; set it to null"))
+            found.append(("task_options.samples", "is not allowed with a mixture of softmaxes; set it to null"))
         return found
 
     @property
@@ -160,7 +161,7 @@ class LanguageModelling(Task):
         training = self.config.training
         if training.batch_sentences is not None:
             return training.batch_sentences
-        assert training.batch_tokens is not None, "a complete configuration has one of both"
+        assert training.batch_tokens is not None, "a complete configuration sets one of the two"
         return max(1, training.batch_tokens // self.options.steps)
 
     def _files(self, name: str) -> list[Path]:
@@ -187,7 +188,7 @@ class LanguageModelling(Task):
         texts = {name: encode_text(paths, tokenizer) for name, paths in files.items() if paths}
         for name, text in texts.items():
             if not len(text.ids):
-                raise DataError(f"data.{name}: {', '.join(map(str, files[name]))}: no line in it")
+                raise DataError(f"data.{name}: {', '.join(map(str, files[name]))}: has no line")
         return PreparedText(tokenizer=tokenizer, train=texts["train"], dev=texts.get("dev"), test=texts.get("test"))
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> LanguageModel:
@@ -224,7 +225,7 @@ class LanguageModelling(Task):
         return WindowBatch(model, batch, weights)
 
     def memory_sample(self, data: PreparedText, batches: StreamBatches | BatchStream) -> MemorySample:
-        if isinstance(batches, BatchStream):  # of its batches that with the most cells among those of the first pool
+        if isinstance(batches, BatchStream):  # the batch with the most cells in the first pool
             lines = TextLines.of(data.train)
             longest, rows_of_batch = largest_batch(batches.sampler.pool(0, 0).batches, lines.target_lengths)
             return MemorySample(collate(lines, longest), rows_of_batch)

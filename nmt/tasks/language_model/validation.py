@@ -77,7 +77,7 @@ class StreamValidator(ScoreValidator):
 
 @torch.inference_mode()
 def line_loss(model: Any, lines: TextLines, *, device: torch.device, world: World, check: Check) -> float:
-    """Mean negative log-likelihood of the words of lines, each by itself, in nats; their ends count.
+    """Mean negative log-likelihood of the words of independent lines in nats, with the ends of lines.
 
     Several processes share the lines, and all get the same result. Raises InterruptedValidationError in all of them
     when `check` raises it in one.

@@ -23,9 +23,9 @@ class LabelledBatch:
 
 
 class LabelLoss(Loss):
-    """Of each sentence the sum over its words, as a random field has one probability for all of them.
+    """The sum over the words of each sentence, because a random field gives one probability to all of them.
 
-    It counts as much as the words of the sentence do on average, so that `training.normalization` has its meaning.
+    Its weight is the average weight of the sentence's words, so that `training.normalization` keeps its meaning.
     """
 
     def __call__(self, batch: Any) -> BatchLoss:

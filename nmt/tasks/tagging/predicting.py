@@ -32,7 +32,7 @@ def predict(
     rows: Sequence[int] | None = None,
     on_batch: Callable[[int], object] = _nothing,
 ) -> list[list[int]]:
-    """Ids of the labels of each sentence of `rows`, by default of all, in order; none of one without a token.
+    """Ids of the labels of each sentence of `rows` (default: all), in order; empty for a sentence without a token.
 
     `on_batch` is called before each batch with the number of its sentences, and may raise to end the work.
     """
@@ -51,12 +51,12 @@ def predict(
 
 
 class Measured(NamedTuple):
-    """What a model makes of a text with labels."""
+    """A model's results for a text with labels."""
 
     loss: float
     """In nats a token, of sentences whose labels the model knows; NaN where there are none."""
     labels: list[list[int]]
-    """Of each sentence, those predicted."""
+    """Predicted labels of each sentence."""
 
 
 @torch.inference_mode()

@@ -19,7 +19,7 @@ class F1(NamedTuple):
 
 
 def f1(*, right: int, wanted: int, found: int) -> F1:
-    """Of so many spans that are right, among those of the reference and those predicted."""
+    """Scores from the numbers of correct, reference and predicted spans."""
     precision = 100 * right / found if found else 0.0
     recall = 100 * right / wanted if wanted else 0.0
     both = precision + recall
@@ -28,7 +28,7 @@ def f1(*, right: int, wanted: int, found: int) -> F1:
 
 @dataclass
 class SpanCounts:
-    """Spans by their kinds: a predicted one is right if beginning, end and kind are those of one of the reference."""
+    """Spans by their kinds: a predicted span is correct if beginning, end and kind match a reference span."""
 
     right: Counter[str] = field(default_factory=Counter)
     wanted: Counter[str] = field(default_factory=Counter)
@@ -52,12 +52,12 @@ class SpanCounts:
 
     @property
     def overall(self) -> F1:
-        """Of all kinds together."""
+        """Scores of all kinds together."""
         return f1(right=self.right.total(), wanted=self.wanted.total(), found=self.found.total())
 
     @property
     def by_kind(self) -> dict[str, F1]:
-        """Of each kind that the reference or a prediction has."""
+        """Scores of each kind in the reference or the predictions."""
         kinds = sorted({*self.wanted, *self.found})
         return {kind: f1(right=self.right[kind], wanted=self.wanted[kind], found=self.found[kind]) for kind in kinds}
 

@@ -17,12 +17,12 @@ from nmt.tasks.tagging.task import joined
 
 
 class TaggedLine(NamedTuple):
-    """What a model makes of one line."""
+    """A model's result for one line."""
 
     tokens: list[str]
     """Words, or characters without spaces."""
     labels: list[str]
-    """Of each token; of words in the scheme of the training text."""
+    """Label of each token; for words, in the scheme of the training text."""
     text: str
     """Labels with spaces between them, or the text with spaces between words."""
     unknown: int

@@ -80,7 +80,7 @@ class PreparedLabels:
 
     @property
     def texts(self) -> Mapping[str, TaggedCorpus]:
-        """Those that there are, encoded."""
+        """The given texts, encoded."""
         others = {"dev": self.dev, "test": self.test}
         return {"train": self.train, **{name: text.corpus for name, text in others.items() if text is not None}}
 
@@ -99,12 +99,12 @@ class LabelTask(InMemoryTask):
     tokens: ClassVar[str]
     """What it calls them."""
     suffix: ClassVar[str]
-    """Of the files that predictions are written to."""
+    """Suffix of the files of predictions."""
     scores: ClassVar[Mapping[str, bool]] = {"f1": True, "precision": True, "recall": True}
     unused: ClassVar[Mapping[str, str]] = {
         **unused_keys(
             pairs="a tagger reads one text",
-            search="a tagger searches for nothing",
+            search="a tagger does not search",
             model="it has no decoder and no attention; see model.cell and model.architecture_options",
             evaluation="validation measures loss, F1, precision and recall",
         ),
@@ -129,7 +129,7 @@ class LabelTask(InMemoryTask):
 
     @abstractmethod
     def known_words(self, sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> Set[str]:
-        """The words of the training text, where scores are to tell new words apart."""
+        """The words of the training text, if scores distinguish new words."""
 
     @abstractmethod
     def predictions(self, text: LabelledText, labels: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -174,7 +174,7 @@ class LabelTask(InMemoryTask):
         return LabelledBatch(model, batch, weights)
 
     def memory_sample(self, data: PreparedLabels, batches: TagBatches) -> MemorySample:
-        """Of the batch with the most cells among those of the first pool."""
+        """The largest batch (most cells) of the first pool."""
         longest, rows = largest_batch(batches.sampler.pool(0, 0).batches, data.train.source_lengths)
         return MemorySample(tag_batch(data.train, longest), rows)
 
@@ -213,8 +213,8 @@ class LabelTask(InMemoryTask):
     def doubts(self, data: PreparedLabels, batches: TagBatches) -> list[str]:
         found = {name: unknown_labels(corpus) for name, corpus in data.texts.items()}
         return [
-            f"{name}: {counted(count, 'sentence')} with labels that the training text has not; they count in F1, "
-            "but not in the loss"
+            f"{name}: {counted(count, 'sentence')} with labels that are not in the training text; they count in F1, "
+            f"but not in the loss"
             for name, count in found.items()
             if count
         ]
@@ -267,7 +267,7 @@ class Tagging(LabelTask):
 
 @TASKS.register("segmentation")
 class Segmentation(LabelTask):
-    """Text with spaces between words, which are to be found where it has none."""
+    """Text with spaces between words, for segmentation of text without spaces."""
 
     tokenizer = "tagged_characters"
     tokens = "characters"
@@ -297,7 +297,7 @@ def joined(characters: Sequence[str], words: Sequence[Span]) -> str:
 def _read(name: str, files: Sequence[Path], tokenizer: TaggingTokenizer) -> LabelledText:
     sentences = [sentence for file in files for sentence in tokenizer.read(file)]
     if not any(sentence.tokens for sentence in sentences):
-        raise DataError(f"data.{name}: {', '.join(map(str, files))}: no sentence in it")
+        raise DataError(f"data.{name}: {', '.join(map(str, files))}: has no sentence")
     return LabelledText(sentences=sentences, corpus=_encoded(sentences, tokenizer), tokenizer=tokenizer)
 
 

@@ -17,7 +17,7 @@ from nmt.training.validation import Check, ScoreValidator
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledText:
-    """A text with labels, as it is and encoded; sentences without a token are in both."""
+    """A text with labels, plain and encoded; both include sentences without a token."""
 
     sentences: Sequence[Labelled]
     corpus: TaggedCorpus

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.training.distributed.process_group import ProcessGroup
 
 NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun tells each process."""
+"""Environment variables that torchrun sets in each process."""
 TIMEOUT = "NMT_TIMEOUT"
 """Environment variable with the seconds after which a silent process counts as lost."""
 DEFAULT_TIMEOUT = 600.0
@@ -31,14 +31,14 @@ LONGEST_TIMEOUT = 1e6
 """Eleven days; torch counts nanoseconds in 64 bits."""
 _MOST_DIGITS = 9
 PATIENCE = 3.0
-"""Seconds in which a process that was left looks for the reason, and the one that has the store keeps it for that."""
+"""Seconds that a process waits for the reason of a failure elsewhere; rank 0 keeps the store that long."""
 LAST_RESORT = 30
 """Seconds after which the kernel ends a process that has failed but cannot leave torch.distributed."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What the launcher has told this process."""
+    """The launcher's settings for this process."""
 
     rank: int
     size: int
@@ -79,7 +79,7 @@ def connected(device: str) -> Iterator[World]:
     world = _meet(launch, _own_device(device, launch))
     try:
         yield world
-        world.gather(None)  # whoever ends first must not take the store with it
+        world.gather(None)  # the first process to end must not end the store
     except Exception as error:
         message = _last_words(world, error)
         if message is None:
@@ -111,7 +111,7 @@ def _meet(launch: Launch, device: torch.device) -> ProcessGroup:
     from nmt.training.distributed.process_group import LostContactError, ProcessGroup, reason
     from nmt.training.distributed.store import fresh_part
 
-    # Otherwise a lost GPU would end this process from a thread of torch, without a word of ours.
+    # Otherwise a lost GPU would end this process from a thread of torch, without an error message.
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
     try:
         store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=launch.timeout))))
@@ -119,16 +119,18 @@ def _meet(launch: Launch, device: torch.device) -> ProcessGroup:
         return ProcessGroup(store, rank=rank, size=size, device=device, timeout=launch.timeout)
     except (LostContactError, RuntimeError, OSError, ValueError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        message = f"rank {launch.rank} of {launch.size}: could not meet the other processes at {place}: {reason(error)}"
+        message = (
+            f"rank {launch.rank} of {launch.size}: could not connect to the other processes at {place}: {reason(error)}"
+        )
         raise RankError(message, exit_code=1) from error
 
 
 def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
-    """What this process says in place of `error`, if anything; the first that fails by itself tells the others."""
+    """The message of this process instead of `error`, or None; the first process to fail informs the others."""
     from nmt.training.distributed.process_group import LostContactError
 
-    with suppress(ValueError):  # outside the main thread signals are somebody else's
-        # The launcher ends the others as soon as one has ended, but they are about to say why they do.
+    with suppress(ValueError):  # signals can only be handled in the main thread
+        # The launcher ends the others as soon as one has ended; they still have to print the reason.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.alarm(LAST_RESORT)
     me = f"rank {world.rank} of {world.size}"
@@ -168,7 +170,7 @@ def _stay_for_the_others(world: ProcessGroup) -> None:
 
 
 def _publish(world: ProcessGroup, message: str, *, exit_code: int) -> dict[str, Any] | None:
-    """Leave word in the store unless another rank was faster; return what is there, None if it cannot be told."""
+    """Record the failure in the store unless another rank was faster; return the record, None if unknown."""
     from nmt.training.distributed.process_group import FAILURE
 
     record = {"rank": world.rank, "message": message, "exit_code": exit_code}
@@ -179,7 +181,7 @@ def _publish(world: ProcessGroup, message: str, *, exit_code: int) -> dict[str, 
 
 
 def _first_failure(world: ProcessGroup, *, patience: float) -> dict[str, Any] | None:
-    """What another rank has left in the store; None for one that died without a word."""
+    """The failure that another rank recorded in the store; None if it died without a record."""
     from nmt.training.distributed.process_group import FAILURE
 
     deadline = time.monotonic() + patience

@@ -22,7 +22,7 @@ from nmt.training.distributed.world import T, World
 BUCKET_BYTES = 32 << 20
 """Gradients are sent in pieces of this size: while one travels, the next is put together."""
 POLL = 0.2
-"""Seconds between two looks at what the other ranks have left in the store."""
+"""Seconds between two checks for failures that other ranks recorded in the store."""
 BEAT = 1.0
 """Seconds between two signs of life of rank 0 while the others wait for it."""
 SETTLING = 1.0
@@ -37,7 +37,7 @@ class LostContactError(NmtError):
 
 
 class ProcessGroup(World):
-    """Several processes; each method that exchanges something raises LostContactError when another one is gone.
+    """Several processes; each method that exchanges data raises LostContactError if another process is gone.
 
     A process that has died is noticed at once, one that hangs after `timeout` seconds.
     """
@@ -69,7 +69,7 @@ class ProcessGroup(World):
                 flat = torch.cat([_gradient(weight).flatten() for weight in bucket])
                 waiting.append(dist.all_reduce(flat, async_op=True))
                 for weight, piece in zip(bucket, flat.split([weight.numel() for weight in bucket]), strict=True):
-                    weight.grad = piece.view_as(weight)  # what was there is freed before the next bucket is made
+                    weight.grad = piece.view_as(weight)  # the old gradients are freed before the next bucket is made
             for work in waiting:
                 work.wait()
             added = totals.tolist()
@@ -122,7 +122,7 @@ class ProcessGroup(World):
         finally:
             over.set()
             thread.join()
-        with self._contact("telling the others to go on"):
+        with self._contact("telling the others to continue"):
             self.store.set(ready, "1")
 
     def ask_to_stop(self) -> None:
@@ -136,7 +136,7 @@ class ProcessGroup(World):
         if now - self._asked < POLL:
             return False
         self._asked = now
-        with self._contact("looking whether to stop"):
+        with self._contact("checking whether to stop"):
             return self.store.check([STOP])
 
     def leave(self) -> None:
@@ -157,7 +157,7 @@ class ProcessGroup(World):
 
     def _reduced(self, values: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
         found = torch.tensor(values, dtype=torch.float64, device=self.device)
-        with self._contact("agreeing how to go on"):
+        with self._contact("agreeing how to continue"):
             dist.all_reduce(found, op=operation)
             self._done_with(found)
             return list(map(float, found.tolist()))
@@ -197,7 +197,7 @@ class ProcessGroup(World):
 
 
 def reason(error: Exception) -> str:
-    """What torch says of a failed exchange, in a line, without the place in its source and its guesses."""
+    """Torch's error about a failed exchange in one line, without its source location and guesses."""
     line = (str(error).strip() or type(error).__name__).split("\n")[0]
     return re.sub(r"\[\S+\.cc:\d+\] ", "", line).split(". This is typically")[0]
 

@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Share:
-    """The part of one process in each update, of `size` processes that share it."""
+    """The part of one of `size` processes in each update."""
 
     rank: int = 0
     size: int = 1
@@ -52,10 +52,10 @@ class Share:
     def random_seed(self, seed: int, *position: int) -> int | None:
         """Seed of this process's generators in the update at `position` of a run with `seed`.
 
-        Nothing here draws from them in an update: the masks of dropout follow from the place in the data. A unit or
-        model of a plugin may, and then the numbers are other ones with another number of processes. None for a single
-        process, whose generators simply run on. With several, each update starts from a seed of its own: resuming
-        needs no state of any generator, and so no checkpoint depends on how many there were.
+        nmt itself does not draw from them in an update: dropout masks depend on the position in the data. A plugin's
+        unit or model may, and then its numbers depend on the number of processes. None for a single process, whose
+        generators simply continue. With several, each update starts from its own seed: resuming needs no generator
+        state, so checkpoints do not depend on the number of processes.
         """
         if self.size == 1:
             return None

@@ -12,14 +12,14 @@ POLL = 0.05
 
 
 def fresh_part(store: Store, *, rank: int, size: int, timeout: float) -> Store:
-    """A part of `store` with nothing in it, the same for all ranks, who must all ask for it.
+    """An empty part of `store`, the same for all ranks, which must all call this.
 
-    A launcher may keep its store when it restarts processes, and with it what those before have written: torch would
-    look for them where they no longer are. So each of the others says hello with a word nobody has used, and rank 0,
-    which may read a hello of the past first, answers each until all have come.
+    A launcher may keep its store when it restarts processes, including the old processes' entries, which would mislead
+    torch. So each other rank writes a hello with an unused word, and rank 0, which may first read an old hello, answers
+    each until all ranks have arrived.
 
     Raises:
-        RuntimeError: one has not come within `timeout` seconds.
+        RuntimeError: a rank has not arrived within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     if rank != 0:
@@ -38,7 +38,7 @@ def fresh_part(store: Store, *, rank: int, size: int, timeout: float) -> Store:
             if store.check([key]) and (word := store.get(key)) != seen[other]:
                 seen[other] = word
                 store.set(f"nmt/welcome/{word.decode('ascii')}", name)
-        _pause(deadline, f"{size - 1 - arrived} of {size} have not come")
+        _pause(deadline, f"{size - 1 - arrived} of {size} have not arrived")
     return PrefixStore(name, store)
 
 

@@ -1,4 +1,4 @@
-"""All processes of a run, as one of them sees them; here for the usual case that there is only one."""
+"""All processes of a run, from the view of one of them; this module covers the usual case of a single process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RankError(NmtError):
-    """An error of one of several processes, or what it makes the others say."""
+    """An error of one of several processes, or the resulting message of the others."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class RankError(NmtError):
 class World:
     """The processes that train together. Each has a rank; all of them call the same methods in the same order.
 
-    This class is the world of a single process, in which nothing is exchanged; `ProcessGroup` is that of several.
+    This class is the world of a single process, in which nothing is exchanged; `ProcessGroup` is the world of several.
     """
 
     rank: int = 0
@@ -61,7 +61,7 @@ class World:
         return [value]
 
     def from_main(self, value: T) -> T:
-        """The value of rank 0; what the others give is not looked at."""
+        """The value of rank 0; the values of the others are ignored."""
         return value
 
     @contextmanager
