@@ -198,7 +198,7 @@ def test_what_the_engine_has_not_is_refused_in_one_line(
     assert line == "nmt-export: data.tokenizer: 'whitespace' is not known to the engine. Allowed: sentencepiece."
     for setting, wanted in (
         ({"max_length_offset": 1001}, "max_length_offset: 1001 is too large for a file for the engine."),
-        ({"max_length_offset": 500, "beam_size": 250}, "max_length_offset: 500 is more than a file for the engine"),
+        ({"max_length_offset": 500, "beam_size": 250}, "max_length_offset: 500 is too large for a file for the engine"),
         ({"max_length_offset": 10, "beam_size": 1001}, "beam_size: 1001 is too large for a file for the engine"),
     ):
         with_decoding(run, **setting)
@@ -231,4 +231,4 @@ def test_n_best_is_noted(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     with_decoding(run, n_best=2)
     exported(run, tmp_path / "model.nmt")
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("nmt-export: decoding.n_best: 2 is not in the file")
+    assert line.startswith("nmt-export: decoding.n_best: 2 is not stored in the file")
