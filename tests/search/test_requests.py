@@ -228,7 +228,7 @@ def test_wishes_that_cannot_be_fulfilled_are_named(loaded: LoadedModel, request_
 
 def test_a_tokenizer_that_does_not_say_its_pieces(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(loaded.tokenizer), "target_pieces", lambda self: None)
-    with pytest.raises(DataError, match="'a': forbidden: the tokenizer WhitespaceTokenizer does not say"):
+    with pytest.raises(DataError, match="'a': forbidden: the tokenizer WhitespaceTokenizer does not tell"):
         translations(loaded, [Request(text="a", forbidden=("x",))])
     assert texts(loaded, [Request(text="a", prefix="x")])[0][0].startswith("x")
 
