@@ -100,7 +100,7 @@ def test_too_few_checkpoints(run, tmp_path, capsys, arguments, message):
     assert main([str(run), *arguments, "-o", str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
     assert message in error
-    assert "there: step-" in error
+    assert "existing: step-" in error
     assert not (tmp_path / "out").exists()
 
 

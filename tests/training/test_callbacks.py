@@ -169,7 +169,7 @@ def test_mistakes_are_named_with_their_keys(folder: Path, capsys: pytest.Capture
         "training.callbacks.notes.stop: unknown key. Did you mean 'stop_at'?",
         "training.callbacks: 'note' is not a known callback. Did you mean 'notes'? Allowed: everywhere, notes.",
         "training.callbacks.everywhere: 3 is not a mapping of options to values",
-        "training.callbacks: 'notes' is there 2 times",
+        "training.callbacks: 'notes' is listed 2 times",
     ):
         assert line in said
 
