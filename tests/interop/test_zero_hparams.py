@@ -86,7 +86,7 @@ def test_nothing_is_evaluated(content: str, tmp_path: Path, monkeypatch: pytest.
         ("hidden_size=True", "hidden_size: True is not an integer"),
         ("layer_norm=1", "layer_norm: 1 is not True or False"),
         ("dropout=1e999", "dropout: inf is not a number"),
-        ("beam_size=2,beam_size=3", "beam_size: is given twice"),
+        ("beam_size=2,beam_size=3", "beam_size: given twice"),
         ("missing.py", "missing.py: cannot be read: No such file"),
     ],
 )
