@@ -53,7 +53,7 @@ def test_mistakes(run, tmp_path, capsys):
     assert refused(capsys, 2, run, "-o", picture, "--panels", "bleuu").startswith(
         "--panels: 'bleuu' is in no log. Did you mean 'bleu'? Allowed: loss, "
     )
-    assert refused(capsys, 1, tmp_path / "none", "-o", picture).startswith(f"{tmp_path}/none: no such file; a run")
+    assert refused(capsys, 1, tmp_path / "none", "-o", picture).startswith(f"{tmp_path}/none: no such file; give a run")
     assert refused(capsys, 1, run, "-o", tmp_path / "none" / "x.png").endswith(f"there is no directory {tmp_path}/none")
     wanted = "--labels: 2 labels for 1 run; give one for each"
     assert refused(capsys, 2, run, "-o", picture, "--labels", "a", "b") == wanted

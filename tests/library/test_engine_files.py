@@ -232,7 +232,7 @@ def test_arguments_that_a_file_does_not_take(exported: Exported, tmp_path: Path)
         ({"checkpoint": "last"}, nmt.ConfigError, f"{file}: is a single model; a checkpoint ('last')"),
         ({"plugins": ["x.py"]}, nmt.ConfigError, f"plugins: {file} {is_file}"),
         ({"worker": True}, nmt.ConfigError, f"worker: {file} {is_file}"),
-        ({"path": [file, exported.run]}, nmt.ConfigError, f"{file}: {is_file}, and {exported.run} is not"),
+        ({"path": [file, exported.run]}, nmt.ConfigError, f"{file}: {is_file}, but {exported.run} is not"),
         ({"path": "missing.nmt"}, nmt.CheckpointError, "missing.nmt: No such file"),
         ({"path": damaged}, nmt.CheckpointError, f"{damaged}: "),
         ({"path": [file, damaged]}, nmt.CheckpointError, f"{damaged}: "),

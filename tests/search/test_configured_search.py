@@ -135,7 +135,7 @@ def test_a_search_that_cannot_be_is_one_line(
 def test_search_is_an_option_of_a_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = str(folder / "dev.en")
     assert evaluate.main(["--hyp", text, "--ref", text, "--search", "beam"]) == 2
-    assert "--search: only with MODEL" in capsys.readouterr().err
+    assert "--search: allowed only with MODEL" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")

@@ -125,7 +125,7 @@ def test_bad_updates_in_a_row_may_not_begin_again_with_each_resume(folder: Path)
     for _ in range(3):
         assert not updater.update(next(groups), step=0).applied
         updater = continued(updater, config, data, folder)
-    with pytest.raises(DivergedError, match="4 updates in a row"):
+    with pytest.raises(DivergedError, match="4 consecutive updates"):
         updater.update(next(groups), step=0)
 
 

@@ -93,7 +93,7 @@ def test_guard_skips_counts_and_stops():
     resumed = BadUpdateGuard(max_bad_updates=2)
     resumed.load_state_dict(guard.state_dict())
     assert not resumed.usable(1.0, math.nan)
-    with pytest.raises(DivergedError, match="3 updates in a row.*gradient norm nan.*max_bad_updates is 2"):
+    with pytest.raises(DivergedError, match="3 consecutive updates.*gradient norm nan.*max_bad_updates is 2"):
         resumed.usable(1.0, math.nan)
 
 

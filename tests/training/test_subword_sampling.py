@@ -83,7 +83,7 @@ def test_the_log_says_what_it_does_and_what_stays(tmp_path: Path, capsys: pytest
     config = write_subword_config(tmp_path, data={"max_length": 14}, options={"bpe_dropout": 0.9})
     assert nmt_train(config, "--set", "training.max_steps=6") == 0
     said = capsys.readouterr().err
-    (line,) = (line for line in said.splitlines() if "anew in each epoch" in line)
+    (line,) = (line for line in said.splitlines() if "again in each epoch" in line)
     assert "times the tokens" in line and "too long for it" in line
     logged = [event.get("too_long", 0) for event in events(tmp_path / "run", kinds=("train",))]
     assert len(logged) == 2 and all(logged)
@@ -95,11 +95,11 @@ def test_a_dry_run_measures_what_is_trained_on(tmp_path: Path, capsys: pytest.Ca
     config = write_subword_config(tmp_path, training={"batch_sentences": None, "batch_tokens": 100})
     assert train.main(["--config", str(config), "--device", "cpu", "--dry-run"]) == 0
     first = capsys.readouterr().out
-    assert "anew in each epoch" in first
+    assert "again in each epoch" in first
     change = ("--set", "data.tokenizer_options.bpe_dropout=0.0")
     assert train.main(["--config", str(config), "--device", "cpu", "--dry-run", *change]) == 0
     plain = capsys.readouterr().out
-    assert "anew" not in plain
+    assert "again in each epoch" not in plain
     batches = [int(text.partition("batches an epoch: ")[2].split()[0]) for text in (first, plain)]
     assert batches[0] > batches[1]
 

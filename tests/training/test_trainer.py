@@ -274,7 +274,7 @@ def test_too_many_bad_updates_in_a_row_end_training(
     assert nmt_train(config) == 1
     said = capsys.readouterr().err
     assert said.count("update skipped") == 2
-    assert "3 updates in a row" in said.splitlines()[-1] and "max_bad_updates" in said.splitlines()[-1]
+    assert "3 consecutive updates" in said.splitlines()[-1] and "max_bad_updates" in said.splitlines()[-1]
     assert (folder / "run/checkpoints/step-6").is_dir()
 
 
