@@ -156,7 +156,7 @@ def test_the_multi30k_commands_in_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Exactly its lines, but with overrides for nmt-train and a corpus of nonsense where nmt-data has put one."""
-    block = the_block("", "nmt-data multi30k", "nmt-train", "nmt-eval --hyp")
+    block = the_block("", "nmt-data multi30k", "-o translations.de")
     lines = [shlex.split(line) for line in block.splitlines()]
     assert lines[0] == ["nmt-data", "multi30k"]
     assert [line[0] for line in lines[1:]] == ["nmt-train", "nmt-translate", "nmt-eval"]
