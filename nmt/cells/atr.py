@@ -18,13 +18,13 @@ class ATROptions:
     """Options of ATR."""
 
     activation: Activation = "none"
-    """Where a tanh stands: `output` (put out tanh(h), carry h), `state` (h = tanh(i * p + f * h')) or
-    `candidate` (h = i * tanh(p) + f * h')."""
+    """Where a tanh is applied: `output` (the output is tanh(h), the carried state h), `state`
+    (h = tanh(i * p + f * h')) or `candidate` (h = i * tanh(p) + f * h')."""
     gates: Gates = "twin"
-    """`twin`: i = sigmoid(p + q), f = sigmoid(p - q); `coupled`: this f and i = 1 - f, as the authors' code has it;
-    `coupled_input`: this i and f = 1 - i."""
+    """`twin`: i = sigmoid(p + q), f = sigmoid(p - q); `coupled`: the same f, and i = 1 - f, as in the authors' code;
+    `coupled_input`: the same i, and f = 1 - i."""
     recurrent_init: RecurrentInit = "uniform"
-    """How the recurrent matrix starts: `uniform` is as all weights, see `model.initializer`."""
+    """Initial values of the recurrent matrix; `uniform`: as for all other weights, see `model.initializer`."""
 
 
 @CELLS.register("atr")
@@ -36,7 +36,7 @@ class ATR(RecurrentCell[HiddenState]):
         f = sigmoid(p - q)
         h = i * p + f * h'
 
-    p [H] is the product of the input, h' the state before. U, b: `recurrent_weight` [H, H],
+    p [H] is the product of the input, h' the previous state. U, b: `recurrent_weight` [H, H],
     `recurrent_bias` [H]. Input products (H): p.
     """
 

@@ -1,4 +1,4 @@
-"""What every recurrent unit offers to the models; a unit of yours needs only __init__, project and step."""
+"""The interface of recurrent units to the models; a unit of your own needs only __init__, project and step."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ S = TypeVar("S", bound=CellState)
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """Options of a unit that has none."""
+    """The options of a unit without options."""
 
 
 class Cell(nn.Module, Generic[S]):
     """A recurrent unit from width D to width H.
 
     Its input products are computed once for a whole sequence (`project`), then it runs over time:
-    one step (`step`, what conditional RNNs and the search call) or all at once (`sequence`).
-    Letters in shapes: N rows, B batch, T time, k products of the unit.
+    one step at a time (`step`, called by conditional RNNs and the search) or all steps at once (`sequence`).
+    Letters in shapes: N rows, B batch, T time, k input products of the unit.
     """
 
     Options: ClassVar[type] = NoOptions
-    """Frozen dataclass of the unit's options, against which `model.cell_options` is checked."""
+    """Frozen dataclass of the unit's options; `model.cell_options` is checked against it."""
     State: ClassVar[type[Any]] = HiddenState
-    """NamedTuple of tensors [N, H] that is carried; `h` first."""
+    """NamedTuple of the tensors [N, H] that are carried from step to step; `h` is the first."""
     recurrent_dropout: float = 0.0
-    """Share of the state that products and gates do not see in training; see `DroppedCell`. Set by who makes it."""
+    """Share of the state that products and gates do not see in training; see `DroppedCell`. Set by the code that makes
+    the cell."""
     recurrent_weights: ClassVar[bool] = False
     """Whether it has recurrent matrices, which can have `weight_dropout`."""
     weight_dropout: float = 0.0
     """Share of the values of its recurrent matrices that are 0 in a batch of a training (Merity et al., ICLR 2018); set
-    by who makes it."""
+    by the code that makes the cell."""
     without_dropout: ClassVar[str] = "it does not define dropped_step"
-    """Why a unit whose `dropped_step` is that of this class has no recurrent dropout, as a message says it."""
+    """The reason, for messages, why a unit that does not define `dropped_step` has no recurrent dropout."""
     layer_number: int = 0
-    """By which its masks differ from those of other layers of the model; set by `nmt.models.dropout.number_layers`."""
+    """Gives each layer of a model different masks; set by `nmt.models.dropout.number_layers`."""
 
     def __init__(
         self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
@@ -63,10 +64,10 @@ class Cell(nn.Module, Generic[S]):
         return self.hidden_size * len(self.State._fields)
 
     def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
-        """Start again as Zero does: weights by an `Initializer`, biases and offsets 0, layer-norm scales 1.
+        """Set initial values as in Zero: weights from an `Initializer`, biases and offsets 0, layer-norm scales 1.
 
-        Told apart by the last word of their names: bias, offset and scale; all others are weights. A plain number in
-        place of an initializer means uniform in +-init_range.
+        The last word of a parameter's name tells its kind: bias, offset or scale; all others are weights. A plain
+        number instead of an initializer means uniform in +-init_range.
         """
         initializer, heights = as_initializer(init_range), self.stacked_weights()
         for name, parameter in self.named_parameters():
@@ -79,19 +80,19 @@ class Cell(nn.Module, Generic[S]):
                 reset_weight_(parameter, initializer, heights=heights.get(name))
 
     def stacked_weights(self) -> dict[str, list[int]]:
-        """By name the weights that are several matrices below each other, with the heights of these.
+        """The weights that consist of several stacked matrices: name -> heights of the matrices.
 
-        An initializer that follows the size of a matrix takes each of them for itself.
+        An initializer that depends on the size of a matrix treats each of them separately.
         """
         return {}
 
     def initial_state(self, batch_size: int, *, like: Tensor) -> S:
-        """Zeros for `batch_size` rows, on the device of `like` and in its type, but fp32 at least."""
+        """Zeros for `batch_size` rows, on the device of `like` and in its type, but in at least fp32."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         return self.unpack_state(like.new_zeros(batch_size, self.state_size, dtype=dtype))
 
     def unpack_state(self, packed: Tensor) -> S:
-        """Split packed [..., state_size], its parts side by side with h first, into a state."""
+        """Split packed [..., state_size], which has the parts side by side, h first, into a state."""
         parts = torch.split(at_least_fp32(packed), self.hidden_size, -1)
         return self.State(*parts)
 
@@ -104,24 +105,25 @@ class Cell(nn.Module, Generic[S]):
         raise NotImplementedError
 
     def dropped_step(self, projected: Tensor, state: S, keep: Tensor) -> S:
-        """As `step`, but products and gates see the state before times `keep` [N, H]; what is carried on stays whole.
+        """Like `step`, but products and gates see the previous state times `keep` [N, H]; the carried state is not
+        dropped.
 
-        A unit that does not define it has no recurrent dropout.
+        A unit that does not define this method has no recurrent dropout.
         """
         raise NotImplementedError
 
     def search_step(self, projected: Tensor, state: S) -> S:
-        """As `step`, by the unit's C kernel where there is one and no gradient is wanted."""
+        """Like `step`, but with the unit's C kernel if there is one and no gradient is needed."""
         return self.step(projected, state)
 
     def output(self, state: S) -> Tensor:
-        """What the unit puts out in this state [N, H]."""
+        """The unit's output in this state, [N, H]."""
         return state.h
 
     def gate_values(self, projected: Tensor, state: S) -> GateValues:
-        """The gates of the time step that `step` computes from the same projected [N, kH] and state before.
+        """The gates of the time step that `step` computes from the same projected [N, kH] and previous state.
 
-        A unit that does not define it has none to show; see `nmt.cells.trace`.
+        A unit that does not define this method has no gates to show; see `nmt.cells.trace`.
         """
         return GateValues()
 
@@ -141,21 +143,22 @@ class Cell(nn.Module, Generic[S]):
     def layer(
         self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
     ) -> tuple[Tensor, S]:
-        """`sequence` of the products of x [B, T, D]; a unit may have a faster way to both at once."""
+        """`sequence` of the input products of x [B, T, D]; a unit may have a faster way to compute both together."""
         return self.sequence(self.project(x), state, mask, reverse=reverse)
 
     def unit(self) -> Unit | None:
-        """What kernels run, with the weights as they are now; None where others must call `step`."""
+        """The unit that kernels run, with the current weights; None if callers must use `step` instead."""
         return None
 
     def projection(self) -> Projection | None:
-        """What `project` does, where that is a product with a matrix; else None."""
+        """The computation of `project` if it is a product with a matrix; else None."""
         return None
 
     def for_batch(self, x: Tensor) -> Cell[S] | DroppedCell[S]:
-        """What runs over the sentences x [B, ...]: this cell, or in training with recurrent dropout what drops.
+        """The object that runs over the sentences x [B, ...]: this cell, or a `DroppedCell` in training with recurrent
+        dropout.
 
-        Steps of a search do without.
+        The steps of a search use no dropout.
         """
         if not self.training or self.recurrent_dropout == 0:
             return self
@@ -171,8 +174,8 @@ class DroppedCell(Generic[S]):
     """A cell in training over one batch of sentences, with recurrent dropout (Gal and Ghahramani, NIPS 2016).
 
     In all steps of a sentence recurrent products and gates see the same part of the state: h' times `keep` [B, H],
-    and in gates that look at a memory through vectors c' times it. What is carried on, as f * h' and c', stays whole,
-    so that nothing is forgotten for it. No kernel knows it.
+    and, in gates that read a memory through vectors, c' times `keep`. The carried values, such as f * h' and c', are
+    not dropped, so that dropout does not make the unit forget. No kernel supports this.
     """
 
     def __init__(self, cell: Cell[S], keep: Tensor) -> None:
@@ -181,13 +184,13 @@ class DroppedCell(Generic[S]):
         self.output, self.State = cell.output, cell.State
 
     def step(self, projected: Tensor, state: S) -> S:
-        """As `Cell.step`, of the rows of the batch."""
+        """Like `Cell.step`, for the rows of the batch."""
         return self._cell.dropped_step(projected, state, self._keep)
 
     def sequence(
         self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
     ) -> tuple[Tensor, S]:
-        """As `Cell.sequence`."""
+        """Like `Cell.sequence`."""
         if state is None:
             state = self._cell.initial_state(projected.size(0), like=projected)
         return run_steps(self.step, self.output, projected, state, mask, reverse=reverse)
@@ -195,7 +198,7 @@ class DroppedCell(Generic[S]):
     def layer(
         self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
     ) -> tuple[Tensor, S]:
-        """As `Cell.layer`."""
+        """Like `Cell.layer`."""
         return self.sequence(self.project(x), state, mask, reverse=reverse)
 
     def unit(self) -> Unit | None:
@@ -212,7 +215,7 @@ def run_steps(
     *,
     reverse: bool,
 ) -> tuple[Tensor, S]:
-    """`Cell.sequence` by one call of `step` for each time step."""
+    """`Cell.sequence` computed with one call of `step` for each time step."""
     inputs = projected.unbind(1)
     live = live_rows(mask, length=len(inputs))
     outputs: list[Tensor] = []

@@ -22,7 +22,7 @@ class GRUOptions:
     """Options of GRU."""
 
     recurrent_init: RecurrentInit = "uniform"
-    """How the recurrent matrices start: `uniform` is as all weights, see `model.initializer`."""
+    """Initial values of the recurrent matrices; `uniform`: as for all other weights, see `model.initializer`."""
     reset: Reset = "before"
     """Where the reset gate acts: `before` the product, g = tanh(x_h + V (r * h') + d), or, as in cuDNN, `after` it,
     g = tanh(x_h + r * (V h' + d))."""
@@ -38,7 +38,7 @@ class GRU(RecurrentCell[HiddenState]):
         h = z * h' + (1 - z) * g
 
     With `reset: after` g = tanh(x_h + r * (V h' + d)), as in cuDNN and in `torch.nn.GRU`, whose b_in is 0 here.
-    The x [H] are products of the input, h' the state before. U, b: `recurrent_weight` [2H, H] (z, r),
+    The x [H] are products of the input, h' the previous state. U, b: `recurrent_weight` [2H, H] (z, r),
     `recurrent_bias`; V, d: `candidate_weight` [H, H], `candidate_bias`; with layer norm
     `recurrent_scale`, `recurrent_offset`, `candidate_scale`, `candidate_offset`.
     Input products (3H; layer norm over the first 2H and the last H): x_z, x_r, x_h.
@@ -51,13 +51,13 @@ class GRU(RecurrentCell[HiddenState]):
 
     @property
     def candidate(self) -> Recurrent:
-        """The parameters of the candidate's recurrent product as a `Unit` takes them."""
+        """The parameters of the candidate's recurrent product, in the form that a `Unit` takes."""
         weight = self.dropped_weight(self.candidate_weight, number=2)
         return Recurrent(weight, self.candidate_bias, self.candidate_scale, self.candidate_offset)
 
     def _make_recurrent(self) -> None:
         super()._make_recurrent()
-        # A parameter of its own: autocast keeps the converted copy of a parameter, not of a slice.
+        # A separate parameter, because autocast caches the converted copy of a parameter, but not of a slice.
         self.candidate_weight = nn.Parameter(torch.empty(self.hidden_size, self.hidden_size))
         self.candidate_bias = nn.Parameter(torch.empty(self.hidden_size))
         self.candidate_scale = self._normalised(self.hidden_size)

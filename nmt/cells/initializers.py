@@ -1,4 +1,4 @@
-"""How the weights of a new model start; importing this file registers the distributions in INITIALIZERS."""
+"""Initial weights of a new model; importing this file registers the distributions in INITIALIZERS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRUNCATED_DEVIATION: Final = 0.87962566103423978
 
 @dataclass(frozen=True, kw_only=True)
 class NoGain:
-    """Options of a distribution that has none."""
+    """The options of a distribution without options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,10 @@ class Deviation:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Options of the distributions that follow the size of a matrix."""
+    """Options of the distributions that depend on the size of a matrix."""
 
     gain: float = 1.0
-    """g, by which the variance is multiplied. Zero: `initializer_gain`, there 0.08 if not given."""
+    """Factor g of the variance. Zero: `initializer_gain`, whose default is 0.08."""
 
     def __post_init__(self) -> None:
         _require_positive(self.gain)
@@ -50,15 +50,15 @@ def _require_positive(gain: float) -> None:
 
 
 class Initializer(float):
-    """The distribution from which weights start; biases start from 0 and layer norms from 1 and 0 whatever it is.
+    """The distribution of initial weights; biases always start at 0, layer-norm scales at 1 and offsets at 0.
 
-    `reset_parameters(init_range)` of every part gets one. As a number it is `model.init_range`, so that a part
-    written for a range alone, as one of a plugin may be, goes on working.
+    `reset_parameters(init_range)` of every part of a model is called with one. As a number it equals
+    `model.init_range`, so that parts that expect a plain range, for example in a plugin, still work.
     """
 
     Options: ClassVar[type] = NoGain
     reads_range: ClassVar[bool] = False
-    """Whether `model.init_range` says something to it."""
+    """Whether `model.init_range` has an effect on it."""
 
     def __new__(cls, init_range: float = INIT_RANGE, options: Any = None) -> Initializer:
         return super().__new__(cls, init_range)
@@ -67,7 +67,7 @@ class Initializer(float):
         self.options = self.Options() if options is None else options
 
     def weight_(self, weight: Tensor, *, fan_in: int, fan_out: int) -> None:
-        """Fill `weight`, all of one matrix from width `fan_in` to width `fan_out`, however it is laid out."""
+        """Fill `weight`, which holds one whole matrix from width `fan_in` to width `fan_out` in any layout."""
         raise NotImplementedError
 
     def matrix_(self, weight: Tensor) -> None:
@@ -76,7 +76,7 @@ class Initializer(float):
 
 
 def as_initializer(init_range: float) -> Initializer:
-    """The initializer that a part was given, or `uniform` of the range that it was given instead."""
+    """`init_range` itself if it is an initializer; for a plain number, `uniform` with this range."""
     return init_range if isinstance(init_range, Initializer) else Uniform(init_range)
 
 
@@ -105,8 +105,8 @@ class Normal(Initializer):
 class NormalUnitScaling(Initializer):
     """Normal, cut at two deviations, with variance g / n for n = (fan_in + fan_out) / 2.
 
-    Until some version of TensorFlow 1 the variance was g / n before the cut and so 0.77 of that after it. Here it is
-    g / n after it, as in TensorFlow 1.13, the last one that Zero runs with, and in all since.
+    In early versions of TensorFlow 1 the variance was g / n before the cut and therefore 0.77 g / n after it. Here it
+    is g / n after the cut, as in TensorFlow 1.13, the last version that Zero runs with, and in all later versions.
     """
 
     Options = Gain
@@ -119,7 +119,7 @@ class NormalUnitScaling(Initializer):
 
 @INITIALIZERS.register("uniform_unit_scaling")
 class UniformUnitScaling(Initializer):
-    """Uniform with variance g / n for n = (fan_in + fan_out) / 2, which is in +-sqrt(3 g / n)."""
+    """Uniform with variance g / n for n = (fan_in + fan_out) / 2, that is, in +-sqrt(3 g / n)."""
 
     Options = Gain
     options: Gain
@@ -139,9 +139,9 @@ class Glorot(Initializer):
 
 
 def reset_weight_(weight: Tensor, initializer: Initializer, *, heights: list[int] | None = None) -> None:
-    """Start a weight of a unit: a matrix [out, in], or several of these `heights` below each other, or a vector [H].
+    """Initialise a weight of a unit: a matrix [out, in], several stacked matrices of these `heights`, or a vector [H].
 
-    A vector is a matrix from width 1, as which Zero has the peepholes of the SRU.
+    A vector counts as a matrix from width 1, as Zero treats the peepholes of the SRU.
     """
     with torch.no_grad():
         for block in weight.split(heights) if heights else [weight]:

@@ -27,7 +27,7 @@ class LRN(UnitCell[HiddenState]):
         f = sigmoid(q - h')
         h = i * r + f * h'
 
-    p, q, r [H] are products of the input, h' the state before. There is no recurrent matrix.
+    p, q, r [H] are products of the input, h' the previous state. There is no recurrent matrix.
     Input products (3H, normalised together): p, q, r.
     """
 

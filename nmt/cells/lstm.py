@@ -23,32 +23,32 @@ class LSTMOptions:
     """Options of LSTM."""
 
     recurrent_init: RecurrentInit = "uniform"
-    """How the recurrent matrix starts: `uniform` is as all weights, see `model.initializer`."""
+    """Initial values of the recurrent matrix; `uniform`: as for all other weights, see `model.initializer`."""
     forget_bias: float = 0.0
-    """What the bias of the forget gate starts from (Jozefowicz et al., ICML 2015, recommend 1)."""
+    """Initial bias of the forget gate (Jozefowicz et al., ICML 2015, recommend 1)."""
     peepholes: bool = False
-    """The gates look at the memory through a vector each: i and f at c', o at c."""
+    """Each gate also reads the memory through a vector: i and f read c', o reads c."""
     output_activation: OutputActivation = "tanh"
-    """h = o * tanh(c), or, with `identity`, h = o * c."""
+    """`tanh`: h = o * tanh(c); `identity`: h = o * c."""
 
 
 @CELLS.register("lstm")
 class LSTM(RecurrentCell[MemoryState]):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000).
 
-        i = sigmoid(x_i + U_i h' + b_i)      f, o alike
+        i = sigmoid(x_i + U_i h' + b_i)      f, o likewise
         g = tanh(x_g + V h' + d)
         c = i * g + f * c'
         h = o * tanh(c)
 
-    The x [H] are products of the input; h', c' the state before. U above V: `recurrent_weight` [4H, H]
+    The x [H] are products of the input; h', c' the previous state. U above V: `recurrent_weight` [4H, H]
     (i, f, o, g), b and d: `recurrent_bias` [4H]; layer norm over the first 3H and the last H.
     Input products (4H; layer norm over the first 3H and the last H): x_i, x_f, x_o, x_g.
 
-    With peepholes (Gers and Schmidhuber, IJCNN 2000, as Graves, 2013, has them) there are three vectors [H], not
-    normalised:
+    With peepholes (Gers and Schmidhuber, IJCNN 2000, in the form of Graves, 2013) there are three vectors [H], which
+    are not normalised:
 
-        i = sigmoid(x_i + U_i h' + w_i * c' + b_i)      f alike
+        i = sigmoid(x_i + U_i h' + w_i * c' + b_i)      f likewise
         o = sigmoid(x_o + U_o h' + w_o * c + b_o)
 
     w_i: `peephole_input`, w_f: `peephole_forget`, w_o: `peephole_output`.

@@ -1,4 +1,4 @@
-"""minGRU, a GRU whose gate looks at the input alone."""
+"""minGRU, a GRU whose gate depends on the input only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class MinGRUOptions:
     """Options of minGRU."""
 
     positive: bool = False
-    """The candidate is positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere, as in the authors' log-space form;
-    without it the unit is that of the paper's equations."""
+    """Make the candidate positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere, as in the authors' log-space form;
+    without it, the unit follows the paper's equations."""
     forget_bias: float = 0.0
-    """What the bias of 1 - z, the gate that keeps the old state, starts from; the greater, the longer a state lasts at
-    first."""
+    """Initial bias of 1 - z, the gate that keeps the old state; with a larger value, a new model keeps its state for
+    longer."""
 
 
 @CELLS.register("min_gru")
@@ -34,8 +34,8 @@ class MinGRU(InputGatedCell[HiddenState]):
         g = x_h + b_h
         h = (1 - z) * h' + z * g
 
-    The x [H] are products of the input, h' the state before; b_z, b_h [H]: `update_gate_bias`, `candidate_bias`. The
-    gate looks at the input alone. Input products (2H, normalised each for itself): x_z, x_h.
+    The x [H] are products of the input, h' the previous state; b_z, b_h [H]: `update_gate_bias`, `candidate_bias`. The
+    gate depends on the input only. Input products (2H, normalised separately): x_z, x_h.
     """
 
     Options = MinGRUOptions

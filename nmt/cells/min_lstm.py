@@ -1,4 +1,4 @@
-"""minLSTM, an LSTM whose gates look at the input alone."""
+"""minLSTM, an LSTM whose gates depend on the input only."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class MinLSTMOptions:
     """Options of minLSTM."""
 
     positive: bool = False
-    """The candidate is positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere, as in the authors' log-space form;
-    without it the unit is that of the paper's equations."""
+    """Make the candidate positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere, as in the authors' log-space form;
+    without it, the unit follows the paper's equations."""
     forget_bias: float = 0.0
-    """What the bias of the forget gate starts from; the greater, the longer a state lasts at first."""
+    """Initial bias of the forget gate; with a larger value, a new model keeps its state for longer."""
 
 
 @CELLS.register("min_lstm")
 class MinLSTM(InputGatedCell[HiddenState]):
     """Minimal long short-term memory (Feng et al., "Were RNNs All We Needed?", 2024).
 
-        f = sigmoid(x_f + b_f)      i alike
+        f = sigmoid(x_f + b_f)      i likewise
         g = x_h + b_h
         h = f / (f + i) * h' + i / (f + i) * g
 
-    The x [H] are products of the input, h' the state before; b_f, b_i, b_h [H]: `forget_gate_bias`, `input_gate_bias`,
-    `candidate_bias`. The gates look at the input alone; there is no memory besides h.
+    The x [H] are products of the input, h' the previous state; b_f, b_i, b_h [H]: `forget_gate_bias`,
+    `input_gate_bias`, `candidate_bias`. The gates depend on the input only; there is no memory besides h.
     Input products (3H; layer norm over the first 2H and the last H): x_f, x_i, x_h.
     """
 

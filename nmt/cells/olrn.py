@@ -29,7 +29,7 @@ class OLRN(UnitCell[HiddenState]):
         o = sigmoid(s - c)
         h = o * c
 
-    p, q, r, s [H] are products of the input, h' the state before: the gated h is what is carried,
+    p, q, r, s [H] are products of the input, h' the previous state: the gated h is carried,
     there is no other memory. Input products (4H, normalised together): p, q, r, s.
     """
 

@@ -1,4 +1,4 @@
-"""The plain recurrent unit, to compare the gated ones with."""
+"""The plain recurrent unit, for comparison with the gated units."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class RNNOptions:
     """Options of the plain unit."""
 
     activation: Activation = "tanh"
-    """What is applied to the sum."""
+    """The function applied to the sum."""
     recurrent_init: RecurrentInit = "uniform"
-    """How the recurrent matrix starts: `uniform` is as all weights, see `model.initializer`."""
+    """Initial values of the recurrent matrix; `uniform`: as for all other weights, see `model.initializer`."""
 
 
 @CELLS.register("rnn")
 class RNN(RecurrentCell[HiddenState]):
-    """Plain recurrent unit without gates (Elman 1990), to compare the others with.
+    """Plain recurrent unit without gates (Elman 1990), for comparison with the others.
 
         h = tanh(x + U h' + b)
 
-    x [H] is the product of the input, h' the state before. U, b: `recurrent_weight` [H, H], `recurrent_bias` [H].
+    x [H] is the product of the input, h' the previous state. U, b: `recurrent_weight` [H, H], `recurrent_bias` [H].
     Input products (H): x.
     """
 

@@ -16,14 +16,14 @@ from nmt.registry import CELLS
 
 @CELLS.register("sru")
 class SRU(UnitCell[MemoryState]):
-    """Simple recurrent unit (Lei et al., EMNLP 2018), as Zero has it: no bias, no tanh, no scaling.
+    """Simple recurrent unit (Lei et al., EMNLP 2018), as in Zero: no bias, no tanh, no scaling.
 
         f = sigmoid(x_f + v_f * c')
         c = f * c' + (1 - f) * x_c
         r = sigmoid(x_r + v_r * c')
         h = r * c + (1 - r) * x_h
 
-    The x [H] are products of the input, c' the memory before; both gates look at c' through the
+    The x [H] are products of the input, c' the previous memory; both gates read c' through the
     vectors v_f, `peephole_forget` [H], and v_r, `peephole_reset` [H].
     Input products (4H, normalised together): x_r, x_f, x_c, x_h.
     """

@@ -19,19 +19,19 @@ class SSRUOptions:
     """Options of SSRU."""
 
     forget_bias: float = 0.0
-    """What the bias of the forget gate starts from; the greater, the longer a memory lasts at first."""
+    """Initial bias of the forget gate; with a larger value, a new model keeps its memory for longer."""
 
 
 @CELLS.register("ssru")
 class SSRU(InputGatedCell[MemoryState]):
-    """Simpler simple recurrent unit (Kim et al., "From Research to Production and Back", WNGT 2019), as Marian has it.
+    """Simpler simple recurrent unit (Kim et al., "From Research to Production and Back", WNGT 2019), as in Marian.
 
         f = sigmoid(x_f + b_f)
         c = f * c' + (1 - f) * x_c
         h = relu(c)
 
-    The x [H] are products of the input, c' the memory before; b_f [H]: `forget_gate_bias`. The gate looks at the input
-    alone. Input products (2H, normalised each for itself): x_f, x_c.
+    The x [H] are products of the input, c' the previous memory; b_f [H]: `forget_gate_bias`. The gate depends on the
+    input only. Input products (2H, normalised separately): x_f, x_c.
     """
 
     Options = SSRUOptions

@@ -1,4 +1,4 @@
-"""What a unit carries from one time step to the next, and what can be done to any of them."""
+"""The state that a unit carries from one time step to the next, and operations on any such state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class CellState(Protocol):
-    """A NamedTuple of tensors [N, H], of which `h` is the first."""
+    """A NamedTuple of tensors [N, H]; `h` is the first."""
 
     def __init__(self, *tensors: Tensor) -> None: ...
 
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=CellState)
 
 
 def reorder_state(state: S, rows: Tensor) -> S:
-    """The state whose n-th row is row rows[n] of `state`; rows [M] int64, repetitions allowed."""
+    """The state whose row n is row rows[n] of `state`; rows [M] int64, repetitions allowed."""
     return type(state)(*(tensor.index_select(0, rows) for tensor in state))
 
 
@@ -35,7 +35,7 @@ def select_state(mask: Tensor, new: S, old: S) -> S:
 
 
 class HiddenState(NamedTuple):
-    """The state of units whose only memory is what they put out."""
+    """The state of units whose only memory is their output."""
 
     h: Tensor
     """[N, H]"""
@@ -46,7 +46,7 @@ class HiddenState(NamedTuple):
 
 
 class MemoryState(NamedTuple):
-    """The state of units with a memory cell besides what they put out."""
+    """The state of units with a memory cell besides their output."""
 
     h: Tensor
     """[N, H]"""

@@ -1,4 +1,4 @@
-"""A unit over sequences as one can look at it: its states, its gates, and how much of each word a state holds."""
+"""The inner values of a unit over sequences: its states, its gates, and how much of each word a state holds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Trace(NamedTuple):
     states: Any
     """A state of the unit whose tensors are [B, T, H]: what it carries after each step."""
     gates: dict[str, Tensor]
-    """[B, T, H] each, by the names in the unit's equation; 0 at padding. Empty for a unit that does not name any."""
+    """[B, T, H] each, by the names in the unit's equation; 0 at padding. Empty for a unit that names no gates."""
     update: Update | None
-    """[B, T, H] each; at padding nothing is written and all stays. None of a unit that has no such update."""
+    """[B, T, H] each; at padding nothing is written and everything is kept. None for a unit without such an update."""
     reverse: bool
     """Whether it ran from the last time step to the first."""
 
     def memory(self) -> Tensor | None:
-        """The memory weights [B, T, T], see `memory_weights`; None of a unit without such an update."""
+        """The memory weights [B, T, T], see `memory_weights`; None for a unit without such an update."""
         if self.update is None:
             return None
         return memory_weights(self.update.input, self.update.forget, reverse=self.reverse)
@@ -37,10 +37,10 @@ class Trace(NamedTuple):
 def trace(
     cell: Cell[Any], x: Tensor, state: Any | None = None, mask: Tensor | None = None, *, reverse: bool = False
 ) -> Trace:
-    """Run `cell` over x [B, T, D], T > 0, and keep what it does in each step.
+    """Run `cell` over x [B, T, D], T > 0, and keep the states and gates of each step.
 
-    The arguments are those of `Cell.layer`; `cell.output(states)` is what that puts out, but for the rounding of its
-    kernels: this runs the unit's equation.
+    The arguments are the same as for `Cell.layer`. `cell.output(states)` equals the outputs of `Cell.layer` except for
+    rounding, because the unit's equation runs here, not its kernels.
     """
     inputs = cell.project(x).unbind(1)
     state = cell.initial_state(len(x), like=inputs[0]) if state is None else state
@@ -66,11 +66,11 @@ def trace(
 
 
 def word_weights(inputs: Tensor, forgets: Tensor, *, reverse: bool = False) -> Iterator[tuple[int, Tensor]]:
-    """Each time step t in the order of the run, and how much of each word is in the memory then [B, T, H].
+    """Yield each time step t, in the order of computation, with the weights of all words in the memory then [B, T, H].
 
-    inputs and forgets [B, T, H] are those of an `Update`. Of word k it is, in each dimension, i_k times the product of
-    f_(k+1), ..., f_t; 0 of words that have not been read. So the memory is the sum over k of this times the value of
-    word k, plus the first state times all f up to t.
+    inputs and forgets [B, T, H] come from an `Update`. The weight of word k is, in each dimension, i_k times the
+    product of f_(k+1), ..., f_t; it is 0 for words that have not been read yet. So the memory is the sum over k of the
+    weight times the value of word k, plus the first state times all f up to t.
     """
     weights = torch.zeros_like(inputs)
     for t in time_order(inputs.size(1), reverse=reverse):
@@ -83,10 +83,10 @@ def memory_weights(inputs: Tensor, forgets: Tensor, *, reverse: bool = False) ->
     """How much of word k (column) is in the state after word t (row): [B, T, T].
 
     The mean over the dimensions of the absolute value of i_k * f_(k+1) * ... * f_t (see `word_weights`), after the
-    structure analysis of Zhang and Sennrich, "A Lightweight Recurrent Network for Sequence Modeling" (ACL 2019), whose
-    LRN is h_t = sum over k of i_k * (f_(k+1) * ... * f_t) * v_k. What a word writes, v_k, takes no part; in units such
-    as GRU and LSTM that depends on the state before as well, so that the weights are those of what was written when
-    word k was read. With `reverse` the words behind t are those that have been read.
+    structure analysis of Zhang and Sennrich, "A Lightweight Recurrent Network for Sequence Modeling" (ACL 2019), where
+    the LRN is h_t = sum over k of i_k * (f_(k+1) * ... * f_t) * v_k. The value v_k that a word writes is not part of
+    the weight. In units such as GRU and LSTM the value also depends on the previous state; there the weights refer to
+    the value that was written when word k was read. With `reverse` the words after t have been read.
     """
     rows = inputs.new_zeros(len(inputs), inputs.size(1), inputs.size(1))
     for t, weights in word_weights(inputs, forgets, reverse=reverse):

@@ -1,4 +1,4 @@
-"""Cells of a `nmt.ops.unit.Unit`: how their weights are named, laid out, started and normalised."""
+"""Cells of a `nmt.ops.unit.Unit`: names, layout, initial values and normalisation of their weights."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from nmt.ops.unit import GateValues, Projection, Unit
 S = TypeVar("S", bound=CellState)
 
 _OF_WEIGHTS = 2**20
-"""Added to the number of a layer for the masks of its weights, which are others than those of its states."""
+"""Added to the number of a layer for the masks of its weights, so that they differ from the masks of its states."""
 
 RecurrentInit = Literal["uniform", "orthogonal"]
-"""`uniform` means as all other weights, which once were always uniform."""
+"""`uniform` means: as for all other weights, which in earlier versions were always uniform."""
 
 
 class UnitCell(Cell[S]):
     """A cell whose steps are those of a `Unit`, and whose input products are one matrix: `input_weight` [kH, D].
 
-    It has no bias; a unit that wants one adds it. With layer norm there are `input_scale` and `input_offset` [kH];
-    `input_parts` says which products are normalised together, as widths in H. The order of the products is that of
-    Zero's variables, so that each of its variables is a block of rows.
+    It has no bias; a unit that needs one adds it. With layer norm there are `input_scale` and `input_offset` [kH];
+    `input_parts` says which products are normalised together, as widths in H. The products have the order of Zero's
+    variables, so that each of Zero's variables is a block of rows.
     """
 
     input_parts: ClassVar[tuple[int, ...]]
@@ -48,10 +48,10 @@ class UnitCell(Cell[S]):
         self.reset_parameters()
 
     def _make_recurrent(self) -> None:
-        """Make the parameters besides those of the input."""
+        """Make the parameters other than those of the input."""
 
     def _normalised(self, width: int) -> nn.Parameter | None:
-        """A scale or offset, if there is layer norm."""
+        """A scale or offset with layer norm, else None."""
         return nn.Parameter(torch.empty(width)) if self.layer_norm else None
 
     def unit(self) -> Unit:
@@ -67,7 +67,7 @@ class UnitCell(Cell[S]):
         return [part * self.hidden_size for part in parts]
 
     def step(self, projected: Tensor, state: S, keep: Tensor | None = None) -> S:
-        """One time step of N rows; products and gates see the state before times `keep` [N, H], if there is one."""
+        """One time step of N rows; products and gates see the previous state, times `keep` [N, H] if given."""
         now = tuple(state)
         seen = now if keep is None else tuple(part * keep for part in now)
         return cast("S", self.State(*self.unit().equation(at_least_fp32(projected), now, seen)))
@@ -101,9 +101,9 @@ class UnitCell(Cell[S]):
 
 
 class InputGatedCell(UnitCell[S]):
-    """A cell whose gates look at the input alone, with biases [H] for some of its products, after the layer norm.
+    """A cell whose gates depend on the input only, with biases [H] for some of its products, added after layer norm.
 
-    It has no recurrent dropout, which hides a part of the state from gates and products.
+    It has no recurrent dropout, which would hide a part of the state from gates and products.
     """
 
     without_dropout: ClassVar[str] = "its gates do not look at the state"
@@ -121,7 +121,7 @@ class RecurrentCell(UnitCell[S]):
 
     recurrent_weights: ClassVar[bool] = True
     recurrent_parts: ClassVar[tuple[int, ...]]
-    """Widths, in H, of the matrices that Zero has in place of the recurrent one; j is their sum."""
+    """Widths, in H, of the matrices into which Zero splits the recurrent matrix; j is their sum."""
 
     def _make_recurrent(self) -> None:
         width = sum(self.recurrent_parts) * self.hidden_size
@@ -137,7 +137,7 @@ class RecurrentCell(UnitCell[S]):
                 orthogonal_blocks_(weight)
 
     def recurrent_matrices(self) -> list[Tensor]:
-        """All of them."""
+        """All recurrent matrices of the cell."""
         return [self.recurrent_weight]
 
     def stacked_weights(self) -> dict[str, list[int]]:
@@ -145,7 +145,7 @@ class RecurrentCell(UnitCell[S]):
 
     @property
     def recurrent(self) -> Recurrent:
-        """The recurrent parameters as a `Unit` takes them."""
+        """The recurrent parameters in the form that a `Unit` takes."""
         weight = self.dropped_weight(self.recurrent_weight)
         return Recurrent(weight, self.recurrent_bias, self.recurrent_scale, self.recurrent_offset)
 

@@ -1,4 +1,4 @@
-"""Recurrent layers to build networks of one's own with, in the manner of `torch.nn.GRU`: see docs/layers.md."""
+"""Recurrent layers for your own networks, used like `torch.nn.GRU`: see docs/layers.md."""
 
 from __future__ import annotations
 

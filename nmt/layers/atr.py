@@ -20,13 +20,14 @@ class ATR(RecurrentLayers[Tensor]):
         f = sigmoid(p - q)
         h = i * p + f * h'
 
-    p [H] is the product of the input, h' the state before. With `layer_norm` p and U h' are normalised.
+    p [H] is the product of the input, h' the previous state. With `layer_norm` p and U h' are normalised.
 
     Args (the others: `RecurrentLayers`):
-        activation: where a tanh stands: `none`; `output`, tanh(h) is put out and h carried, so that here the last state
-            is not the last output; `state`, h = tanh(i * p + f * h'); `candidate`, h = i * tanh(p) + f * h'.
-        gates: `twin`, as above; `coupled`, this f and i = 1 - f; `coupled_input`, this i and f = 1 - i.
-        recurrent_init: how U starts: `uniform`, as all weights, or `orthogonal`.
+        activation: where a tanh is applied: `none`; `output`, the output is tanh(h) and h is carried, so that the last
+            state differs from the last output; `state`, h = tanh(i * p + f * h'); `candidate`,
+            h = i * tanh(p) + f * h'.
+        gates: `twin`, as above; `coupled`, the same f, and i = 1 - f; `coupled_input`, the same i, and f = 1 - i.
+        recurrent_init: initial values of U: `uniform`, as for all other weights, or `orthogonal`.
     """
 
     cell = cells.ATR

@@ -1,4 +1,4 @@
-"""What all recurrent layers share: shapes as `torch.nn.GRU` has them, layers, directions, dropout, states."""
+"""The common part of all recurrent layers: shapes as in `torch.nn.GRU`, layers, directions, dropout, states."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nmt.models.encoder import both_directions
 from nmt.ops.recurrence import product_type
 
 S = TypeVar("S")
-"""What a unit carries: h, Tensor, or h and c, tuple[Tensor, Tensor]."""
+"""The state of a unit: h, Tensor, or h and c, tuple[Tensor, Tensor]."""
 
 
 class RecurrentLayers(nn.Module, Generic[S]):
-    """Layers of one unit above each other, in one direction or in both; a subclass names the unit.
+    """Stacked layers of one unit, in one direction or in both; a subclass defines the unit.
 
     Letters: L layers, R directions (2 where `bidirectional`, else 1), B batch, T time steps, D input_size,
     H hidden_size.
@@ -32,14 +32,14 @@ class RecurrentLayers(nn.Module, Generic[S]):
     Args:
         input_size: D, channels of the input.
         hidden_size: H, channels of the state of each direction.
-        num_layers: L; each layer reads the outputs of the one below.
-        batch_first: input and output are [B, T, channels], not [T, B, channels]; states are [L R, B, H] either way.
-        dropout: probability with which, in training, a value between two layers is set to 0.
-        bidirectional: a second direction runs from the end; outputs are [..., 2H], those of the first one first.
+        num_layers: L; each layer reads the outputs of the layer below.
+        batch_first: input and output are [B, T, channels], not [T, B, channels]; states are [L R, B, H] in both cases.
+        dropout: probability that a value between two layers is set to 0 in training.
+        bidirectional: a second direction runs from the end; outputs are [..., 2H], the first direction first.
         layer_norm: normalise the products of the input and of the state, see the unit.
-        device, dtype: of the parameters.
+        device, dtype: device and type of the parameters.
 
-    Parameters have the names `cells.K.NAME`; K is the place in the states: R times the layer, plus the direction.
+    Parameters have the names `cells.K.NAME`; K is the index in the states: R times the layer, plus the direction.
     """
 
     cell: ClassVar[type[Cell[Any]]]
@@ -82,9 +82,9 @@ class RecurrentLayers(nn.Module, Generic[S]):
         self.to(device=device, dtype=dtype)
 
     def reset_parameters(self, init_range: float | None = None) -> None:
-        """Start again: weights uniform in +-init_range, by default 1 / sqrt(hidden_size) as in `torch.nn.GRU`.
+        """Set initial values: weights uniform in +-init_range, by default 1 / sqrt(hidden_size) as in `torch.nn.GRU`.
 
-        Biases and offsets start from 0, which is not as there, and scales of layer norm from 1.
+        Biases and offsets start at 0, unlike in `torch.nn.GRU`, and the scales of layer norm at 1.
         """
         chosen = 1 / math.sqrt(self.hidden_size) if init_range is None else init_range
         for cell in self._cells():
@@ -95,18 +95,18 @@ class RecurrentLayers(nn.Module, Generic[S]):
 
         Args:
             input: [T, B, D], or [B, T, D] with `batch_first`, or one sequence [T, D], or a PackedSequence.
-            hx: the states before, [L R, B, H], or [L R, H] of one sequence; by default zeros. Of units with a memory
-                a pair (h, c) of such.
-            mask: [T, B] or [B, T], as the input, or [T]; true at values, false at padding, in any pattern. A row keeps
-                its state at padding, whatever stands there.
+            hx: the initial states, [L R, B, H], or [L R, H] for one sequence; by default zeros. For units with a
+                memory a pair (h, c) of such tensors.
+            mask: [T, B] or [B, T], like the input, or [T]; true at values, false at padding, in any pattern. A row
+                keeps its state at padding, whatever values the padding has.
 
         Returns:
             The outputs [..., R H] in the form of the input, 0 at padding, and the states at the ends of the sequences
-            (of the second direction, at their beginnings) in the form of `hx`. Both are in the type of the input or,
-            under autocast, in autocast's.
+            (for the second direction, at their beginnings) in the form of `hx`. Both have the type of the input or,
+            under autocast, the type of autocast.
 
         Raises:
-            ValueError, TypeError: shapes or types that do not fit, in one line.
+            ValueError, TypeError: shapes or types do not fit; the message is one line.
         """
         name = type(self).__name__
         try:
@@ -119,7 +119,7 @@ class RecurrentLayers(nn.Module, Generic[S]):
         x, last, dtype = batch.x, list[Any](), product_type(batch.x)
         for layer in range(self.num_layers):
             x, states = self._layer(layer, x, batch.mask, first)
-            x = x.to(dtype)  # of fp16 and with layer norm a cell may put out fp32
+            x = x.to(dtype)  # for fp16 and with layer norm the output of a cell may be fp32
             last += states
         parts = [batch.restored_state(torch.stack(part)).to(dtype) for part in zip(*last, strict=True)]
         return batch.restored(x), cast("S", parts[0] if len(parts) == 1 else tuple(parts))
@@ -127,7 +127,7 @@ class RecurrentLayers(nn.Module, Generic[S]):
     def _layer(
         self, layer: int, x: Tensor, mask: Tensor | None, first: Sequence[Any] | None
     ) -> tuple[Tensor, Sequence[Any]]:
-        """The outputs [B, T, R H] and the last state of each direction."""
+        """Run one layer: the outputs [B, T, R H] and the last state of each direction."""
         if layer:
             x = self.dropouts[layer - 1](x)
         if not self.bidirectional:
@@ -141,7 +141,7 @@ class RecurrentLayers(nn.Module, Generic[S]):
         return torch.cat([outputs, back_outputs], -1), [last, back_last]
 
     def _first_states(self, hx: S | None, batch: Batch) -> list[Any] | None:
-        """The state before, for each cell."""
+        """The initial state of each cell; None for zeros."""
         if hx is None:
             return None
         names = self.cell.State._fields
@@ -167,7 +167,7 @@ class RecurrentLayers(nn.Module, Generic[S]):
             raise ValueError(f"input: is {names[0]}, but the weights are {names[1]}; convert one of them")
 
     def _needed(self) -> tuple[str, ...]:
-        """The operations that have to be right on a GPU before kernels run there."""
+        """The operations whose checks must pass on a GPU before kernels run there."""
         alone = dict.fromkeys(recurrences(self))
         both = [key.replace("sequence", "bidirectional") for key in alone if key.startswith("sequence")]
         return (*(both if self.bidirectional else ()), *alone)
@@ -189,7 +189,7 @@ def _check_size(size: object, *, key: str) -> None:
 
 
 def _check_options(options: Any, *, name: str) -> None:
-    """Raise ValueError for a word that an option does not know, TypeError for what is no truth value where one is."""
+    """Raise ValueError for a word that an option does not allow, TypeError for a value that must be a boolean."""
     hints = get_type_hints(type(options))
     for field in fields(options):
         value, hint = getattr(options, field.name), hints[field.name]

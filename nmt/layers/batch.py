@@ -1,4 +1,4 @@
-"""The forms in which sequences are given to recurrent layers: padded, unbatched or packed."""
+"""The input forms of recurrent layers: padded, unbatched or packed sequences."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Sequences = Tensor | PackedSequence
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Sequences as cells take them, and the way back to the form in which they were given."""
+    """Sequences in the form that cells take, and the conversion back to the form of the input."""
 
     x: Tensor
     """[B, T, D], 0 at padding"""
     mask: Tensor | None
     """bool [B, T], true where a sequence has a value"""
     batch_first: bool = True
-    """Whether they were given as [B, T, D]; else [T, B, D]."""
+    """Whether the input was [B, T, D]; else it was [T, B, D]."""
     is_batched: bool = True
     """False for one sequence [T, D]."""
     packed: PackedSequence | None = None
-    """What was given, whose sequences lie in the order of their lengths."""
+    """The packed input, whose sequences are sorted by length."""
     places: Tensor | None = None
-    """[N], of its values among the T * B places of a time-major batch"""
+    """[N], the indices of its values among the T * B positions of a time-major batch"""
 
     def restored(self, outputs: Tensor) -> Sequences:
         """Outputs [B, T, W] in the form of the input, 0 at padding."""
@@ -40,14 +40,14 @@ class Batch:
         return outputs if self.batch_first else outputs.transpose(0, 1)
 
     def state_rows(self, state: Tensor) -> Tensor:
-        """A state [L, B, H] as it is given, or [L, H] of one sequence, as [L, B, H] in the order of the rows of x."""
+        """Convert a state of the input form, [L, B, H] or [L, H], to [L, B, H] in the order of the rows of x."""
         if not self.is_batched:
             return state.unsqueeze(1)
         order = None if self.packed is None else self.packed.sorted_indices
         return state if order is None else state.index_select(1, order)
 
     def restored_state(self, state: Tensor) -> Tensor:
-        """The way back."""
+        """The inverse of `state_rows`."""
         if not self.is_batched:
             return state.squeeze(1)
         order = None if self.packed is None else self.packed.unsorted_indices
@@ -55,11 +55,11 @@ class Batch:
 
 
 def read_batch(given: Sequences, mask: Tensor | None, *, width: int, batch_first: bool) -> Batch:
-    """The sequences `given`, whose values have `width` channels; `mask` has the shape of the input without these.
+    """The sequences `given`, whose values have `width` channels; `mask` has the shape of the input without channels.
 
     Raises:
-        ValueError: shapes that do not fit, or a mask for what is packed.
-        TypeError: something else than tensors.
+        ValueError: shapes do not fit, or there is a mask for a packed sequence.
+        TypeError: an argument is not a tensor.
     """
     if isinstance(given, PackedSequence):
         if mask is not None:
@@ -82,7 +82,7 @@ def read_batch(given: Sequences, mask: Tensor | None, *, width: int, batch_first
     if x.size(1) == 0:
         raise ValueError(f"input: {list(given.shape)} has no time step")
     if mask is not None:
-        x = x.masked_fill(~mask.unsqueeze(-1), 0)  # a NaN in padding would get into gradients of weights
+        x = x.masked_fill(~mask.unsqueeze(-1), 0)  # a NaN in padding would reach the gradients of weights
     return Batch(x=x, mask=mask, batch_first=batch_first, is_batched=is_batched)
 
 
@@ -101,7 +101,7 @@ def _checked_mask(mask: Tensor, given: Tensor) -> Tensor:
 
 
 def _unpacked(given: PackedSequence) -> Batch:
-    """Rows in the order in which they are packed, the longest first."""
+    """The batch of a packed sequence; rows are in packed order, the longest first."""
     sizes = given.batch_sizes  # on the CPU, [T]: how many sequences have a value at each time step
     length, rows = len(sizes), int(sizes[0])
     has_value = torch.arange(rows) < sizes.unsqueeze(1)  # [T, B]

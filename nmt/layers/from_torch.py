@@ -1,4 +1,4 @@
-"""Weights of `torch.nn.GRU` and `torch.nn.LSTM` as the units here have them."""
+"""Weights of `torch.nn.GRU` and `torch.nn.LSTM` in the layout of the units here."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 
 class _Parts(NamedTuple):
-    """The parameters of one direction of a layer, cut by gates."""
+    """The parameters of one direction of a layer, split by gates."""
 
     input: tuple[Tensor, ...]
     """[H, D] each"""
     recurrent: tuple[Tensor, ...]
     """[H, H] each"""
     input_bias: tuple[Tensor, ...]
-    """[H] each, of the input's products"""
+    """[H] each, biases of the input products"""
     recurrent_bias: tuple[Tensor, ...]
-    """[H] each, of the state's"""
+    """[H] each, biases of the recurrent products"""
 
 
 @torch.no_grad()
@@ -53,13 +53,13 @@ def lstm_from_torch(layers: nn.Module, other: nn.LSTM) -> None:
 
 
 def _output_gate_third(gates: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
-    """PyTorch's order i, f, g, o as i, f, o, g."""
+    """Reorder the gates from PyTorch's i, f, g, o to i, f, o, g."""
     i, f, g, o = gates
     return torch.cat([i, f, o, g])
 
 
 def _all_parts(other: nn.RNNBase, *, gates: int) -> list[_Parts]:
-    """Those of each layer and direction, in the order of the states."""
+    """The parameters of each layer and direction, in the order of the states."""
     names = [
         f"_l{layer}{end}" for layer in range(other.num_layers) for end in ("", "_reverse")[: 1 + other.bidirectional]
     ]

@@ -21,13 +21,13 @@ class GRU(RecurrentLayers[Tensor]):
         g = tanh(x_g + V (r * h') + d)
         h = z * h' + (1 - z) * g
 
-    The x [H] are products of the input, h' is the state before. With `layer_norm` the products of the input are
-    normalised, those of z and r together, and so are those of the state.
+    The x [H] are products of the input, h' is the previous state. With `layer_norm` the products of the input are
+    normalised (x_z and x_r together), and so are the products of the state.
 
     Args (the others: `RecurrentLayers`):
         reset: where r acts: `before` the product, as above, or `after` it, g = tanh(x_g + r * (V h' + d)), as in
-            `torch.nn.GRU`, see `from_torch`. No kernel knows `after`: PyTorch runs it step by step.
-        recurrent_init: how U and V start: `uniform`, as all weights, or `orthogonal`.
+            `torch.nn.GRU`, see `from_torch`. No kernel supports `after`: PyTorch runs it step by step.
+        recurrent_init: initial values of U and V: `uniform`, as for all other weights, or `orthogonal`.
     """
 
     cell = cells.GRU
@@ -62,9 +62,9 @@ class GRU(RecurrentLayers[Tensor]):
 
     @classmethod
     def from_torch(cls, other: nn.GRU) -> GRU:
-        """A GRU with `reset="after"` that computes what `other` does, with copies of its weights.
+        """A GRU with `reset="after"` that computes the same as `other`, with copies of its weights.
 
-        Raises ValueError where b_in of `other`, the bias of the input's product in g, is not 0: there is none here.
+        Raises ValueError if b_in of `other`, the bias of the input product in g, is not 0: this GRU has no such bias.
         """
         weight = next(other.parameters())
         same = cls(

@@ -17,8 +17,8 @@ class LRN(RecurrentLayers[Tensor]):
         f = sigmoid(q - h')
         h = i * r + f * h'
 
-    p, q, r [H] are products of the input, h' is the state before. There is no recurrent matrix and no bias, so that all
-    products with matrices are made at once for the whole sequence. With `layer_norm` p, q and r are normalised
+    p, q, r [H] are products of the input, h' is the previous state. There is no recurrent matrix and no bias, so that
+    all matrix products are computed at once for the whole sequence. With `layer_norm` p, q and r are normalised
     together.
 
     Args (the others: `RecurrentLayers`):

@@ -16,20 +16,20 @@ from nmt.ops.lstm import OutputActivation
 class LSTM(RecurrentLayers[tuple[Tensor, Tensor]]):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate of Gers et al. 2000).
 
-        i = sigmoid(x_i + U_i h' + b_i)      f, o alike
+        i = sigmoid(x_i + U_i h' + b_i)      f, o likewise
         g = tanh(x_g + V h' + d)
         c = i * g + f * c'
         h = o * tanh(c)
 
-    The x [H] are products of the input; h', c' are the state before. These are the equations of `torch.nn.LSTM`, whose
-    two biases are one here; see `from_torch`. With `layer_norm` the products of the input are normalised, those of the
-    gates together, and so are those of the state. States are pairs (h, c).
+    The x [H] are products of the input; h', c' are the previous state. These are the equations of `torch.nn.LSTM`,
+    whose two biases are one here; see `from_torch`. With `layer_norm` the products of the input are normalised (x_i,
+    x_f and x_o together), and so are the products of the state. States are pairs (h, c).
 
     Args (the others: `RecurrentLayers`):
-        forget_bias: what b_f starts from.
-        peepholes: i and f also look at c', o at c, each through a vector. No kernel knows it.
-        output_activation: h = o * tanh(c), or, with `identity`, h = o * c. No kernel knows `identity`.
-        recurrent_init: how U and V start: `uniform`, as all weights, or `orthogonal`.
+        forget_bias: initial value of b_f.
+        peepholes: i and f also read c', o reads c, each through a vector. No kernel supports it.
+        output_activation: `tanh`, h = o * tanh(c), or `identity`, h = o * c. No kernel supports `identity`.
+        recurrent_init: initial values of U and V: `uniform`, as for all other weights, or `orthogonal`.
     """
 
     cell = cells.LSTM
@@ -71,9 +71,9 @@ class LSTM(RecurrentLayers[tuple[Tensor, Tensor]]):
 
     @classmethod
     def from_torch(cls, other: nn.LSTM) -> LSTM:
-        """An LSTM that computes what `other` does, with copies of its weights.
+        """An LSTM that computes the same as `other`, with copies of its weights.
 
-        Raises ValueError for one with projections (proj_size), which there are none of here.
+        Raises ValueError if `other` has projections (proj_size), which this LSTM does not support.
         """
         weight = next(other.parameters())
         same = cls(

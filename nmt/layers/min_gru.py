@@ -1,4 +1,4 @@
-"""minGRU, a GRU whose gate looks at the input alone, as layers."""
+"""minGRU, a GRU whose gate depends on the input only, as layers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class MinGRU(RecurrentLayers[Tensor]):
         g = x_h + b_h
         h = (1 - z) * h' + z * g
 
-    The x [H] are products of the input, h' is the state before. With `layer_norm` each product is normalised for
-    itself.
+    The x [H] are products of the input, h' is the previous state. With `layer_norm` each product is normalised
+    separately.
 
     Args (the others: `RecurrentLayers`):
-        positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere takes the place of g, as in the authors' log-space form.
-        forget_bias: minus what b_z starts from.
+        positive: replace g by g + 0.5 where g >= 0 and by sigmoid(g) elsewhere, as in the authors' log-space form.
+        forget_bias: b_z starts at minus this value.
     """
 
     cell = cells.MinGRU

@@ -1,4 +1,4 @@
-"""minLSTM, an LSTM whose gates look at the input alone, as layers."""
+"""minLSTM, an LSTM whose gates depend on the input only, as layers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from nmt.layers.base import RecurrentLayers
 class MinLSTM(RecurrentLayers[Tensor]):
     """Minimal long short-term memory (Feng et al., 2024).
 
-        f = sigmoid(x_f + b_f)      i alike
+        f = sigmoid(x_f + b_f)      i likewise
         g = x_h + b_h
         h = f / (f + i) * h' + i / (f + i) * g
 
-    The x [H] are products of the input, h' is the state before; there is no other memory. With `layer_norm` the
-    products of the gates are normalised together and x_h for itself.
+    The x [H] are products of the input, h' is the previous state; there is no other memory. With `layer_norm` the
+    products of the gates are normalised together and x_h separately.
 
     Args (the others: `RecurrentLayers`):
-        positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere takes the place of g, as in the authors' log-space form.
-        forget_bias: what b_f starts from.
+        positive: replace g by g + 0.5 where g >= 0 and by sigmoid(g) elsewhere, as in the authors' log-space form.
+        forget_bias: initial value of b_f.
     """
 
     cell = cells.MinLSTM

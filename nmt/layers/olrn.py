@@ -18,8 +18,8 @@ class OLRN(RecurrentLayers[Tensor]):
         c = i * r + f * h'
         h = sigmoid(s - c) * c
 
-    p, q, r, s [H] are products of the input, h' is the state before, all that is carried. There is no recurrent matrix
-    and no bias. With `layer_norm` p, q, r and s are normalised together.
+    p, q, r, s [H] are products of the input, h' is the previous state; nothing else is carried. There is no recurrent
+    matrix and no bias. With `layer_norm` p, q, r and s are normalised together.
 
     Args (the others: `RecurrentLayers`):
         tanh: c is the tanh of its equation.

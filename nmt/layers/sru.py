@@ -18,8 +18,8 @@ class SRU(RecurrentLayers[tuple[Tensor, Tensor]]):
         r = sigmoid(x_r + v_r * c')
         h = r * c + (1 - r) * x_h
 
-    The x [H] are products of the input, c' is the memory before; v_f, v_r [H]. With `layer_norm` the products are
-    normalised together. States are pairs (h, c), as of an LSTM; of those before only c is read.
+    The x [H] are products of the input, c' is the previous memory; v_f, v_r [H]. With `layer_norm` the products are
+    normalised together. States are pairs (h, c), as for an LSTM; of the initial states only c is read.
     """
 
     cell = cells.SRU

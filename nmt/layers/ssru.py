@@ -11,17 +11,18 @@ from nmt.layers.base import RecurrentLayers
 
 
 class SSRU(RecurrentLayers[tuple[Tensor, Tensor]]):
-    """Simpler simple recurrent unit (Kim et al., WNGT 2019), as Marian has it.
+    """Simpler simple recurrent unit (Kim et al., WNGT 2019), as in Marian.
 
         f = sigmoid(x_f + b_f)
         c = f * c' + (1 - f) * x_c
         h = relu(c)
 
-    The x [H] are products of the input, c' is the memory before. The gate looks at the input alone. With `layer_norm`
-    each product is normalised for itself. States are pairs (h, c), as of an LSTM; of those before only c is read.
+    The x [H] are products of the input, c' is the previous memory. The gate depends on the input only. With
+    `layer_norm` each product is normalised separately. States are pairs (h, c), as for an LSTM; of the initial states
+    only c is read.
 
     Args (the others: `RecurrentLayers`):
-        forget_bias: what b_f starts from.
+        forget_bias: initial value of b_f.
     """
 
     cell = cells.SSRU
