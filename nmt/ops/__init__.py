@@ -1,4 +1,4 @@
-"""Functions of tensors: the recurrences and the other inner loops, each with a plain reference beside any kernel."""
+"""Functions of tensors: the recurrences and the other inner loops; each has a plain reference besides its kernels."""
 
 from __future__ import annotations
 

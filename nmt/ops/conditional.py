@@ -1,6 +1,6 @@
-"""Layers of two or more cells a step, which read contexts: from attention, or aligned with the input.
+"""Layers with two or more cells per step, which read contexts: from attention, or aligned with the input.
 
-Each returns None where no kernels run the loop, and the model has to write it out.
+Each function returns None if there are no kernels for the loop; the model then runs the steps itself.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ ATTENTIONS: Final = {
     False: "nmt.ops.attention.native:AttentionKernel",
     True: "nmt.ops.attention.triton:AttentionKernel",
 }
-"""In C, and in Triton."""
+"""The attention classes, by whether the kernels' loops are recorded: in C (False) and in Triton (True)."""
 
 
 class Attended(NamedTuple):
-    """What `attended_sequence` yields, here for one level; of more, side by side."""
+    """The result of `attended_sequence`, with shapes for one level; several levels are side by side."""
 
     outputs: Tensor
     """[B, T, H]"""
     contexts: Tensor
     """[B, T, M]"""
     weights: Tensor
-    """[B, G, T, S] of attention, fp32 at least; from kernels without a gradient"""
+    """[B, G, T, S] of attention, in at least fp32; kernels give them no gradient"""
     last: State
-    """[B, H] each, fp32 at least"""
+    """[B, H] each, in at least fp32"""
 
 
 class Aligned(NamedTuple):
-    """What `one_to_one_sequence` yields."""
+    """The result of `one_to_one_sequence`."""
 
     outputs: Tensor
     """[B, T, H], in input order"""
     last: State
-    """[B, H] each, fp32 at least"""
+    """[B, H] each, in at least fp32"""
 
 
 class Level(NamedTuple):
@@ -60,8 +60,8 @@ def attended_sequence(
     """s = lower(h', x_t); in each level c = attention(s), s = higher(s, context(c)); h = s for each time step.
 
     projected [B, T, kH] are the input products of the lower cell, `state` tensors [B, H]. Rows keep their state where
-    mask [B, T] is false. With one level this is the conditional RNN, with more deep attention. Outputs are in the
-    type of `projected`.
+    mask [B, T] is false. With one level this is the conditional RNN, with several levels deep attention. Outputs have
+    the type of `projected`.
     """
     cells = [lower, *(level.higher for level in levels)]
     kinds = kernels_of("conditional", *cells, like=projected) if projected.numel() and memory.keys.numel() else []
@@ -87,14 +87,15 @@ def attended_sequence(
 def one_to_one_sequence(
     lower: Unit, higher: Unit, projected: Tensor, *, context: Tensor, state: State, mask: Tensor | None, reverse: bool
 ) -> Aligned | None:
-    """s = lower(h', x_t); h = higher(s, context_t) for each time step; `reverse` from the last one to the first.
+    """s = lower(h', x_t); h = higher(s, context_t) for each time step; `reverse` runs from the last step to the first.
 
-    projected [B, T, kH] and context [B, T, k'H] are the input products of the cells; the rest as above.
+    projected [B, T, kH] and context [B, T, k'H] are the input products of the cells; the other arguments are as for
+    `attended_sequence`.
     """
     if not projected.numel() or projected.dtype != context.dtype:
         return None
     pair = pair_of(lower, higher)
-    if pair is not None:  # steps that need no matrix are those of one unit
+    if pair is not None:  # without matrices, the steps of both cells are steps of one unit
         return Aligned(*sequence(pair, torch.cat([projected, context], -1), state, mask, reverse=reverse))
     kinds = kernels_of("one_to_one", lower, higher, like=projected)
     if not kinds:

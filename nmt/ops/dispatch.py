@@ -26,33 +26,33 @@ logger = logging.getLogger(__name__)
 CHOICES: Final = ("auto", "triton", "reference")
 
 LEAST_TRITON: Final = (3, 6)
-"""The oldest Triton the kernels have been compiled and tested with; below it the references run."""
+"""The oldest Triton version that the kernels were compiled and tested with; with older ones the references run."""
 
 TRITON_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
-"""How kernels can read and write sequences; their state is always fp32."""
+"""Types of sequences that kernels can read and write; their state is always fp32."""
 
 
 class Selection(NamedTuple):
-    """What runs where there is a choice."""
+    """The chosen implementations."""
 
     choice: str = "auto"
     verified: frozenset[str] = frozenset()
-    """What `auto` runs on a GPU: operations, each with the words of its units, as `sequence lrn`; see
+    """The operations that `auto` runs on a GPU, each with the words of its units, such as `sequence lrn`; see
     `nmt.kernel_check`."""
 
 
 _selected = Selection()
-"""Of the whole process: threads of autograd, which run checkpointed layers again, see it too."""
+"""The choice of the whole process: threads of autograd, which rerun checkpointed layers, see it too."""
 
 _own: ContextVar[Selection | None] = ContextVar("own_selection", default=None)
-"""What this thread has chosen for itself, within `own_selection`."""
+"""The choice of this thread only, inside `own_selection`."""
 
 
 def set_kernels(choice: str, *, verified: Iterable[str] = ()) -> None:
-    """Choose the implementations of this process: `auto` (on a GPU what is `verified`), `triton` or `reference`.
+    """Choose the implementations of this process: `auto` (on a GPU: those `verified`), `triton` or `reference`.
 
-    Within `own_selection` the choice is that of the block alone. Raises ConfigError for another word, and for `triton`
-    where no kernel can run at all.
+    Inside `own_selection` the choice applies to the block only. Raises ConfigError for another word, and for `triton`
+    if no kernel can run at all.
     """
     if choice not in CHOICES:
         hint = near_miss(str(choice), CHOICES)
@@ -65,7 +65,7 @@ def set_kernels(choice: str, *, verified: Iterable[str] = ()) -> None:
 
 
 def selection() -> Selection:
-    """What has been chosen."""
+    """The current choice."""
     return _own.get() or _selected
 
 
@@ -79,7 +79,7 @@ def _select(new: Selection) -> None:
 
 @contextlib.contextmanager
 def selected(choice: str, *, verified: Iterable[str] = ()) -> Iterator[None]:
-    """`set_kernels` for the length of a block."""
+    """`set_kernels` for the duration of a block."""
     before = selection()
     set_kernels(choice, verified=verified)
     try:
@@ -90,9 +90,9 @@ def selected(choice: str, *, verified: Iterable[str] = ()) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_selection(own: Selection) -> Iterator[None]:
-    """Choices from `own` on that only this thread sees, for the length of a block.
+    """Choices that only this thread sees, starting from `own`, for the duration of a block.
 
-    For inference: several models in a process can have kernels of their own, whatever other threads do. A backward
+    For inference: several models in a process can have different kernels, independent of other threads. A backward
     pass on a GPU runs in threads of autograd, which see the choice of the process.
     """
     token = _own.set(own)
@@ -104,7 +104,7 @@ def own_selection(own: Selection) -> Iterator[None]:
 
 @functools.cache
 def triton_version() -> str | None:
-    """The version of the installed Triton, None where there is none; nothing is imported."""
+    """The version of the installed Triton, None without Triton; nothing is imported."""
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
@@ -129,7 +129,7 @@ def choose(operation: str, reference: F, *, like: Tensor, native: str | None = N
     """The function that computes `operation` on tensors such as `like`: a kernel, given as "module:function", or the
     reference, which takes the same arguments.
 
-    Raises ConfigError if the user insists on Triton and there is no kernel for it on that device.
+    Raises ConfigError if the user requires Triton and there is no Triton kernel for the operation on that device.
     """
     if use_native(like):
         return load(native) if native else reference
@@ -139,7 +139,7 @@ def choose(operation: str, reference: F, *, like: Tensor, native: str | None = N
 def runs_triton(operation: str, *, like: Tensor, there: bool) -> bool:
     """Whether Triton kernels, if there are any, compute `operation` on tensors such as `like`.
 
-    While a graph is traced none runs: it would not see them.
+    None runs while a graph is traced, because the tracer cannot see them.
     """
     choice, verified = selection()
     if traced() or choice == "reference" or (choice == "auto" and operation not in verified):
@@ -155,9 +155,9 @@ def runs_triton(operation: str, *, like: Tensor, there: bool) -> bool:
 
 
 def no_kernel(what: str, *, like: Tensor, problem: str = "there is no kernel for it") -> None:
-    """Say once that PyTorch computes `what`, such as a unit, on tensors for which others have kernels, and why.
+    """Report once, with the reason, that PyTorch computes `what`, such as a unit, where other units have kernels.
 
-    Raises ConfigError if the user insists on Triton.
+    Raises ConfigError if the user requires Triton.
     """
     choice, _ = selection()
     if choice == "triton":
@@ -167,14 +167,14 @@ def no_kernel(what: str, *, like: Tensor, problem: str = "there is no kernel for
 
 
 def use_verified(operation: str, like: Tensor) -> bool:
-    """Whether an operation on tensors such as `like` runs in its form for GPUs that needs no Triton: as a CUDA graph,
-    or by cuDNN."""
+    """Whether an operation on tensors such as `like` runs in its GPU form without Triton: as a CUDA graph, or by
+    cuDNN."""
     choice, verified = selection()
     return like.is_cuda and not traced() and (choice == "triton" or (choice == "auto" and operation in verified))
 
 
 def use_native(like: Tensor) -> bool:
-    """Whether the C kernels compute on tensors such as `like`: on a CPU, where they could be compiled."""
+    """Whether the C kernels compute on tensors such as `like`: on a CPU, if they could be compiled."""
     return selection().choice == "auto" and native.usable(like)
 
 
@@ -188,6 +188,6 @@ def _cannot_run(like: Tensor) -> str | None:
 
 @functools.cache
 def load(path: str) -> Any:
-    """What a path "module:name" says, imported now: Triton is not installed everywhere."""
+    """The object of a path "module:name", imported only now because Triton is not installed everywhere."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)

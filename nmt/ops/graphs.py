@@ -1,4 +1,4 @@
-"""CUDA graphs: work that consists of many small kernels is recorded once for each shape, then replayed."""
+"""CUDA graphs: work that consists of many small kernels is recorded once for each shape and then replayed."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Record = Callable[[Replay], Replay]
 """Makes a recording of work that returns nothing."""
 
 MOST_RECORDINGS: Final = 4096
-"""Shapes whose recordings are kept, the latest used. Batches of 12,000 tokens have some 300 shapes in all, and a model
-up to a dozen kinds of loops and passes."""
+"""Maximum number of shapes whose recordings are kept; the least recently used ones are dropped. Batches of 12,000
+tokens have about 300 shapes in all, and a model has up to a dozen kinds of loops and passes."""
 ROOM: Final = 1.25
-"""By how much more than it needs an arena grows, so that it seldom does."""
+"""An arena grows to this multiple of the size needed, so that it seldom grows."""
 PLACE: Final = 256
-"""Tensors in an arena begin at multiples of so many bytes."""
+"""Tensors in an arena begin at multiples of this many bytes."""
 
 SOURCE_STEP: Final = 16
-"""Sources are filled up to a multiple of so many positions, so that few lengths have graphs of their own."""
+"""Sources are padded to a multiple of this many positions, so that there are graphs for few lengths only."""
 
 Session = dict[int, Tensor]
-"""What has been given in one row of runs, empty at its start: tensors given again are not copied again."""
+"""The tensors given in a series of runs, empty at its start: tensors that are given again are not copied again."""
 
 
 class Place(NamedTuple):
-    """Where a tensor lies in an arena."""
+    """The position of a tensor in an arena."""
 
     start: int
     """in bytes"""
@@ -47,14 +47,14 @@ class Place(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Tensors side by side."""
+    """Positions of tensors side by side in memory."""
 
     places: tuple[Place | None, ...]
     bytes: int
 
     @classmethod
     def of(cls, tensors: Inputs) -> Layout:
-        """Room for such tensors."""
+        """The layout of memory for such tensors."""
         places, end = list[Place | None](), 0
         for x in tensors:
             if x is None:
@@ -65,7 +65,7 @@ class Layout(NamedTuple):
         return cls(tuple(places), end)
 
     def tensors(self, memory: Tensor) -> list[Any]:
-        """Those in `memory`, bytes from a multiple of PLACE on; no views of it to autograd."""
+        """The tensors in `memory`, bytes that start at a multiple of PLACE; autograd does not see them as views."""
         storage, first = memory.untyped_storage(), memory.storage_offset()
 
         def tensor(place: Place) -> Tensor:
@@ -76,7 +76,7 @@ class Layout(NamedTuple):
 
 
 Pieces = tuple[Layout, ...]
-"""What work returns, in as many pieces of memory."""
+"""The layouts of the tensors that work returns, one for each piece of memory."""
 
 
 class Recording(NamedTuple):
@@ -84,9 +84,9 @@ class Recording(NamedTuple):
 
     replay: Replay
     inputs: list[Any]
-    """what it reads"""
+    """tensors that it reads"""
     results: Sequence[tuple[Layout, Tensor]]
-    """pieces of memory that it writes, and what is in them"""
+    """pieces of memory that it writes, and their layouts"""
 
 
 def run(
@@ -98,14 +98,14 @@ def run(
     session: Session | None = None,
     recorder: Recorder | None = None,
 ) -> list[Tensor]:
-    """`work(*inputs)`, from a recording where it can be.
+    """`work(*inputs)`, from a recording if possible.
 
-    `work` must depend on nothing but the tensors' values, their shapes and types, and `key`: it must not look at
-    values on the GPU, keep tensors, or draw random numbers. All tensors are on one device, and those returned are
-    new each time. They share one piece of memory, which is there as long as one of them is, but for the last so many
-    that are `lasting`, which share another. Inputs must not change as long as a `session` lasts.
-    Work that reads other memory than that of its inputs, such as a model's, has a `recorder` that lives no longer.
-    On a CPU, and inside of another recording, it is simply called.
+    `work` must depend only on the tensors' values, shapes and types, and on `key`: it must not read values on the GPU
+    from the host, keep tensors, or draw random numbers. All tensors are on one device. The returned tensors are new
+    each time. They share one piece of memory, which exists as long as one of them does; the last `lasting` of them
+    share another piece. Inputs must not change during a `session`.
+    Work that reads memory other than its inputs, such as a model's weights, needs a `recorder` that does not outlive
+    this memory. On a CPU, and inside another recording, the work is simply called.
     """
     device = next(x.device for x in inputs if x is not None)
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
@@ -114,15 +114,16 @@ def run(
 
 
 def filled_up(batch: int) -> int:
-    """How many rows `batch` rows should become: the next of eight sizes an octave.
+    """The number of rows to which `batch` rows are padded: the next of eight sizes per octave.
 
-    Batches of about as many words each have any number of sentences; filled up, most are like an earlier one.
+    Batches with about equal numbers of words have any number of sentences; padded, most have the shape of an earlier
+    batch.
     """
     return next_size(batch, an_octave=8)
 
 
 def new_recorder(device: torch.device) -> Recorder | None:
-    """A recorder of its own for one user, None where there is nothing to record."""
+    """A separate recorder for one user, None if there is nothing to record on this device."""
     return _new_recorder(device) if device.type == "cuda" else None
 
 
@@ -140,22 +141,22 @@ def _new_recorder(device: torch.device) -> Recorder:
 
 @functools.cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """On which all recordings of a GPU are made; torch has one for all GPUs, and would record nothing on the others."""
+    """The stream for all recordings of a GPU; torch has one stream for all GPUs, and would record nothing on others."""
     return torch.cuda.Stream(device)
 
 
 def record(work: Replay, *, device: torch.device, pool: Any) -> Replay:
     """Record `work`, which returns nothing, as a CUDA graph.
 
-    What it allocates is free again at its end, for other recordings with the same pool.
+    Memory that it allocates is free again at its end, for other recordings with the same pool.
     """
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(device):
         try:
             _capture(graph, work, pool=pool, stream=_stream(device))
         except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()  # which capturing, unlike other allocations, does not do by itself
-            # The first graph is there until the second is: torch allows no graph in a pool that all others have left.
+            torch.cuda.empty_cache()  # capturing does not do this by itself, unlike other allocations
+            # The first graph is kept until the second exists: torch allows no graph in a pool that lost all its graphs.
             first, graph = graph, torch.cuda.CUDAGraph()
             _capture(graph, work, pool=pool, stream=_stream(device))
             del first
@@ -163,12 +164,12 @@ def record(work: Replay, *, device: torch.device, pool: Any) -> Replay:
 
 
 def _capture(graph: torch.cuda.CUDAGraph, work: Replay, *, pool: Any, stream: torch.cuda.Stream) -> None:
-    """As `torch.cuda.graph` does it, but that all the memory in the allocator's cache is not given back first: that is
-    too slow for recording hundreds of shapes in the middle of a training."""
+    """Capture like `torch.cuda.graph`, but without first freeing all memory in the allocator's cache: this is too slow
+    when hundreds of shapes are recorded during a training."""
     current = torch.cuda.current_stream()
     stream.wait_stream(current)
     with torch.cuda.stream(stream):
-        # Other threads, such as one that pins memory, may go on calling CUDA meanwhile.
+        # Meanwhile other threads, such as a thread that pins memory, may call CUDA.
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             work()
@@ -178,22 +179,22 @@ def _capture(graph: torch.cuda.CUDAGraph, work: Replay, *, pool: Any, stream: to
 
 
 class Recorder:
-    """Recordings by work, shapes and types. The first time work is only done, which also warms its kernels up.
+    """Recordings by work, shapes and types. The first time, work is only executed, which also warms its kernels up.
 
-    All recordings read their inputs in one arena and write their results in another: a run copies what it is given to
-    the first, replays, and hands over a copy of the second. So they take no more memory than the largest of them.
+    All recordings read their inputs from one arena and write their results to another: a run copies its inputs to the
+    first, replays, and returns a copy of the second. So all recordings together need no more memory than the largest.
     """
 
     def __init__(self, recording: Callable[[], Record], *, device: torch.device, most: int = MOST_RECORDINGS) -> None:
-        """`recording` returns what makes recordings that share their memory, each time other memory. `most` shapes are
-        kept, the latest used."""
+        """`recording` returns a function that makes recordings, all in the same memory; each call of `recording` is for
+        new memory. At most `most` shapes are kept; the least recently used ones are dropped."""
         self._recording, self._most, self._device = recording, most, device
         self._record = recording()
         self._known: OrderedDict[Hashable, Recording | Pieces | None] = OrderedDict()
-        """Pieces are those of work that has been done once; None cannot be recorded."""
+        """For each shape its recording; `Pieces` if the work has been done only once; None if it cannot be recorded."""
         self._inputs = self._results = _bytes(0, device)
         self._latest: tuple[Recording, int] | None = None
-        """Whose inputs are in the arena, and the session they are of."""
+        """The recording whose inputs are in the arena, and their session."""
 
     def run(
         self, work: Work, inputs: Inputs, *, key: Hashable = (), lasting: int = 0, session: Session | None = None
@@ -208,7 +209,7 @@ class Recorder:
             self._keep(full, known)
             self._give(known, inputs, session)
             known.replay()
-            # Copied at once: the next recording writes where these lie.
+            # Copied at once, because the next recording overwrites this memory.
             return [x for layout, piece in known.results for x in layout.tensors(piece.clone())]
         results = list(work(*inputs))
         count = len(results) - lasting
@@ -216,7 +217,7 @@ class Recorder:
         return results
 
     def _give(self, known: Recording, inputs: Inputs, session: Session | None) -> None:
-        """Copy the inputs to where the recording reads them, but for those that are there from the latest run."""
+        """Copy the inputs to the memory that the recording reads, except those still there from the latest run."""
         same = self._latest is not None and self._latest[0] is known and self._latest[1] == id(session)
         there = session if same and session is not None else {}
         wanted = [i for i, x in enumerate(inputs) if x is not None and there.get(i) is not x]
@@ -230,21 +231,21 @@ class Recorder:
         given, sizes = Layout.of(inputs), [layout.bytes for layout in results]
         self._latest = None
         try:
-            with torch.inference_mode(False):  # else only inference could write there ever after
+            with torch.inference_mode(False):  # otherwise only inference could write to this memory later
                 self._make_room(given.bytes, sum(sizes))
                 own, pieces = given.tensors(self._inputs), self._results[: sum(sizes)].split(sizes)
                 found = [pair for pair in zip(results, pieces, strict=True) if pair[0].places]
                 places = [x for layout, piece in found for x in layout.tensors(piece)]
-            # What lay there before may not fit the other inputs, as indices of a longer table.
+            # Older contents may not fit the other inputs, such as indices into a longer table.
             copy_all([x for x in own if x is not None], [x for x in inputs if x is not None])
             return Recording(self._record(lambda: copy_all(places, work(*own))), own, found)
         except RuntimeError as error:
             logger.warning("a CUDA graph could not be recorded, so its kernels are launched one by one: %s", error)
-            self._record = self._recording()  # the memory may have been that of this graph alone
+            self._record = self._recording()  # the memory may have belonged to this graph only
             return None
 
     def _make_room(self, inputs: int, results: int) -> None:
-        """For so many bytes of them. Where an arena must grow, recordings that are there are made anew."""
+        """Make room for this many bytes of each. If an arena must grow, existing recordings are made again."""
         if inputs <= len(self._inputs) and results <= len(self._results):
             return
         for full, known in self._known.items():
@@ -267,7 +268,7 @@ def _bytes(count: int, device: torch.device) -> Tensor:
 
 
 def copy_all(places: Sequence[Tensor], given: Sequence[Any]) -> None:
-    """Copy each of `given` to its place, all that are alike by one launch."""
+    """Copy each of `given` to its place, with one launch for all that are alike."""
     alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for place, x in zip(places, given, strict=True):
         if x.is_contiguous() and x.numel():

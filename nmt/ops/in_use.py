@@ -1,4 +1,4 @@
-"""Which kernels compute, in words: with others results are equal but for rounding."""
+"""The kernels that compute, in words: other kernels give the same results except for rounding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmt.ops.dispatch import selection, triton_version
 
 
 def kernels_in_use(device: torch.device) -> str:
-    """The implementations that are chosen for a device, so exactly that equal words mean equal code."""
+    """The implementations chosen for a device, described so exactly that equal words mean equal code."""
     choice, verified = selection()
     if choice == "reference":
         return "PyTorch"

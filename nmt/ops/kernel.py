@@ -1,4 +1,4 @@
-"""What the kernels of a unit are to all that runs them, in C on a CPU as in Triton on a GPU.
+"""The interface of a unit's kernels to the code that runs them, in C on a CPU and in Triton on a GPU.
 
 Letters: D directions, B rows, T time steps, H channels, P tensors of the state, k products of the input.
 """
@@ -18,7 +18,7 @@ from nmt.ops.unit import Unit
 
 
 class Sizes(NamedTuple):
-    """Of one batch of sequences."""
+    """The sizes of one batch of sequences."""
 
     length: int
     """T"""
@@ -27,11 +27,11 @@ class Sizes(NamedTuple):
     hidden: int
     """H"""
     dtype: torch.dtype
-    """of the recurrent products"""
+    """type of the recurrent products"""
     device: torch.device
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Room for a tensor, in the type of the products unless another is said."""
+        """An uninitialised tensor, in the type of the products unless `dtype` is given."""
         return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
 
 
@@ -41,17 +41,17 @@ class States(NamedTuple):
     parts: Tensor
     """fp32 [P, n, B, H], h first"""
     operand: Tensor
-    """[n, B, H]: h once more in the type of the products; the same memory where that is fp32"""
+    """[n, B, H]: h again in the type of the products; for fp32 it may be the same memory"""
 
     @classmethod
     def empty(cls, parts: int, length: int, sizes: Sizes) -> States:
-        """Room for `length` states."""
+        """Uninitialised memory for `length` states."""
         wide = sizes.empty(parts, length, sizes.batch, sizes.hidden, dtype=torch.float32)
         same = sizes.dtype == torch.float32
         return cls(wide, wide[0] if same else sizes.empty(length, sizes.batch, sizes.hidden))
 
     def each(self) -> list[States]:
-        """The states of one time step each, n = 1."""
+        """The states split into single time steps, each with n = 1."""
         return [States(*step) for step in zip(self.parts.split(1, 1), self.operand.split(1), strict=True)]
 
     def at(self, start: int, end: int) -> States:
@@ -78,30 +78,30 @@ class Step(NamedTuple):
 
 
 def steps_of(x: Sequence[Tensor], before: States, after: States, mask: Sequence[Tensor | None]) -> list[Step]:
-    """All time steps: cutting tensors once is faster than anew in each of them."""
+    """All time steps; splitting the tensors once is faster than slicing them in each step."""
     each = zip(x, before.each(), after.each(), mask, strict=True)
     return [Step(t, *parts) for t, parts in enumerate(each)]
 
 
 class Kernel:
-    """A unit over one batch of sequences: some time steps forward, then the same ones backward.
+    """A unit over one batch of sequences: some time steps forward, then the same steps backward.
 
-    Subclasses write what one step computes; the loops over time (`nmt.ops.loop`) call them. `saved` is what the
-    backward pass reads of the forward pass besides the states, `written` what the gradients of the weights read of the
-    backward pass: tensors [T, B, width * H] in the type of the products.
+    Subclasses implement one step; the loops over time (`nmt.ops.loop`) call them. Besides the states there are two
+    groups of tensors [T, B, width * H] in the type of the products: `saved`, which the forward pass writes and the
+    backward pass reads, and `written`, which the backward pass writes and the gradients of the weights read.
     """
 
     recorded: ClassVar[bool] = False
-    """Whether loops over it become CUDA graphs, of which there is one for each shape."""
+    """Whether loops over it become CUDA graphs, one for each shape."""
     saved_widths: ClassVar[tuple[int, ...]] = ()
     written_widths: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
-        """`saved` is what a forward pass has saved; without it there is room for that."""
+        """`saved`: the tensors that a forward pass has saved; None allocates them."""
         self.unit, self.sizes = unit, sizes
         self.matrices = [recurrent_matrix(recurrent.weight, sizes) for recurrent in unit.recurrents]
         self.parameters = [[_operand(part) for part in recurrent[1:]] for recurrent in unit.recurrents]
-        """Of each matrix bias, scale and offset, fp32; the last two None without layer norm."""
+        """For each matrix its bias, scale and offset, fp32; the last two are None without layer norm."""
         self.saved = self._room(self.saved_widths) if saved is None else tuple(saved)
 
     def _room(self, widths: Sequence[int]) -> tuple[Tensor, ...]:
@@ -110,30 +110,30 @@ class Kernel:
 
     @functools.cached_property
     def written(self) -> tuple[Tensor, ...]:
-        """What the backward pass writes, of `written_widths`."""
+        """The tensors that the backward pass writes, with widths `written_widths`."""
         return self._room(self.written_widths)
 
     @classmethod
     def problem(cls, unit: Unit, *, dtype: torch.dtype, hidden: int) -> str | None:
-        """Why it cannot run `unit` with products of this type and `hidden` channels, in a few words; None if it can."""
+        """Why it cannot run `unit` with products of this type and `hidden` channels, in few words; None if it can."""
         return None
 
     @classmethod
     def whole(
         cls, units: Sequence[Unit], x: Tensor, state: Sequence[State] | None, mask: Tensor | None, *, reverse: bool
     ) -> tuple[Tensor, Tensor] | None:
-        """All steps of all sequences at once, with autograd; None where steps have to be run one by one.
+        """All steps of all sequences at once, with autograd; None if steps have to be run one by one.
 
-        x [D, B, T, kH]; one unit for each direction, of one design; state: that of each direction, tensors [B, H], or
-        None for zeros; mask [B, T] or None, rows keep their state where it is 0. One direction runs as `reverse` says,
-        of two the first runs forward and the second backward. Returns h after each step [D, B, T, H] in input order,
-        and the last state computed fp32 [D, P, B, H].
+        x [D, B, T, kH]; one unit for each direction, all of one design; state: the initial state of each direction,
+        tensors [B, H], or None for zeros; mask [B, T] or None, rows keep their state where it is 0. A single direction
+        runs as `reverse` says; of two directions the first runs forward and the second backward. Returns h after each
+        step [D, B, T, H] in input order, and the last computed state, fp32 [D, P, B, H].
         """
         return None
 
     @property
     def deferrable(self) -> bool:
-        """Whether all of its work is C kernels for bf16, which can run later; see `nmt.ops.native.in_one_team`."""
+        """Whether all its work is done by C kernels for bf16, which can run later; see `nmt.ops.native.in_one_team`."""
         in_c = not self.recorded and all(matrix.packed for matrix in self.matrices)
         return in_c and self.sizes.dtype == torch.bfloat16
 
@@ -146,14 +146,15 @@ class Kernel:
     ) -> Tensor | None:
         """The gradient of `forward`; writes dx [B, 1, kH].
 
-        The gradient of the state after the step is `gradient` fp32 [P, B, H]; to h's are added `pending` [B, H], what
-        the call for the step after this one returned, and d_output [B, 1, H]. What the state before gets is left in
-        `gradient`, but for a product [B, H] that may be returned for the next call to add.
+        `gradient` fp32 [P, B, H] is the gradient of the state after the step. Two terms are added to its part for h:
+        `pending` [B, H], returned by the call for the following time step, and d_output [B, 1, H]. Afterwards
+        `gradient` holds the gradient of the state before the step, except for a product [B, H], which may be returned
+        instead and which the next call adds.
         """
         raise NotImplementedError
 
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        """The gradients of all weights in their order, from the states before all T steps and dx [T, B, kH] of all."""
+        """The gradients of all weights, in their order, from the states before all T steps and dx [T, B, kH]."""
         raise NotImplementedError
 
 
@@ -162,5 +163,5 @@ def _operand(parameter: Tensor | None) -> Tensor | None:
 
 
 def rows_of(x: Tensor | None) -> tuple[Tensor | None, int]:
-    """An optional tensor [B, 1, ...] and the step in memory from row to row, as kernels take them."""
+    """An optional tensor [B, 1, ...] and its row stride, as kernels take them."""
     return x, 0 if x is None else x.stride(0)

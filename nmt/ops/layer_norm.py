@@ -14,15 +14,15 @@ EPSILON = 1e-8
 def layer_norm(x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
     """scale * (x - mean) / sqrt(variance + 1e-8) + offset over the last axis (Ba et al. 2016).
 
-    x [..., N], scale and offset [N]. The variance is that of the population. Computed and returned
-    in at least fp32: 1e-8 is nothing in bf16.
+    x [..., N], scale and offset [N]. The variance is the population variance. Computed and returned
+    in at least fp32, because 1e-8 has no effect in bf16.
     """
     dtype = torch.promote_types(scale.dtype, torch.float32)
     return F.layer_norm(x.to(dtype), scale.shape, scale.to(dtype), offset.to(dtype), EPSILON)
 
 
 def layer_norm_parts(x: Tensor, scale: Tensor, offset: Tensor, *, widths: Sequence[int]) -> Tensor:
-    """Normalise consecutive parts of x [..., N] of the given widths each for itself; the widths add up to N."""
+    """Normalise consecutive parts of x [..., N] separately; their `widths` add up to N."""
     if len(widths) == 1:
         return layer_norm(x, scale, offset)
     parts = zip(*(torch.split(tensor, list(widths), -1) for tensor in (x, scale, offset)), strict=True)

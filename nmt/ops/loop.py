@@ -2,14 +2,14 @@
 
     s_0 = cell_0(h', x_t);  s_i = cell_i(s_(i-1), input_i);  h = the last s
 
-The input of a cell above the lowest is aligned with x, or made of the context of an attention that the cell below asks.
-So this is the sequence of a single unit, the two cells of a one-to-one layer, the decoder's conditional RNN and deep
-attention, on a CPU as on a GPU. No step uses autograd, and the gradients of weights are one product each after the
-loop. On a GPU a pass is a CUDA graph for each shape (`nmt.ops.graphs`); on a CPU the C kernels in bf16 of a whole pass
-run in one team of threads (`nmt.ops.native.in_one_team`).
+The input of a cell above the lowest is either aligned with x, or a product of the context of an attention, whose query
+comes from the cell below. So this loop covers the sequence of a single unit, the two cells of a one-to-one layer, the
+decoder's conditional RNN and deep attention, on a CPU and on a GPU. No step uses autograd, and the gradient of each
+weight is one product after the loop. On a GPU a pass is a CUDA graph for each shape (`nmt.ops.graphs`); on a CPU the
+bf16 C kernels of a whole pass run in one team of threads (`nmt.ops.native.in_one_team`).
 
 Letters: B sentences, T time steps, P parts of the state, H channels, k products of the input, M = G * D width of the
-memory in G heads, S source positions. Time comes first in all that is kept.
+memory in G heads, S source positions. All kept tensors have time as their first axis.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from nmt.ops.unit import Projection, Unit
 
 
 class Attention(NamedTuple):
-    """How the cell below a level asks the memory, and what the cell above reads of the context."""
+    """The weights of an attention: from the cell below to the query, and from the context to the cell above."""
 
     query: Projection
     """[M, H] with bias"""
     score_weight: Tensor
     """[D]"""
     score_bias: Tensor
-    """[1]; changes no softmax, so its gradient is zero"""
+    """[1]; it does not change the softmax, so its gradient is zero"""
     context: Projection
     """[k'H, M], the input product of the cell above"""
 
 
 class Memory(NamedTuple):
-    """What is attended to; see `nmt.ops.attention`."""
+    """The memory that is attended to; see `nmt.ops.attention`."""
 
     keys: Tensor
     """[B, G, S, D], twice the projected memory"""
@@ -55,14 +55,14 @@ class Memory(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a loop reads."""
+    """The tensors and cells that a loop reads."""
 
     x: Tensor
     """[B, T, kH]"""
     mask: Tensor | None
     """[B, T] bytes; rows keep their state where it is 0"""
     first: Tensor
-    """the state before, fp32 [P, B, H]"""
+    """the initial state, fp32 [P, B, H]"""
     cells: Sequence[Unit]
     """lowest first"""
     aligned: Sequence[Tensor] = ()
@@ -72,7 +72,7 @@ class Given(NamedTuple):
     """one for each cell above the lowest"""
 
     def tensors(self) -> list[Tensor | None]:
-        """All of them in one row."""
+        """All tensors in one list."""
         row: list[Tensor | None] = [self.x, self.mask, self.first, *self.aligned, *(self.memory or ())]
         row += [weight for cell in self.cells for weight in cell.weights]
         for level in self.attentions:
@@ -81,24 +81,24 @@ class Given(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a loop is made of: with the shapes and types of its tensors, all that its work depends on."""
+    """The design of a loop: with the shapes and types of its tensors, everything that its work depends on."""
 
     kernels: tuple[type[Kernel], ...]
     attention: Any
-    """Class of the attentions, None without"""
+    """Class of the attentions, None without attention"""
     dtype: torch.dtype
-    """of the products"""
+    """type of the products"""
     reverse: bool
     cells: tuple[Unit, ...]
     """designs"""
     counts: tuple[int, ...]
-    """how many weights the cells have"""
+    """the number of weights of each cell"""
     widths: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    """of each attention: the parts in which the products of query and context are normalised"""
+    """for each attention: the parts in which the products of query and context are normalised"""
 
     @property
     def shared(self) -> bool:
-        """Whether h in the type of the products is h in fp32. Kernels in Triton want a place for each."""
+        """Whether h in the type of the products and h in fp32 are the same memory. Triton kernels need both."""
         return self.dtype == torch.float32 and not self.kernels[0].recorded
 
     def given(self, tensors: Sequence[Any]) -> Given:
@@ -125,7 +125,7 @@ class Plan(NamedTuple):
 def plan_of(
     given: Given, kernels: Sequence[type[Kernel]], *, attention: Any, dtype: torch.dtype, reverse: bool
 ) -> Plan:
-    """The plan for what is given, with these kernels."""
+    """The plan for these inputs and kernels."""
     return Plan(
         kernels=tuple(kernels),
         attention=attention,
@@ -138,10 +138,11 @@ def plan_of(
 
 
 class Room:
-    """What the forward pass keeps: room for it or, in the backward pass, what it has kept, in the same order."""
+    """The tensors that the forward pass keeps: new memory or, in the backward pass, the kept tensors in the same
+    order."""
 
     def __init__(self, sizes: Sizes, kept: Sequence[Tensor] | None, *, shared: bool) -> None:
-        """`shared`: h is there once, in fp32, where products are in fp32, too."""
+        """`shared`: with fp32 products, h is stored only once."""
         self.sizes, self.kept, self._shared = sizes, list[Tensor](), shared
         self._given = None if kept is None else iter(kept)
 
@@ -151,40 +152,40 @@ class Room:
         return self.kept[-1]
 
     def states(self, parts: int, length: int) -> States:
-        """Those of `length` time steps."""
+        """The states of `length` time steps."""
         shape = length, self.sizes.batch, self.sizes.hidden
         wide = self.take(parts, *shape, dtype=torch.float32)
         return States(wide, wide[0] if self._shared else self.take(*shape))
 
 
 class Aligned:
-    """The input of a cell that is there before the loop: x [B, T, kH]."""
+    """The input of a cell that is computed before the loop: x [B, T, kH]."""
 
     deferrable = True
 
     def __init__(self, x: Tensor) -> None:
         self.x, self.inputs = x, x.split(1, 1)
-        """`inputs`: of each time step, [B, 1, kH]"""
+        """`inputs`: one for each time step, [B, 1, kH]"""
 
     def forward(self, t: int, below: States) -> None:
-        """Write the input of time step t, if it is made in the loop; `below` is the state before the cell."""
+        """Write the input of time step t, if it is computed in the loop; `below` is the state before the cell."""
 
     def start_backward(self) -> None:
-        """Make room for what the backward pass writes: `d_inputs` of each time step."""
+        """Allocate the tensors that the backward pass writes: `d_inputs` of each time step."""
         self.dx = torch.empty_like(self.x, memory_format=torch.contiguous_format)
         self.d_inputs = self.dx.split(1, 1)
 
     def backward(self, t: int, below: States) -> Tensor | None:
-        """The gradient [B, 1, H] of what the cell below puts out, from that of the input."""
+        """The gradient [B, 1, H] of the output of the cell below, from the gradient of the input."""
         return None
 
     def gradients(self) -> Tensor:
-        """Of all inputs [T, B, kH]."""
+        """The gradients of all inputs, [T, B, kH]."""
         return self.dx.transpose(0, 1)
 
 
 class _Asked(NamedTuple):
-    """What belongs to one time step of an attention, [B, ...], or the gradients of that."""
+    """The tensors of one time step of an attention, [B, ...], or their gradients."""
 
     query: Tensor
     weights: Tensor
@@ -194,13 +195,13 @@ class _Asked(NamedTuple):
 
 
 class Attended:
-    """The input of a cell that is a product of the context that the cell below asks an attention for."""
+    """The input of a cell that is a product of an attention's context; the query comes from the cell below."""
 
     def __init__(
         self, attention: Any, own: Attention, below: Unit, room: Room, *, weights: Tensor, contexts: Tensor,
         multiplied: bool,
     ) -> None:  # fmt: skip
-        """`weights` [T, B, G, S] and `contexts` [T, B, M] are room. `multiplied`: see `nmt.ops.memory_product`."""
+        """`weights` [T, B, G, S] and `contexts` [T, B, M] are written. `multiplied`: see `nmt.ops.memory_product`."""
         self.attention, self._below, self._multiplied = attention, below, multiplied
         self.weights, self.contexts = weights, contexts
         sizes, (length, batch) = room.sizes, contexts.shape[:2]
@@ -220,7 +221,7 @@ class Attended:
         return self.query.deferrable and self.context.deferrable and not self._below.tanh_output
 
     def _output(self, below: States) -> Tensor:
-        """What the cell below puts out [n, B, H], as the query is multiplied with it."""
+        """The output of the cell below [n, B, H], from which the query is computed."""
         return torch.tanh(below.parts[0]).to(below.operand.dtype) if self._below.tanh_output else below.operand
 
     def forward(self, t: int, below: States) -> None:
@@ -236,8 +237,8 @@ class Attended:
             self.context.forward(t, step.context, out=step.product)
 
     def start_backward(self, d_scores: Tensor, outer: Tensor | None) -> None:
-        """`d_scores` is room as the weights are; `outer` [T, ...] is the gradient of the contexts or, with a memory
-        that is multiplied, of the weights, that comes from outside of the loop."""
+        """`d_scores` has the shape of the weights and is written; `outer` [T, ...] is the gradient from outside the
+        loop, of the contexts or, with a multiplied memory, of the weights."""
         self.d_scores, self.d_queries = d_scores, torch.empty_like(self.queries)
         self.d_contexts = torch.empty_like(self.contexts, memory_format=torch.contiguous_format)
         self.d_products = torch.empty_like(self.products)
@@ -267,7 +268,7 @@ class Attended:
         return self._d_below
 
     def finish_contexts(self, d_contexts: Tensor | None, attention: Any) -> None:
-        """After all steps with a memory that is multiplied: the gradients of the contexts; `attention` is over the
+        """With a multiplied memory, after all steps: compute the gradients of the contexts; `attention` is over the
         memory itself."""
         outer = None if d_contexts is None else d_contexts.transpose(0, 1).flatten(0, 1)
         d_product = self.context.product_gradients(self.d_products).flatten(0, 1)
@@ -279,7 +280,7 @@ class Attended:
         return self.d_products
 
     def weight_gradients(self, below: States) -> list[Tensor | None]:
-        """Of the tensors of its `Attention`, from the states before the cell at all steps."""
+        """The gradients of the tensors of its `Attention`, from the states before the cell at all steps."""
         scores = [torch.zeros(1, device=self.weights.device)]
         return [
             *self.query.weight_gradients(self._output(below), self.d_queries),
@@ -288,7 +289,7 @@ class Attended:
         ]
 
     def memory_gradients(self) -> tuple[Tensor, Tensor]:
-        """Of keys and values."""
+        """The gradients of keys and values."""
         d_keys, d_values, self.d_score_weight = self.attention.memory_gradients(
             self.queries, weights=self.weights, d_scores=self.d_scores, d_contexts=self.d_contexts
         )
@@ -301,12 +302,12 @@ class _Cell(NamedTuple):
     kernel: Kernel
     source: Aligned | Attended
     before: States
-    """those before each of T time steps"""
+    """the states before each of the T time steps"""
     steps: list[Step]
 
 
 class Loop:
-    """A loop over one batch: with what a forward pass has kept, the backward pass over it."""
+    """A loop over one batch; with the tensors `kept` by a forward pass, it is for the backward pass."""
 
     def __init__(self, plan: Plan, given: Given, *, kept: Sequence[Tensor] | None = None) -> None:
         self.plan, self.given = plan, given
@@ -336,7 +337,7 @@ class Loop:
         return kind(unit, self.sizes, saved=saved)
 
     def _attended(self) -> Iterator[Attended]:
-        """The inputs of the cells above the lowest, where they attend; their weights and contexts side by side."""
+        """The inputs of the cells above the lowest if they use attention; weights and contexts are side by side."""
         _, _, _, cells, _, memory, levels = self.given
         if memory is None:
             return
@@ -354,7 +355,7 @@ class Loop:
             )  # fmt: skip
 
     def _attentions(self, values: Tensor) -> list[Any]:
-        """One for each level, over the same keys and these values."""
+        """One attention for each level, over the same keys and these values."""
         _, _, _, _, _, memory, levels = self.given
         assert memory is not None
         weights = [level.score_weight.detach().float() for level in levels]
@@ -365,22 +366,22 @@ class Loop:
 
     @property
     def aligned(self) -> list[Aligned]:
-        """The sources that are there before the loop, that of the lowest cell first."""
+        """The inputs that are computed before the loop, starting with the lowest cell."""
         return [source for source in self.sources if isinstance(source, Aligned)]
 
     @property
     def attended(self) -> list[Attended]:
-        """The sources that attend."""
+        """The inputs that use attention."""
         return [source for source in self.sources if isinstance(source, Attended)]
 
     @property
     def deferrable(self) -> bool:
-        """Whether all work of the steps is C kernels for bf16; see `nmt.ops.native.in_one_team`."""
+        """Whether all work of the steps consists of C kernels for bf16; see `nmt.ops.native.in_one_team`."""
         return all(cell.kernel.deferrable and cell.source.deferrable for cell in self.cells)
 
     def forward(self) -> list[Tensor]:
         """h after each step [B, T, H] in the type of x, the last state fp32 [P, B, H], the contexts [B, T, M'] if any,
-        then all that is kept."""
+        then all kept tensors."""
         self.states.put(self.start, self.given.first)
         with in_one_team(possible=self.deferrable):
             for t in time_order(self.sizes.length, reverse=self.plan.reverse):
@@ -398,7 +399,7 @@ class Loop:
     def backward(
         self, d_outputs: Tensor | None, d_contexts: Tensor | None, d_last: Tensor | None
     ) -> list[Tensor | None]:
-        """The gradients of all tensors of `Given.tensors`, from those of what `forward` returns first."""
+        """The gradients of all tensors of `Given.tensors`, from the gradients of the first results of `forward`."""
         gradient = torch.zeros_like(self.given.first) if d_last is None else d_last.float().clone()
         self._start_backward(d_contexts)
         added = [None] * self.sizes.length if d_outputs is None else readable_rows(d_outputs).split(1, 1)
@@ -431,7 +432,7 @@ class Loop:
             source.start_backward(scores, own)
 
     def _gradients(self, d_first: Tensor, d_contexts: Tensor | None) -> list[Tensor | None]:
-        """After all time steps."""
+        """The gradients of all tensors, after all time steps."""
         attended, (x, *aligned) = self.attended, self.aligned
         gradients: list[Tensor | None] = [x.dx, None, d_first]
         if attended:
@@ -454,16 +455,16 @@ def _batch_first(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Result(NamedTuple):
-    """What a loop yields."""
+    """The result of a loop."""
 
     outputs: Tensor
     """h after each step [B, T, H], in the type of x"""
     last: Tensor
     """the last state fp32 [P, B, H]"""
     contexts: Tensor | None
-    """[B, T, M] of each attention, side by side"""
+    """[B, T, M] for each attention, side by side"""
     weights: Tensor | None
-    """[B, G, T, S] of each attention, one below the other, fp32; without a gradient"""
+    """[B, G, T, S] for each attention, stacked, fp32; without a gradient"""
 
 
 class _Pass(torch.autograd.Function):
@@ -494,7 +495,7 @@ class _Pass(torch.autograd.Function):
         tensors, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         without = {1, 5} if plan.attention else {1}  # mask and penalty
         wanted = [tensor is not None and i not in without for i, tensor in enumerate(tensors)]
-        lasting = sum(wanted[6 if plan.attention else 2 + len(plan.cells) :])  # those of weights, which add up
+        lasting = sum(wanted[6 if plan.attention else 2 + len(plan.cells) :])  # gradients of weights, which add up
 
         def work(d_outputs: Any, d_contexts: Any, d_last: Any, *rest: Any) -> list[Tensor]:
             loop = Loop(plan, plan.given(rest[:count]), kept=rest[count:])
@@ -507,7 +508,7 @@ class _Pass(torch.autograd.Function):
 
 
 def _run(work: graphs.Work, tensors: Sequence[Any], plan: Plan, *, name: str, lasting: int = 0) -> Sequence[Tensor]:
-    """The results of a pass, without autocast: the types of all tensors are as they should be.
+    """The results of a pass, without autocast, because all tensors already have the right types.
 
     `lasting`: see `nmt.ops.graphs.run`.
     """
@@ -533,7 +534,7 @@ def run_loop(
     given = given._replace(x=readable_rows(given.x), mask=mask, first=given.first.contiguous())
     plan = plan_of(given, kernels, attention=attention, dtype=dtype, reverse=reverse)
     outputs, last, *attended = _Pass.apply(plan, *given.tensors())
-    if kernels[0].recorded:  # without what was added
+    if kernels[0].recorded:  # without the padding
         outputs, last = outputs[:batch], last[:, :batch]
         attended = [part[:batch, ..., :width] for part, width in zip(attended, (None, source), strict=False)]
     contexts, weights = attended or (None, None)
@@ -541,9 +542,9 @@ def run_loop(
 
 
 def _filled_up(given: Given) -> Given:
-    """With more sentences and source positions: of shapes that are few, most are like one that has a graph.
+    """Pad sentences and source positions: with few different shapes, most batches have the shape of an existing graph.
 
-    What is added is nothing but zeros, and gets no attention.
+    The padding is all zeros and gets no attention.
     """
     more = graphs.filled_up(len(given.x)) - len(given.x)
 

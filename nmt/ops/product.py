@@ -1,4 +1,4 @@
-"""A product with a matrix at each step of a loop over time, with layer norm or without, and its gradients."""
+"""A product with a matrix in each step of a loop over time, with or without layer norm, and its gradients."""
 
 from __future__ import annotations
 
@@ -21,50 +21,51 @@ if TYPE_CHECKING:
 
 
 class Product:
-    """x W' normalised in parts, if there is layer norm, plus bias, if there is one, for one time step at a call.
+    """x W', normalised in parts with layer norm, plus the bias, if any; one time step per call.
 
-    Time comes first in what all steps share: with layer norm the products and their gradients [T, B, m].
+    The tensors of all steps have time as their first axis: with layer norm the products and their gradients [T, B, m].
     """
 
     def __init__(self, projection: Projection, sizes: Sizes, take: Callable[[int, int, int], Tensor]) -> None:
-        """`take` gives room [T, B, m] for the products, which only layer norm needs."""
+        """`take` returns memory [T, B, m] for the products, which only layer norm needs."""
         weight, bias, self._scale, self._offset, widths = projection
         self.outputs, self.inputs = weight.shape
         self._matrix = matrix_of(weight, sizes.dtype)
         self._saved = None if self._scale is None else take(sizes.length, sizes.batch, self.outputs)
         self._written: Tensor | None = None
         self.dtype = sizes.dtype if self._scale is None else torch.float32
-        """Of what it writes."""
+        """The type of the output."""
         self._bias = None if bias is None else bias.detach().to(self.dtype)
         self._widths = list(widths) or [self.outputs]
 
     @property
     def deferrable(self) -> bool:
-        """Whether all of its work is C kernels for bf16, see `nmt.ops.native.in_one_team`."""
+        """Whether all its work consists of C kernels for bf16, see `nmt.ops.native.in_one_team`."""
         return self._matrix.packed and self._saved is None
 
     def forward(self, t: int, x: Tensor, *, out: Tensor) -> None:
-        """Write what becomes of x [B, n], for time step t, into out [B, m]."""
+        """Write the result for x [B, n] at time step t to out [B, m]."""
         place = self.place(t, out=out)
         self._matrix.forward(x, out=place, bias=self._bias if place is out else None)
         self.finish(t, out=out)
 
     def place(self, t: int, *, out: Tensor) -> Tensor:
-        """Where `finish` finds the product [B, m] of time step t: without layer norm with its bias, in `out`."""
+        """The place where `finish` reads the product [B, m] of time step t; without layer norm it is `out`, and the
+        product includes the bias."""
         return out if self._saved is None else self._saved[t]
 
     def finish(self, t: int, *, out: Tensor) -> None:
-        """Write what layer norm, if there is one, and bias make of a product into out [B, m]."""
+        """With layer norm, write the normalised product plus bias to out [B, m]."""
         if self._saved is not None and self._scale is not None and self._offset is not None:
             normal = layer_norm_parts(self._saved[t], self._scale, self._offset, widths=self._widths)
             out.copy_(normal if self._bias is None else normal + self._bias)
 
     def start_backward(self) -> None:
-        """Make room for what the backward pass writes."""
+        """Allocate the tensors that the backward pass writes."""
         self._written = None if self._saved is None else torch.empty_like(self._saved)
 
     def product_gradient(self, t: int, d_out: Tensor) -> Tensor:
-        """The gradient of the product alone, from that of the output of time step t; with layer norm it is written."""
+        """The gradient of the product alone, from the output gradient of time step t; with layer norm it is kept."""
         if self._saved is None or self._written is None or self._scale is None or self._offset is None:
             return d_out
         parts = (self._written[t], self._saved[t].float(), d_out.float(), self._scale.float(), self._offset.float())
@@ -78,11 +79,11 @@ class Product:
         return self._written[t]
 
     def backward(self, d_product: Tensor, *, out: Tensor, added: Tensor | None = None) -> None:
-        """Write the gradient of x [B, n], from that of the product alone, plus `added`."""
+        """Write the gradient of x [B, n], from the gradient of the product alone, plus `added`."""
         self._matrix.backward(d_product, out=out, added=added)
 
     def product_gradients(self, d_out: Tensor) -> Tensor:
-        """The same [T, B, m] of all time steps, after the last `product_gradient`."""
+        """The gradients [T, B, m] of the products of all time steps, after the last `product_gradient`."""
         return d_out if self._written is None else self._written
 
     def weight_gradients(self, x: Tensor, d_out: Tensor) -> list[Tensor | None]:
@@ -96,7 +97,7 @@ class Product:
 
 
 class InferenceProduct(PlainMatrix):
-    """The products with a matrix in a format for inference, which have no gradients."""
+    """Products with a matrix in an inference format, which have no gradients."""
 
     def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
         out.copy_(F.linear(x, self.weight, bias))
@@ -118,10 +119,10 @@ def recurrent_gradients(
     product: Tensor | None = None,
     widths: Sequence[int] = (),
 ) -> list[Tensor]:
-    """The gradients of one recurrent product over all steps, one for each parameter that there is.
+    """The gradients of one recurrent product over all steps, one for each existing parameter.
 
-    d_product is the gradient of the products with operand [T, B, H], d_sum [T, B, kH] that of what layer norm over
-    parts of `widths` and bias make of them; `product` [T, B, kH] are they themselves, None without layer norm.
+    d_product is the gradient of the products with operand [T, B, H]; d_sum [T, B, kH] is the gradient after layer norm
+    over parts of `widths` and bias; `product` [T, B, kH] are the products themselves, None without layer norm.
     """
     d_weight, d_bias = matrix.weight_gradient(d_product.flatten(0, 1), operand.flatten(0, 1)), row_sums(d_sum)
     if product is None:
@@ -135,6 +136,6 @@ def row_sums(x: Tensor) -> Tensor:
 
 
 def scale_gradient(product: Tensor, d_normal: Tensor, widths: Sequence[int]) -> Tensor:
-    """The gradient [W] of the scales of layer norm over parts of products [T, B, W], from that of the results."""
+    """The gradient [W] of the layer-norm scales over parts of products [T, B, W], from the gradient of the results."""
     normal = [F.layer_norm(part, part.shape[-1:], eps=EPSILON) for part in product.float().split(list(widths), -1)]
     return (torch.cat(normal, -1) * d_normal).sum((0, 1))

@@ -1,4 +1,4 @@
-"""What recurrences share: types, rows, masks, directions and, in plain PyTorch, the recurrent product."""
+"""Common parts of recurrences: types, rows, masks, directions and, in plain PyTorch, the recurrent product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.tracing import traced
 
 State = tuple[Tensor, ...]
-"""What is carried from one time step to the next: tensors [N, H], h first."""
+"""The state carried from one time step to the next: tensors [N, H], h first."""
 
 
 class Recurrent(NamedTuple):
@@ -32,7 +32,7 @@ class Recurrent(NamedTuple):
 def recurrent_product(h: Tensor, parameters: Recurrent, *, widths: Sequence[int] = ()) -> Tensor:
     """h [N, H] times the recurrent matrix, plus bias: [N, kH].
 
-    Where there is a scale, the product is normalised before the bias is added: as one, or in parts of `widths`.
+    With a scale, the product is normalised before the bias is added: as a whole, or in parts of `widths`.
     """
     weight, bias, scale, offset = parameters
     h = h.to(weight.dtype)
@@ -42,31 +42,31 @@ def recurrent_product(h: Tensor, parameters: Recurrent, *, widths: Sequence[int]
 
 
 def at_least_fp32(x: Tensor) -> Tensor:
-    """States and gates are kept in fp32 even where autocast computes the products in bf16; fp64 stays fp64."""
+    """x in fp32, or in fp64 if it is fp64: states and gates are kept so even if autocast computes products in bf16."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def product_type(x: Tensor) -> torch.dtype:
-    """The type in which a matrix product with `x` is computed here: autocast's, which leaves fp64 alone, or its own."""
+    """The type of a matrix product with `x`: that of autocast, which does not change fp64, else the type of `x`."""
     device = x.device.type
     casts = x.dtype != torch.float64 and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if casts else x.dtype
 
 
 def readable_rows(x: Tensor) -> Tensor:
-    """x itself if values of its last axis lie side by side, as kernels read them."""
+    """x with values of its last axis side by side, as kernels read them; x itself if they already are."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def time_order(length: int, *, reverse: bool) -> range:
-    """Time steps in the order they are run."""
+    """Time steps in the order of computation."""
     return range(length - 1, -1, -1) if reverse else range(length)
 
 
 def live_rows(mask: Tensor | None, *, length: int) -> Sequence[Tensor | None]:
-    """For each time step which rows are real, bool [B, 1]; None where all of them are, so that nothing is selected.
+    """For each time step which rows are real, bool [B, 1]; None if all are real, so that nothing is selected.
 
-    On a GPU looking whether all are real would stall it, so there only a missing mask counts as all real.
+    Checking whether all rows are real would stall a GPU, so there only a missing mask counts as all real.
     """
     if mask is None:
         return [None] * length

@@ -1,4 +1,4 @@
-"""What the Triton kernels of units with recurrent matrices have in common: a program has a row of all channels.
+"""Common parts of the Triton kernels of units with recurrent matrices: a program has a row with all channels.
 
 So it can normalise the row. Imported only by kernels, because Triton is not installed everywhere.
 """
@@ -19,7 +19,7 @@ from nmt.ops.unit import Unit
 U = TypeVar("U", bound=Unit)
 
 MOST_CHANNELS: Final = 2048
-"""That a program can have in registers; more are left to the reference."""
+"""Most channels that a program can keep in registers; wider units use the reference."""
 
 
 class RowKernel(Kernel, Generic[U]):
@@ -36,17 +36,17 @@ class RowKernel(Kernel, Generic[U]):
 
     @functools.cached_property
     def launch(self) -> dict[str, Any]:
-        """How its kernels are launched."""
+        """The launch options of its kernels."""
         return row_launch(self.sizes.hidden) | {"NORMALIZED": self.unit.normalized}
 
     def through(self, matrix: int, d_product: Tensor) -> Tensor:
-        """What the operand of a product gets through it, [B, H]."""
+        """The gradient of the operand of a product, [B, H]."""
         gradient = d_product.new_empty(self.sizes.batch, self.sizes.hidden)
         self.matrices[matrix].backward(d_product, out=gradient)
         return gradient
 
 
 def row_launch(hidden: int) -> dict[str, Any]:
-    """How kernels are launched whose programs have a row of `hidden` channels."""
+    """The launch options of kernels whose programs have a row of `hidden` channels."""
     block = triton.next_power_of_2(hidden)
     return {"BLOCK": block, "num_warps": min(16, max(1, block // 128))}

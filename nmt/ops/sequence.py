@@ -1,4 +1,4 @@
-"""A unit over whole sequences, in one direction or in both, and one step of it: the entrance to all its kernels."""
+"""A unit over whole sequences, in one direction or in both, and single steps: the entry point to all its kernels."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def sequence(
 ) -> tuple[Tensor, State]:
     """Run `unit` over its input products `projected` [B, T, kH], from `state`, tensors [B, H], or zeros.
 
-    Rows keep their state where mask [B, T] is 0; `reverse` runs from the last time step to the first. Returns what it
-    puts out [B, T, H] in input order and the last state computed, in at least fp32 (kernels: outputs in the type of
+    Rows keep their state where mask [B, T] is 0; `reverse` runs from the last time step to the first. Returns the
+    outputs [B, T, H] in input order and the last computed state, in at least fp32 (outputs of kernels have the type of
     `projected`). Under autocast recurrent products are computed in its type.
     """
     kinds = kernels_of("sequence", unit, like=projected) if projected.numel() else []
@@ -42,7 +42,7 @@ def sequence(
 def reference(
     unit: Unit, projected: Tensor, state: State | None, mask: Tensor | None, *, reverse: bool
 ) -> tuple[Tensor, State]:
-    """`sequence` by the equation of the unit, with autograd."""
+    """`sequence` computed with the unit's equation and autograd."""
     x = at_least_fp32(projected)
     hidden = x.size(-1) // unit.inputs
     now = tuple(at_least_fp32(part) for part in state or x.new_zeros(unit.states, len(x), hidden))
@@ -60,8 +60,8 @@ def reference(
 
 
 def step(unit: Unit, projected: Tensor, state: State) -> State | None:
-    """One time step by the C kernel, as searches call it, without gradients: the state [N, H] after `projected` [N, kH]
-    in fp32; None where there is no such kernel."""
+    """One time step with the C kernel, without gradients, for searches: the state [N, H] after `projected` [N, kH] in
+    fp32; None if there is no such kernel."""
     if not use_native(projected):
         return None
     kinds = kernels_of("sequence", unit, like=projected)
@@ -85,20 +85,20 @@ class Direction(NamedTuple):
 
 
 class Bidirectional(NamedTuple):
-    """What `bidirectional` yields."""
+    """The result of `bidirectional`."""
 
     outputs: Tensor
-    """[B, T, 2H] in input order, those of the forward direction first"""
+    """[B, T, 2H] in input order, the forward direction first"""
     last: tuple[State, State]
-    """The last state computed of each direction, tensors [B, H]"""
+    """The last computed state of each direction, tensors [B, H]"""
 
 
 def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor | None) -> Bidirectional | None:
-    """Both directions over x [B, T, D] from zeros, by one launch; None where they have to run one after the other.
+    """Both directions over x [B, T, D] from zeros, in one launch; None if they have to run one after the other.
 
-    `ahead` runs from the first time step to the last and `back` the other way; rows keep their state where mask [B, T],
-    if there is one, is false. One product with the input matrices of both makes the inputs. Outputs are in the type of
-    the products.
+    `ahead` runs from the first time step to the last and `back` from the last to the first; rows keep their state where
+    mask [B, T], if given, is false. A single product with the input matrices of both directions computes the inputs.
+    Outputs have the type of the products.
     """
     units = [ahead.unit, back.unit]
     if use_native(x) or x.numel() == 0 or ahead.unit.design != back.unit.design:
@@ -120,10 +120,10 @@ def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor 
 
 
 def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]:
-    """The kernels that run `units` on tensors such as `like` in an operation, one for each; none if PyTorch does, which
-    is said once where it could be expected otherwise.
+    """The kernels that run `units` on tensors such as `like` in an operation, one for each unit; none if PyTorch runs
+    them, which is reported once if kernels could be expected.
 
-    Raises ConfigError if the user insists on Triton and there is no kernel for it.
+    Raises ConfigError if the user requires Triton and there is no Triton kernel for the operation.
     """
     for unit in units:
         if not unit.usual or not (unit.native or unit.triton):
@@ -148,12 +148,12 @@ def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]
 
 
 def product_dtype(unit: Unit, projected: Tensor) -> torch.dtype:
-    """The type of its recurrent products in a loop over `projected`; without any that of its inputs."""
+    """The type of its recurrent products in a loop over `projected`; without such products the type of the inputs."""
     return product_type(unit.weights[0]) if unit.matrices and not use_native(projected) else projected.dtype
 
 
 def first_state(unit: Unit, projected: Tensor, state: State | None) -> Tensor:
-    """The state before the first time step as kernels take it, fp32 [P, B, H]."""
+    """The initial state in the form that kernels take, fp32 [P, B, H]."""
     if state is not None:
         return torch.stack([part.float() for part in state])
     hidden = projected.size(-1) // unit.inputs

@@ -1,4 +1,4 @@
-"""Whether operations run for their values, or to be written down in a graph."""
+"""Whether operations run for their values, or are traced into a graph."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 
 
 def traced() -> bool:
-    """Whether torch.jit.trace, torch.export or torch.compile looks on.
+    """Whether torch.jit.trace, torch.export or torch.compile is tracing.
 
-    What they cannot see, such as a C kernel, must not run then, and no value may decide what does.
+    Code that they cannot see, such as a C kernel, must not run then, and control flow must not depend on values.
     """
     return torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What the Triton kernels of single steps share: a program has a row of the batch, with all its channels.
+"""Common parts of the Triton kernels of single steps: a program has a row of the batch, with all its channels.
 
 Several rows of H channels, such as those of several gates, are tuples.
 Imported only by kernels, because Triton is not installed everywhere.
@@ -17,7 +17,7 @@ from nmt.ops.triton_tools import inverse_deviation, load_row, store_row
 
 @triton.jit
 def load_rows(p, o, H, N: tl.constexpr):
-    """A tuple of N rows that stand one behind the other."""
+    """A tuple of N rows that are consecutive in memory."""
     rows = ()
     for i in tl.static_range(N):
         rows = rows + (load_row(p + i * H, o, H),)
@@ -38,7 +38,7 @@ def load_live(p_mask, i_b, sm_b, MASKED: tl.constexpr):
 
 @triton.jit
 def load_gradient(p, p_pending, p_dout, i_b, so_b, o, H, PENDING: tl.constexpr, ADDED: tl.constexpr):
-    """The gradient of a state in row i_b, from what is carried on, a product that is to be added, and the output."""
+    """The gradient of a state in row i_b: the sum of the carried gradient, a pending product and the output's."""
     d = load_row(p + i_b * H, o, H)
     if PENDING:
         d += load_row(p_pending + i_b * H, o, H)
@@ -49,8 +49,8 @@ def load_gradient(p, p_pending, p_dout, i_b, so_b, o, H, PENDING: tl.constexpr, 
 
 @triton.jit
 def load_product(p_u, p_bias, p_x, p_scale, p_offset, o, H, N: tl.constexpr, NORMALIZED: tl.constexpr):
-    """N rows of a product, of what is added to it (the bias and, if there is one, x), of layer norm's scale and offset:
-    what `sums` takes."""
+    """The arguments of `sums`: N rows each of a product, of its addends (the bias and x, if any), and of layer norm's
+    scale and offset."""
     added = ()
     for i in tl.static_range(N):
         row = load_row(p_bias + i * H, o, H)
@@ -67,7 +67,7 @@ def load_product(p_u, p_bias, p_x, p_scale, p_offset, o, H, N: tl.constexpr, NOR
 
 @triton.jit
 def sums(product, o, H, NORMALIZED: tl.constexpr):
-    """The rows of a product, normalised together, with what is added; what they are normalised to, and its factor."""
+    """The rows of a product, normalised together, plus the addends; then the normalised rows and their factor."""
     u, added, scale, offset = product
     N: tl.constexpr = len(u)
     factor = 1.0
@@ -93,7 +93,7 @@ def sums(product, o, H, NORMALIZED: tl.constexpr):
 
 @triton.jit
 def through_norm(d, normal, scale, factor, H, NORMALIZED: tl.constexpr):
-    """From the gradients of rows of `sums` to those of the product, with what else that returned."""
+    """The gradients of the product, from the gradients of the rows of `sums` and its other results."""
     result = d
     if NORMALIZED:
         N: tl.constexpr = len(d)

@@ -1,4 +1,4 @@
-"""A recurrent unit as everything that runs it sees it: an equation, its recurrent weights, its options."""
+"""The description of a recurrent unit for all code that runs it: an equation, recurrent weights, options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nmt.ops.recurrence import Recurrent, State
 U = TypeVar("U", bound="type[Unit]")
 
 UNITS: Final[dict[str, type[Unit]]] = {}
-"""All units by name; `register` adds to it. Those of nmt are there once `nmt.ops.units` has been imported."""
+"""All units by name; `register` adds to it. Importing `nmt.ops.units` registers the units of nmt."""
 
 
 class Update(NamedTuple):
@@ -25,72 +25,72 @@ class Update(NamedTuple):
     """
 
     value: Tensor
-    """What is written."""
+    """The written value."""
     input: Tensor
-    """How much of it."""
+    """The share of the value that is written."""
     forget: Tensor
-    """How much of what was there stays."""
+    """The share of the previous memory that is kept."""
 
 
 class GateValues(NamedTuple):
-    """What a unit decides in one time step."""
+    """The gates of a unit in one time step."""
 
     named: dict[str, Tensor] = {}
-    """Its gates [..., H], by their names in its equation."""
+    """The gates [..., H], by their names in the unit's equation."""
     update: Update | None = None
-    """None of a unit whose memory does not change in this way."""
+    """None for a unit whose memory does not change in this way."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A unit with its weights: what a cell hands over whole to `nmt.ops.sequence` and to the loops over several cells.
+    """A unit with its weights, as a cell passes it to `nmt.ops.sequence` and to the loops over several cells.
 
     A subclass is a frozen dataclass whose own fields are the options: words and booleans. Two units without weights
-    are equal if they are of one kind and have the same options.
+    are equal if they have the same class and the same options.
     """
 
     name: ClassVar[str]
-    """What it is registered as."""
+    """The name under which it is registered."""
     inputs: ClassVar[int]
     """k: its input products are [..., kH]."""
     states: ClassVar[int] = 1
-    """P: how many tensors [N, H] its state has, h first."""
+    """P: number of tensors [N, H] of its state, h first."""
     matrices: ClassVar[int] = 0
-    """How many recurrent matrices it has."""
+    """Number of its recurrent matrices."""
     native: ClassVar[str | None] = None
-    """Path "module:class" of its `nmt.ops.kernel.Kernel` in C, for a CPU; None without."""
+    """Path "module:class" of its `nmt.ops.kernel.Kernel` in C, for a CPU; None if there is none."""
     triton: ClassVar[str | None] = None
-    """Path "module:class" of its `nmt.ops.kernel.Kernel` in Triton, for a GPU; None without."""
+    """Path "module:class" of its `nmt.ops.kernel.Kernel` in Triton, for a GPU; None if there is none."""
 
     weights: tuple[Tensor, ...] = ()
-    """For each recurrent matrix what `flat` makes of its parameters; then vectors, such as peepholes."""
+    """For each recurrent matrix its parameters in the order of `flat`; then vectors, such as peepholes."""
     normalized: bool = False
     """Whether layer norm is applied to its recurrent products."""
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
-        """One time step: the state after it, [N, H] each, from the input products x [N, kH] and the state before.
+        """One time step: the new state, [N, H] each, from the input products x [N, kH] and the previous state.
 
-        Products and gates look at `seen`, which is `state` but for recurrent dropout; what is carried on is `state`.
-        All are fp32 at least.
+        Products and gates read `seen`, which equals `state` except with recurrent dropout; `state` itself is carried.
+        All are in at least fp32.
         """
         raise NotImplementedError
 
     def gate_values(self, x: Tensor, state: State) -> GateValues:
-        """The gates of the time step that `equation` computes from the same x [N, kH] and state before [N, H]."""
+        """The gates of the time step that `equation` computes from the same x [N, kH] and previous state [N, H]."""
         return GateValues()
 
     def output(self, h: Tensor) -> Tensor:
-        """What it puts out, [..., H], where its state has this h."""
+        """Its output, [..., H], when its state has this h."""
         return torch.tanh(h) if self.tanh_output else h
 
     @property
     def tanh_output(self) -> bool:
-        """Whether it puts out the tanh of h, which is carried on without it."""
+        """Whether its output is the tanh of h, while h itself is carried without tanh."""
         return False
 
     @property
     def usual(self) -> bool:
-        """Whether its options are those that its kernels know."""
+        """Whether its kernels support its options."""
         return True
 
     @property
@@ -101,28 +101,28 @@ class Unit:
 
     @property
     def vectors(self) -> tuple[Tensor, ...]:
-        """The weights that belong to no matrix."""
+        """The weights that do not belong to a matrix."""
         return self.weights[(4 if self.normalized else 2) * self.matrices :]
 
     @property
     def design(self) -> Unit:
-        """The same without weights, so that it can be compared and be a key."""
+        """The same unit without weights, which can be compared and used as a key."""
         return replace(self, weights=())
 
     @property
     def words(self) -> str:
-        """The design in one line: name, options that are true by their names, those that are words as they are."""
+        """The design in one line: its name, the names of boolean options that are true, and the words of the others."""
         own = [(field.name, getattr(self, field.name)) for field in fields(self) if field.name != "weights"]
         chosen = [name if value is True else value for name, value in own if value is not False]
         return " ".join([self.name, *chosen])
 
     def with_weights(self, weights: Sequence[Tensor]) -> Any:
-        """The same with other weights."""
+        """The same unit with other weights."""
         return replace(self, weights=tuple(weights))
 
 
 def register(name: str) -> Callable[[U], U]:
-    """Decorator that registers a unit under `name`; a name is taken only once."""
+    """Decorator that registers a unit under `name`; each name can be registered only once."""
 
     def add(unit: U) -> U:
         if name in UNITS:
@@ -135,20 +135,20 @@ def register(name: str) -> Callable[[U], U]:
 
 
 class Projection(NamedTuple):
-    """A product with a matrix: x W', normalised where there is a scale, plus bias where there is one."""
+    """A product with a matrix: x W', normalised if there is a scale, plus the bias, if any."""
 
     weight: Tensor
     """[m, n]"""
     bias: Tensor | None = None
     """[m]"""
     scale: Tensor | None = None
-    """[m], layer norm; None without"""
+    """[m], layer norm; None without layer norm"""
     offset: Tensor | None = None
     """[m]"""
     widths: tuple[int, ...] = ()
-    """Widths of the parts that are normalised together, none for all of them"""
+    """Widths of the parts that are normalised separately; empty: all values together"""
 
 
 def flat(*matrices: Recurrent) -> tuple[Tensor, ...]:
-    """Matrix, bias and, with layer norm, scale and offset of each."""
+    """The parameters of all matrices in one tuple: for each its matrix, bias and, with layer norm, scale and offset."""
     return tuple(part for matrix in matrices for part in matrix if part is not None)

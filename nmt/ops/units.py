@@ -1,4 +1,4 @@
-"""All units that nmt has; importing this registers them in `nmt.ops.unit.UNITS`."""
+"""All units of nmt; importing this module registers them in `nmt.ops.unit.UNITS`."""
 
 from __future__ import annotations
 
