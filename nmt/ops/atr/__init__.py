@@ -20,8 +20,9 @@ Gates = Literal["twin", "coupled", "coupled_input"]
 class ATR(Unit):
     """q = U h' + b, i = sigmoid(p + q), f = sigmoid(p - q), h = i * p + f * h'.
 
-    Input p; matrix U [H, H]. `activation` puts a tanh on the `output` only (h is carried without it), on the new
-    `state`, or on the `candidate` p that i gates; `gates="coupled"` has i = 1 - f, `coupled_input` f = 1 - i.
+    Input p; matrix U [H, H]. `activation` applies a tanh to the `output` only (h is carried without it), to the new
+    `state`, or to the `candidate` p, which is multiplied by i; `gates="coupled"`: i = 1 - f, `coupled_input`:
+    f = 1 - i.
     """
 
     inputs = 1

@@ -1,14 +1,14 @@
-"""The Triton kernels of ATR: all steps in one launch, or, from the same text, one step or half of one in each.
+"""The Triton kernels of ATR: all steps in one launch or, from the same source, one step or half a step per launch.
 
 A program owns BM sentences and BN channels. Its BN rows of the recurrent matrix stay on chip for the whole sequence,
-its state in registers. All programs of the same sentences need each other's states, and with layer norm each other's
-sums: they exchange them through global memory and wait for each other, at a counter there, once a step, with layer norm
-twice (`PERSISTENT`). All of them must therefore run at the same time (a cooperative launch). Without `PERSISTENT` the
-ends of launches are the barriers: with layer norm a first launch of a step puts out its sums (`SUMS`), and a second one
-computes the rest (`REST`). The bits are the same, for tests to compare.
+and its state in registers. All programs of the same sentences need each other's states, and with layer norm each
+other's sums: they exchange them through global memory and wait for each other at a counter in global memory, once per
+step, with layer norm twice (`PERSISTENT`). Therefore all of them must run at the same time (a cooperative launch).
+Without `PERSISTENT` the ends of launches are the barriers: with layer norm, a first launch of a step writes its sums
+(`SUMS`), and a second launch computes the rest (`REST`). Both ways give the same bits, which tests compare.
 
-States [D, B, T + 2, H] stand between two more places: that after time step t is at place t + 1, and the first one at
-the place before that, which is 0 or, where the sequence runs backward, T + 1.
+States [D, B, T + 2, H] have one more place at each end: the state after time step t is at place t + 1, and the initial
+state is at place 0 or, if the sequence runs backward, at place T + 1.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from nmt.ops.triton_tools import inverse_deviation
 # ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes
 
 COUNTER: Final = tl.constexpr(32)
-"""int32 from one counter to the next: each has its own 128-byte line."""
+"""Distance of counters in int32: each counter has its own 128-byte cache line."""
 
 MOST_POLLS: Final = tl.constexpr(4_000_000)
-"""After some seconds of waiting, in all steps together, a program goes on with NaN: a bug is seen, and hangs no GPU."""
+"""After some seconds of waiting in all steps together, a program continues with NaN, so that a bug is visible and the
+GPU does not hang."""
 
 
 @triton.jit
 def _arrive(p_count):
-    tl.debug_barrier()  # the stores of all threads come before the release of the one that counts
+    tl.debug_barrier()  # the stores of all threads come before the release by the thread that counts
     tl.atomic_add(p_count, 1, sem="release", scope="gpu")
 
 
 @triton.jit
 def _wait(p_count, target, polls):
-    """Returns how often it, and the waits before it, have polled."""
-    # The value polled must be the acquire itself: Triton 3.6 drops an atomic whose result nobody uses.
+    """Wait for the counter; return how often this wait and all earlier ones have polled."""
+    # The polled value must come from the acquire itself: Triton 3.6 drops an atomic whose result is unused.
     while (tl.atomic_add(p_count, 0, sem="acquire", scope="gpu") < target) & (polls < MOST_POLLS):
         polls += 1
     tl.debug_barrier()
@@ -49,14 +50,14 @@ def _wait(p_count, target, polls):
 
 @triton.jit
 def _zero(polls):
-    """What sums start from: 0 or, when the others were waited for in vain, NaN."""
+    """The initial value of sums: 0, or NaN after a wait that failed."""
     return tl.where(polls < MOST_POLLS, 0.0, float("nan"))
 
 
 @triton.jit
 def _own(T, row_from, row_to, REVERSE: tl.constexpr, H: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """This program's group of programs with the same sentences and its number among them; its direction, sentences,
-    which of them are real, channels; the first time step and from one to the next."""
+    """This program's group of programs with the same sentences and its number in the group; its direction, its
+    sentences, which of them are real, its channels; the first time step and the step to the next."""
     n_blocks: tl.constexpr = (H + BN - 1) // BN
     n_groups = tl.cdiv(row_to - row_from, BM)
     i_group = tl.program_id(0) // n_blocks
@@ -70,7 +71,7 @@ def _own(T, row_from, row_to, REVERSE: tl.constexpr, H: tl.constexpr, BM: tl.con
 
 @triton.jit
 def _weights(p, o_out, S_OUT: tl.constexpr, S_IN: tl.constexpr, H: tl.constexpr, KC: tl.constexpr, EVEN: tl.constexpr):
-    """Tiles [KC, BN] of the matrix, as wide as this program's output."""
+    """Tiles [KC, BN] of the matrix, for the output channels of this program."""
     tiles = ()
     for k in tl.static_range((H + KC - 1) // KC):
         o_in = k * KC + tl.arange(0, KC)
@@ -84,7 +85,7 @@ def _weights(p, o_out, S_OUT: tl.constexpr, S_IN: tl.constexpr, H: tl.constexpr,
 def _rows(p, o_rows, rows, H: tl.constexpr, KC: tl.constexpr, EVEN: tl.constexpr, DTYPE: tl.constexpr):
     """Whole rows of H as tiles [BM, KC]; all of them are requested before the first is used.
 
-    Other multiprocessors wrote them: `.cg` keeps a stale line of the L1 cache from being read.
+    Other multiprocessors have written them: `.cg` avoids reading a stale line of the L1 cache.
     """
     tiles = ()
     for k in tl.static_range((H + KC - 1) // KC):
@@ -97,9 +98,9 @@ def _rows(p, o_rows, rows, H: tl.constexpr, KC: tl.constexpr, EVEN: tl.constexpr
 
 @triton.jit
 def _product(tiles, weights, zero, N: tl.constexpr, PRECISION: tl.constexpr):
-    """The sum of N products of tiles, each with an accumulator of its own: N short chains instead of a long one.
+    """The sum of N products of tiles, each with its own accumulator: N short chains instead of one long chain.
 
-    `zero` must be one the compiler cannot see through, else it makes one chain again.
+    The compiler must not know that `zero` is 0, otherwise it merges them into one chain.
     """
     first = tl.zeros([tiles[0].shape[0], weights[0].shape[1]], tl.float32) + zero
     parts = ()
@@ -113,14 +114,14 @@ def _product(tiles, weights, zero, N: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def _put_sums(p, i_block, first, second, rows, N: tl.constexpr):
-    """Two sums over this program's channels of each row [BM], for all N of them; p [BM] are places for 2N."""
+    """Store two sums over this program's channels for each row [BM]; p [BM]: places for the 2N sums of N programs."""
     tl.store(p + i_block, first, mask=rows)
     tl.store(p + N + i_block, second, mask=rows)
 
 
 @triton.jit
 def _all_sums(p, rows, N: tl.constexpr):
-    """The sums of all programs, two tensors [BM, N or more], zero beyond N; read as `_rows` are."""
+    """The sums of all programs, two tensors [BM, N or more], zero beyond N; read in the same way as in `_rows`."""
     k = tl.arange(0, triton.next_power_of_2(N))
     within = rows[:, None] & (k < N)[None, :]
     first = tl.load(p[:, None] + k[None, :], mask=within, other=0.0, cache_modifier=".cg")
@@ -135,11 +136,12 @@ def atr_forward_kernel(
     MASKED: tl.constexpr, REVERSE: tl.constexpr, NORMALIZED: tl.constexpr, SUMS: tl.constexpr, REST: tl.constexpr,
     PERSISTENT: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, KC: tl.constexpr,
 ):  # fmt: skip
-    """Steps step_from .. step_to of sentences row_from .. row_to; s counts steps as they are run.
+    """Steps step_from .. step_to of sentences row_from .. row_to; s counts steps in the order of computation.
 
-    x [D, B, T, H]; states as said above; weight [D, H, H] by rows, or fp32 by columns; bias, scale
-    [D, H]; mask [B, T]; state fp32 [D, B, H], that before step_from, then the one after the last step; sums fp32
-    [D, B, T, 2, programs], with layer norm: the mean of each program's channels, and their squared distances to it.
+    x [D, B, T, H]; states as described at the top; weight [D, H, H] by rows, or fp32 by columns; bias, scale
+    [D, H]; mask [B, T]; state fp32 [D, B, H], first the state before step_from, finally the state after the last step;
+    sums fp32 [D, B, T, 2, programs], with layer norm: the mean of each program's channels, and the sum of their squared
+    distances to it.
     """
     EVEN: tl.constexpr = H % BN == 0 and H % KC == 0
     DTYPE: tl.constexpr = p_weight.dtype.element_ty
@@ -162,10 +164,10 @@ def atr_forward_kernel(
         own = tl.minimum(BN, H - i_block * BN).to(tl.float32)
     p_state += (i_row * H)[:, None] + o[None, :]
     h = tl.load(p_state, mask=within, other=0.0)
-    polls = tl.minimum(step_from, 0)  # 0, but the compiler cannot know
+    polls = tl.minimum(step_from, 0)  # 0, but the compiler does not know it
     for s in range(step_from, step_to):
         t = t_first + s * t_step
-        # Loaded before the wait and touched only after the product: converted here they would delay both.
+        # Loaded before the wait and used only after the product: a conversion here would delay both.
         stored_x = tl.load(p_x + (b * sx_b + t * sx_t)[:, None] + o[None, :], mask=within, other=0.0)
         if MASKED:
             stored_mask = tl.load(p_mask + b * sm_b + t * sm_t, mask=rows, other=0)
@@ -210,11 +212,11 @@ def atr_backward_kernel(
 ):  # fmt: skip
     """Gradients, from the last step to the first; n counts from 0.
 
-    product, du and, with layer norm, dq are laid out as the states: what belongs to a product stands where the state
-    does that was multiplied; du is zero where the last one is. With layer norm product is what it is normalised to, in
-    fp32, factor fp32 [D, B, T + 2] that of it, dq the gradient after it and du that before; sums are those of
-    dq * scale and of dq * scale * product. dstate fp32 [D, B, H] is the gradient of the state, handed in and out; what
-    the first state gets through its product is left to the caller.
+    product, du and, with layer norm, dq are laid out like the states: values of a product are at the place of the state
+    that was multiplied; du is zero at the place of the last state. With layer norm, product is the normalised product
+    in fp32, factor fp32 [D, B, T + 2] its factor, dq the gradient after layer norm and du the gradient before it; sums
+    are the sums of dq * scale and of dq * scale * product. dstate fp32 [D, B, H] is the gradient of the state, as input
+    and output; the gradient of the first state through its product is left to the caller.
     """
     EVEN: tl.constexpr = H % BN == 0 and H % KC == 0
     DTYPE: tl.constexpr = p_weight.dtype.element_ty

@@ -13,7 +13,7 @@ from nmt.ops.native.unit_kernel import OneProductKernel
 
 _ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
 _GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
-"""Both as native.c numbers them; the tanh of `output` is that of the caller."""
+"""The numbers of activations and gates in native.c; the caller applies the tanh of `output`."""
 
 
 class ATRKernel(OneProductKernel[ATR]):

@@ -1,8 +1,8 @@
 """The Triton kernels of one ATR step: layer norm and gates after the matrix product, forward and backward.
 
-The product with layer norm needs whole rows, so a program has one; u [B, H] comes without bias. For all steps in one
-launch, see `nmt.ops.atr.kernels`, which has the gates from here. Rows where the mask is 0 keep their state. All loads
-come first: sums over a row are barriers, behind which their latency would be waited for once more.
+Layer norm needs whole rows, so a program has one row; u [B, H] has no bias. For all steps in one launch, see
+`nmt.ops.atr.kernels`, which uses the gates of this file. Rows where the mask is 0 keep their state. All loads come
+first: sums over a row are barriers, and loads after a barrier would add their latency again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nmt.ops.triton_tools import load_row, sigmoid, store_row, tanh
 
 @triton.jit
 def new_state(x, q, h, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr):
-    """From input x, product q and state h to the next state; then i, f and the candidate.
+    """The next state from input x, product q and state h; then i, f and the candidate.
 
     GATES is a word of `nmt.ops.atr.Gates`.
     """
@@ -36,7 +36,7 @@ def new_state(x, q, h, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_S
 
 @triton.jit
 def through_state(d, x, q, h, GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr):
-    """What x, q and h get from the gradient d of `new_state`."""
+    """The gradients of x, q and h from the gradient d of the state of `new_state`."""
     new, i, f, candidate = new_state(x, q, h, GATES, TANH_CANDIDATE, TANH_STATE)
     if TANH_STATE:
         d = d * (1.0 - new * new)
@@ -82,9 +82,9 @@ def atr_step_backward_kernel(
     GATES: tl.constexpr, TANH_CANDIDATE: tl.constexpr, TANH_STATE: tl.constexpr,
     NORMALIZED: tl.constexpr, MASKED: tl.constexpr, PENDING: tl.constexpr, ADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the state comes in as gradient fp32 [B, H] + pending [B, H] + dout [B, H].
+    """The gradient of the state is the sum of gradient fp32 [B, H], pending [B, H] and dout [B, H].
 
-    h is the state before the step. Writes dx, dq and du [B, H]; leaves what goes to h without a product.
+    h is the state before the step. Writes dx, dq and du [B, H], and to gradient the part for h without its product.
     """
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)

@@ -1,6 +1,6 @@
-"""ATR in Triton one step at a call: one product and one kernel, forward as backward.
+"""ATR in Triton with one step per call: one product and one kernel, forward and backward.
 
-Whole sequences run in `nmt.ops.atr.triton` where their programs fit on the GPU.
+Whole sequences run in `nmt.ops.atr.triton` if their programs fit on the GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ATR over whole sequences in Triton: how its kernels are launched, with autograd."""
+"""ATR over whole sequences in Triton: the launches of its kernels, with autograd."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ FP32_PRODUCTS: Final = "ieee"
 """Products of fp32 are exact: on tensor cores (tf32, tf32x3) the kernels run out of registers."""
 
 MOST_LAUNCHES: Final = 4
-"""Where the programs of a batch do not all fit on the GPU, up to so many persistent launches share the batch."""
+"""If the programs of a batch do not all fit on the GPU, at most this many persistent launches share the batch."""
 
 STAGES: Final = 1
-"""Without Triton's pipeliner: it looks at no barrier, and would load states before they are there."""
+"""Without Triton's pipeliner, which ignores barriers and would load states before they are written."""
 
 REGISTERS: Final = 255
-"""Of a thread at most: of the 65536 of a multiprocessor what two programs of four warps, or one of eight, can have.
-Without this limit the assembler would keep to fewer, for more programs than there are, and spill."""
+"""Most registers of a thread: with the 65536 registers of a multiprocessor, enough for two programs of four warps, or
+one of eight. Without this limit the assembler would use fewer, for more programs than exist, and spill."""
 
 
 class Tiles(NamedTuple):
-    """How a batch is cut into programs, and whether one launch runs all steps."""
+    """How a batch is split into programs, and whether one launch runs all steps."""
 
     rows: int
     """Sentences of a program."""
     columns: int
     """Channels of a program."""
     depth: int
-    """Channels multiplied at once; powers of two, 16 at least, all three."""
+    """Channels multiplied at once. All three are powers of two and at least 16."""
     warps: int
     persistent: bool
 
@@ -51,9 +51,9 @@ class Launch(NamedTuple):
     rows: tuple[int, int]
     steps: tuple[int, int]
     sums: bool = True
-    """Whether it puts out the sums that layer norm needs,"""
+    """Whether it writes the sums that layer norm needs."""
     rest: bool = True
-    """and whether it computes what comes after them."""
+    """Whether it computes the rest of the step, after the sums."""
 
 
 def shared_bytes(hidden: int, tiles: Tiles, *, element_size: int) -> int:
@@ -84,10 +84,10 @@ def programs_resident(hidden: int, tiles: Tiles, *, weight: Tensor) -> int:
 
 
 def programs_each(hidden: int, tiles: Tiles, *, shared: int, element_size: int) -> int:
-    """How many run on a multiprocessor that gives a program at most `shared` bytes; at most two.
+    """How many programs run on a multiprocessor that gives a program at most `shared` bytes; at most two.
 
-    It has 65536 registers, enough for two programs of four warps, whose threads can have 255 at most. Those of eight
-    take more than their half of them, or not, as the version of Triton is.
+    It has 65536 registers, enough for two programs of four warps, whose threads can have 255 at most. Whether programs
+    of eight warps use more than half of the registers depends on the version of Triton.
     """
     most = 2 if tiles.warps <= 4 else 1
     needed = shared_bytes(hidden, tiles, element_size=element_size) + 2048
@@ -107,7 +107,7 @@ def fits_on_chip(weight: Tensor, *, batch: int) -> bool:
 
 
 def launches(batch: int, steps: int, tiles: Tiles, *, weight: Tensor, normalized: bool) -> Iterator[Launch]:
-    """Cut `steps` steps of `batch` sentences into launches."""
+    """Split `steps` steps of `batch` sentences into launches."""
     if not tiles.persistent:
         for step in range(steps):
             whole = Launch((0, batch), (step, step + 1))
@@ -121,7 +121,7 @@ def launches(batch: int, steps: int, tiles: Tiles, *, weight: Tensor, normalized
 
 
 class Design(NamedTuple):
-    """What the kernels are compiled for, and cut by, besides their tensors."""
+    """What the kernels are compiled for, and how work is split, besides their tensors."""
 
     gates: str
     activation: str
@@ -137,7 +137,7 @@ def run(
     kernel: Any, x: Tensor, tensors: Sequence[Tensor | None], strides: Sequence[int], design: Design,
     *, weight: Tensor, scale: Tensor | None, mask: Tensor | None,
 ) -> None:  # fmt: skip
-    """Launch `kernel` for all sentences and steps of x [D, B, T, H]; `tensors` are but for what programs exchange."""
+    """Launch `kernel` for all sentences and steps of x [D, B, T, H]; `tensors` are all except the exchanged ones."""
     directions, batch, length, hidden = x.shape
     tiles = design.tiles or tile_rule(weight, batch=batch)
     blocks = triton.cdiv(hidden, tiles.columns)
@@ -149,14 +149,14 @@ def run(
         "maxnreg": REGISTERS,
     }  # fmt: skip
     if tiles.persistent and weight.is_cuda:
-        # A cooperative launch fails, instead of waiting for ever, where its programs cannot all run at once.
+        # A cooperative launch fails, instead of hanging, if its programs cannot all run at the same time.
         options["launch_cooperative_grid"] = True
     sums = None if scale is None else scale.new_empty(directions, batch, length, 2, blocks)
     counters = None
     for launch in launches(batch, length, tiles, weight=weight, normalized=scale is not None):
         first, last = launch.rows
         groups = directions * triton.cdiv(last - first, tiles.rows)
-        if tiles.persistent or counters is None:  # each persistent launch counts from zero, the others not at all
+        if tiles.persistent or counters is None:  # each persistent launch counts from zero, others do not count
             counters = torch.zeros(groups * COUNTER.value, dtype=torch.int32, device=weight.device)
         with torch.cuda.device_of(weight):
             kernel[(groups * blocks,)](
@@ -166,15 +166,15 @@ def run(
 
 
 class ATRSequence(torch.autograd.Function):
-    """h after each step [D, B, T, H] in the type of x, and the last one fp32 [D, B, H]."""
+    """h after each step [D, B, T, H] in the type of x, and the last h fp32 [D, B, H]."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor | None, first: Tensor | None,
         mask: Tensor | None, design: Design,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """x [D, B, T, H]; weight [D, H, H] in the type of the products; bias [D, H] of all that is added to them; scale
-        [D, H], or None without layer norm; first [D, B, H], or None for zeros; fp32 all three; mask [B, T] or None."""
+        """x [D, B, T, H]; weight [D, H, H] in the type of the products; bias [D, H], the sum of all biases; scale
+        [D, H], or None without layer norm; first [D, B, H], or None for zeros, all in fp32; mask [B, T] or None."""
         x, weight, mask = readable(x), weight.contiguous(), mask_bytes(mask)
         directions, batch, length, hidden = x.shape
         states = x.new_empty(directions, batch, length + 2, hidden)
@@ -182,8 +182,8 @@ class ATRSequence(torch.autograd.Function):
         state = x.new_zeros(directions, batch, hidden, dtype=torch.float32) if first is None else first.clone()
         for d, place in enumerate(design.first_places(directions)):
             states[d, :, place] = state[d]
-        # Tiles keep their order in shared memory. Where the tensor cores multiply, Triton swizzles them: any will do.
-        # Of fp32 threads read different columns: in a row-wise tile they hit the same banks.
+        # Tiles keep their order in shared memory. For tensor cores Triton swizzles them, so any order works. In fp32,
+        # threads read different columns: in a row-wise tile they would access the same banks.
         loaded = weight.mT.contiguous() if weight.element_size() > 2 else weight
         run(
             atr_forward_kernel, x, (x, loaded, bias, scale, mask, state, states),
@@ -197,7 +197,7 @@ class ATRSequence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tuple[Tensor | None, ...]:
-        """One GEMM before the loop gives the products of all states again, one after it the gradient of the weight."""
+        """One GEMM before the loop recomputes the products of all states; one after it is the weight's gradient."""
         x, weight, bias, scale, mask, states = ctx.saved_tensors
         d_outputs, dx = readable(or_zeros(d_outputs, like=x)), gradient_like(x)
         d_state = x.new_zeros(x[:, :, 0].shape, dtype=torch.float32) if d_last is None else d_last.clone()
@@ -234,9 +234,9 @@ def atr_whole(
 ) -> tuple[Tensor, Tensor] | None:
     """See `nmt.ops.kernel.Kernel.whole`; `tiles` overrides `tile_rule`. The tanh of activation "output" is not applied.
 
-    None where x is empty, and where matrix or batch are too large for a few persistent launches: there
-    `nmt.ops.atr.steps` runs, whose steps are one CUDA graph, where those of these kernels would each be launched by
-    Python. Under autocast products are computed in its type, as those of the reference are.
+    None if x is empty, and if matrix or batch are too large for a few persistent launches: then `nmt.ops.atr.steps`
+    runs, whose steps are one CUDA graph, while Python would launch each step of these kernels separately. Under
+    autocast products are computed in its type, as in the reference.
     """
     parts = zip(*(unit.weights for unit in units), strict=True)
     weight, bias, *norm = (torch.stack(part) if len(part) > 1 else part[0].unsqueeze(0) for part in parts)

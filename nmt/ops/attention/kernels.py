@@ -1,9 +1,9 @@
-"""The Triton kernels of additive attention: nothing of the size queries x source x width is ever stored.
+"""The Triton kernels of additive attention: no tensor of size queries x source x width is ever stored.
 
-Forward, and the gradients of the query, belong into a loop over target positions: a program has one query of one
+The forward pass and the gradients of the query run in a loop over target positions: a program has one query of one
 head and the whole source row; FACTOR times the query is added to the keys. The gradients of keys and weight are
-sums over all queries: they are formed once, when the loop is over, by programs that keep their part of the keys in
-registers and run through the queries.
+sums over all queries: they are computed once, after the loop, by programs that keep their part of the keys in
+registers and iterate over the queries.
 
 B sentences, G heads, Q queries of each sentence in rows N = B * Q, S source positions; W and V are the widths of keys
 and values in a head. Heads lie side by side in a row: query [N, G * W], context [N, G * V], weights [N, G * S].
@@ -102,7 +102,7 @@ def attention_memory_backward_kernel(
     sq_q, sq_b, sk_b, sk_g, sk_s, sa_q, sa_b, G, Q, S, W,
     FACTOR: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_W: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the keys, contiguous, and parts [B * G, blocks of S, W] of that of the weight, of all queries;
+    """Over all queries, gradients of the keys, contiguous, and parts [B * G, blocks of S, W] of the weight's gradient;
     query [Q, B, G * W], dscores [Q, B, G * S]; grid (B * G, blocks of S, blocks of W)."""
     i_g = tl.program_id(0) % G
     i_b = (tl.program_id(0) // G).to(tl.int64)
@@ -110,7 +110,7 @@ def attention_memory_backward_kernel(
     w = tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W)
     p_query += i_b * sq_b + i_g * W
     p_dscores += i_b * sa_b + i_g * S
-    sq_q = tl.cast(sq_q, tl.int64)  # in a loop over time, where a step is a whole batch
+    sq_q = tl.cast(sq_q, tl.int64)  # after a loop over time a query's stride is a whole batch
     sa_q = tl.cast(sa_q, tl.int64)
     keys = _tile(p_keys + i_b * sk_b + i_g * sk_g, s, S, sk_s, w, W)
     d_keys = tl.zeros([BLOCK_S, BLOCK_W], tl.float32)

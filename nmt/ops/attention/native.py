@@ -1,4 +1,4 @@
-"""Additive attention with its C kernels: one call for the queries of a step, one after the loop for the memory."""
+"""Additive attention with its C kernels: one call for the queries of each step, one after the loop for the memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from nmt.ops.native import kernel
 
 LARGEST = 70.0
-"""Doubled queries beyond it are not computed by powers, see native.c."""
+"""For doubled queries larger than this, powers are not used, see native.c."""
 
 
 def powers_of(x: Tensor, *, scale: float = 1.0) -> Tensor:
-    """e^-(scale x) in fp32, contiguous; of the keys they make the sigmoids of all queries cheap, see native.c."""
+    """e^-(scale x) in fp32, contiguous; with powers of keys, the sigmoids of all queries are cheap, see native.c."""
     x = x.detach().contiguous()
     powers = torch.empty(x.shape, dtype=torch.float32)
     kernel("attention_powers", x.dtype)(x, scale, powers, x.numel())
@@ -27,8 +27,8 @@ def attend_native(
 ) -> tuple[Tensor, Tensor]:
     """Context [B, Q, M] and weights [B, G, Q, S] of queries [B, Q, M], which are not doubled; without gradients.
 
-    `powers` are `powers_of` the keys; the others as in `nmt.ops.attention`, but that the bias, which changes no
-    softmax, is left out.
+    `powers` are `powers_of` the keys. The other arguments are as in `nmt.ops.attention`, without the bias, which does
+    not change the softmax.
     """
     sentences, queries, _ = query.shape
     attention = AttentionKernel(keys, values, powers=powers, penalty=penalty[:, 0, 0].float(), weight=weight.float())
@@ -54,13 +54,13 @@ class AttentionKernel:
     def for_levels(
         cls, keys: Tensor, values: Tensor, *, penalty: Tensor, weights: Sequence[Tensor]
     ) -> list[AttentionKernel]:
-        """One for each of several weights, over the same memory."""
+        """One attention for each of several weights, over the same memory."""
         powers = powers_of(keys)
         return [cls(keys, values, powers=powers, penalty=penalty, weight=weight) for weight in weights]
 
     @staticmethod
     def problem(keys: Tensor) -> str | None:
-        """Why it cannot attend to these keys; None, as it can."""
+        """Why it cannot attend to these keys; always None."""
         return None
 
     def __init__(self, keys: Tensor, values: Tensor, *, powers: Tensor, penalty: Tensor, weight: Tensor) -> None:
@@ -80,7 +80,7 @@ class AttentionKernel:
     def query_gradient(
         self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor
     ) -> None:
-        """From d_context write d_query, and d_scores as `memory_gradients` wants them (strides of `weights`)."""
+        """From d_context write d_query, and d_scores in the form for `memory_gradients` (strides of `weights`)."""
         run = kernel("attention_query", self.dtype)
         run(
             *(query, query.stride(0), self.keys, self.powers, self.values),
@@ -91,7 +91,7 @@ class AttentionKernel:
     def memory_gradients(
         self, queries: Tensor, *, weights: Tensor, d_scores: Tensor, d_contexts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients of keys, values and `weight`, from all T steps of one query a sentence.
+        """The gradients of keys, values and `weight`, from all T steps with one query per sentence.
 
         Time first: queries and d_contexts [T, B, G * D], weights and d_scores [T, B, G, S].
         """

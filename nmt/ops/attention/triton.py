@@ -1,4 +1,4 @@
-"""Additive attention in Triton: for loops over target positions that do without autograd, and with it."""
+"""Additive attention in Triton: without autograd, for loops over target positions, and with autograd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmt.ops.recurrence import readable_rows
 from nmt.ops.triton_tools import readable
 
 MOST_SOURCE: Final = 1024
-"""Source positions a program can hold in registers; more are left to the reference."""
+"""Most source positions that a program can keep in registers; longer sources use the reference."""
 
 TILE: Final = 8192
 """Values of keys in the registers of a program that reads a whole source row."""
@@ -31,11 +31,11 @@ WARPS: Final = 8
 
 MEMORY_BLOCKS: Final = MappingProxyType({"BLOCK_S": 16, "BLOCK_W": 64})
 MEMORY_WARPS: Final = 4
-"""Of the programs that have a part of the keys."""
+"""Warps of the programs that have a part of the keys."""
 
 
 def block_rule(source: int, width: int, value: int) -> dict[str, int]:
-    """How a program that reads a row of `source` positions cuts it; keys are `width`, values `value` wide."""
+    """How a program splits its row of `source` positions; keys have width `width`, values width `value`."""
     block = max(16, triton.next_power_of_2(source))
     chunk = max(8, TILE // block)
     columns, value_columns = (min(triton.next_power_of_2(size), chunk) for size in (width, value))
@@ -45,11 +45,11 @@ def block_rule(source: int, width: int, value: int) -> dict[str, int]:
 class AttentionKernel:
     """Attention over one memory of B sentences in G heads: keys [B, G, S, W], values [B, G, S, V], penalty [B, S] fp32.
 
-    The keys are doubled, see `nmt.ops.attention`; the queries only if `doubled` says so. `weight` [W]. Queries are
+    The keys are doubled, see `nmt.ops.attention`; the queries only with `doubled`. `weight` [W]. Queries are
     [N, G * W] and contexts [N, G * V], N = B * Q rows, sentence-major; weights and the gradients of the scores
-    [N, G, S] fp32. All are written where the caller says: steps of one sequence stand in its own tensors, [T, N, ...].
-    Tensors can have any strides but that of the last axis, where values lie side by side; keys and values of one head
-    lie within 32-bit offsets.
+    [N, G, S] fp32. All results are written to tensors of the caller, who keeps the steps of a sequence in [T, N, ...].
+    Tensors can have any strides except on the last axis, where values must be side by side; keys and values of one
+    head must be within 32-bit offsets.
     """
 
     takes_wide_values: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class AttentionKernel:
     def for_levels(
         cls, keys: Tensor, values: Tensor, *, penalty: Tensor, weights: Sequence[Tensor]
     ) -> list[AttentionKernel]:
-        """One for each of several weights, over the same memory."""
+        """One attention for each of several weights, over the same memory."""
         return [cls(keys, values, penalty=penalty, weight=weight) for weight in weights]
 
     @staticmethod
@@ -73,7 +73,7 @@ class AttentionKernel:
         return f"{source} source positions are more than {most}" if source > most else None
 
     def _run(self, kernel: Any, rows: int, tensors: Sequence[Tensor | None], strides: Sequence[int]) -> None:
-        """Launch a kernel with a program for each of so many queries and each head."""
+        """Launch a kernel with one program for each of `rows` queries and each head."""
         (batch, heads, source, width), value = self.keys.shape, self.values.size(3)
         with torch.cuda.device_of(self.keys):
             kernel[(heads * rows,)](
@@ -94,8 +94,8 @@ class AttentionKernel:
         self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor,
         d_weights: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """From d_context and, if there are any, d_weights, contiguous, write d_query, and d_scores as
-        `memory_gradients` wants them."""
+        """From d_context and, if given, d_weights, contiguous, write d_query, and d_scores in the form for
+        `memory_gradients`."""
         self._run(
             attention_query_backward_kernel, len(query),
             (query, self.keys, self.values, self.weight, weights, d_context, d_weights, d_scores, d_query),
@@ -106,8 +106,8 @@ class AttentionKernel:
     def memory_gradients(
         self, queries: Tensor, *, weights: Tensor, d_scores: Tensor, d_contexts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients of keys and values, in their type, and of `weight`, fp32, from all T steps of one query a
-        sentence; no atomics.
+        """The gradients of keys and values, in their type, and of `weight`, fp32, from all T steps with one query per
+        sentence; without atomics.
 
         Time first: queries [T, B, G * W], d_contexts [T, B, G * V], weights and d_scores [T, B, G, S].
         """
@@ -134,7 +134,7 @@ class Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, keys: Tensor, values: Tensor, penalty: Tensor, weight: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The bias changes nothing, but it must get a gradient."""
+        """The bias has no effect on the result, but it needs a gradient."""
         batch, heads, queries, _ = query.shape
         penalty, rows = penalty[:, 0, 0].float(), query.transpose(1, 2).flatten(2).flatten(0, 1)
         context = values.new_empty(batch, queries, heads * values.size(3))
@@ -148,7 +148,7 @@ class Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_context: Tensor | None, d_weights: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Gradients of all but the penalty."""
+        """Gradients of all inputs except the penalty."""
         rows, weights, keys, values, penalty, weight, bias = ctx.saved_tensors
         kernel = AttentionKernel(keys, values, penalty=penalty, weight=weight, doubled=True)
         batch, queries, heads, _ = weights.shape

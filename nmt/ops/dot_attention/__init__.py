@@ -1,4 +1,4 @@
-"""Scaled dot-product attention in several heads, as the steps of a search call it."""
+"""Scaled dot-product attention in several heads, in the form used by the steps of a search."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nmt.ops.recurrence import at_least_fp32, readable_rows
 def attend(query: Tensor, keys: Tensor, values: Tensor, *, penalty: Tensor) -> tuple[Tensor, Tensor]:
     """softmax(q k' / sqrt(D) + penalty) v (Vaswani et al., NIPS 2017) and the weights.
 
-    query [B, Q, G * D]; keys and values [B, G, S, D] of its type; penalty [B, 1, 1, S], of which values below -1e7 give
-    a weight of 0 as long as another position has none. Returns what is found [B, Q, G * D], in their type, and the
-    weights [B, G, Q, S] in fp32 at least. On a CPU without gradients a C kernel computes it.
+    query [B, Q, G * D]; keys and values [B, G, S, D] of its type; penalty [B, 1, 1, S], where values below -1e7 give a
+    weight of 0 if another position has no such value. Returns the weighted sums of values [B, Q, G * D], in
+    their type, and the weights [B, G, Q, S] in at least fp32. On a CPU without gradients a C kernel computes them.
     """
     if not torch.is_grad_enabled() and use_native(keys):
         return _native(query, keys, values, penalty=penalty)

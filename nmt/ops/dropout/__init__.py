@@ -1,7 +1,7 @@
-"""Dropout whose mask is a function of a key and of places, so that nothing is kept for the gradient.
+"""Dropout whose mask is a function of a key and of places, so that no mask is kept for the gradient.
 
-A layer asks `current` for the masks of the batch that is trained on. The same mask comes out of the C kernel, of the
-Triton kernel and of PyTorch operations, in all types and with any number of threads.
+A layer gets the masks of the current training batch from `current`. The C kernel, the Triton kernel and the PyTorch
+operations compute the same mask, in all types and with any number of threads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Draw", "Masks", "among", "batch_key", "current", "dropout", "layer_d
 def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
     """Zero each value of `x` with probability `p` and multiply the others by 1 / (1 - p); the type stays.
 
-    0 <= p <= 1, exact to 2**-32. `draw` says which random numbers decide: x [..., W] is seen as a row for each of its
-    places. Without one the mask follows from torch's generator: on a CPU from one number of it.
+    0 <= p <= 1, exact to 2**-32. `draw` selects the random numbers: x [..., W] is treated as rows of W values, one for
+    each place. Without `draw` the mask comes from torch's generator: on a CPU from a single number of it.
     """
     if not 0 < p < 1 or x.numel() == 0:
         return F.dropout(x, p)
@@ -47,7 +47,7 @@ def by_kernel(run: Callable[[Tensor, float, Draw], Tensor], x: Tensor, p: float,
 
 
 class _Dropout(torch.autograd.Function):
-    """By a kernel, which makes the mask anew for the gradient."""
+    """Dropout by a kernel, which computes the mask again for the gradient."""
 
     @staticmethod
     def forward(ctx: Any, run: Callable[[Tensor, float, Draw], Tensor], x: Tensor, p: float, draw: Draw) -> Tensor:
@@ -61,9 +61,9 @@ class _Dropout(torch.autograd.Function):
 
 
 def layer_dropout(x: Tensor, p: float, *, layer: int, position: int = 0) -> Tensor:
-    """`dropout` in the layer of that number of a model, of x [B, T, ...] or, at one `position`, [B, W].
+    """`dropout` in layer number `layer` of a model, of x [B, T, ...] or, at one `position`, [B, W].
 
-    With the masks of `masked_by` where there are any, else with new ones.
+    It uses the masks of `masked_by` if there are any, else new masks.
     """
     masks = current()
     return dropout(x, p, draw=None if masks is None else masks.draw(x, layer=layer, position=position))

@@ -1,4 +1,4 @@
-"""Which random numbers dropout takes: in training those of a place in the batch, else those of torch's generator."""
+"""The random numbers of dropout: in training they depend on the place in the batch, else on torch's generator."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ import torch
 from torch import Tensor
 
 SENTENCE: Final = 2**32
-"""From one sentence to the next in the places of words."""
+"""Distance of two consecutive sentences in the places of words."""
 PASS: Final = 2**24
-"""From a sentence in one pass to the same one in the next, where rows are several passes over a batch."""
+"""Added to a sentence's number for each further pass, if rows are several passes over a batch."""
 
 
 class Draw(NamedTuple):
-    """Which random numbers one call takes: channel c of row n has that of (key, layer, place of row n, c)."""
+    """The random numbers of one call: the number for channel c of row n depends on (key, layer, place of row n, c)."""
 
     key: int
     """0 <= key < 2**63"""
     layer: int = 0
-    """0 <= layer < 2**32: which of the model's layers calls."""
+    """Number of the calling layer in the model, 0 <= layer < 2**32."""
     places: Tensor | None = None
     """[N] int64, see `Masks`; None: the place of row n is n."""
 
 
 class Masks(NamedTuple):
-    """The masks of one batch of a training, of which a process may have only some sentences.
+    """The masks of one training batch; a process may have only some of its sentences.
 
-    The word at `position` of the sentence that is number `s` in the whole batch has the place 2**32 * s + position.
-    So it has the same mask whichever process has it, beside whichever sentences, padded to whatever length.
+    The word at `position` of sentence number `s` of the whole batch has the place 2**32 * s + position. So its mask
+    does not depend on the process that has it, on the other sentences there, or on the padded length.
     """
 
     key: int
-    """What tells this batch from others, see `batch_key`."""
+    """Differs from batch to batch, see `batch_key`."""
     first: int = 0
-    """Which sentence of the whole batch is the first here."""
+    """The number, in the whole batch, of the first sentence here."""
     words: Tensor | None = None
-    """Where rows are not whole sentences: [N] int64, words of the batch, counted row by row of [B, length]."""
+    """If rows are not whole sentences: [N] int64, words of the batch, counted row by row of [B, length]."""
     length: int = 1
     """Positions of a sentence, counted with `words`."""
     together: int | None = None
-    """Where rows are several passes over these sentences, one after another, each with masks of its own: how many
-    sentences there are. The second pass over sentence s has the masks of a sentence s + 2**24, and so on."""
+    """If rows are several passes over the same sentences, one after another and with different masks: the number of
+    sentences. The second pass over sentence s has the masks of a sentence s + 2**24, and so on."""
 
     def of_pass(self, number: int) -> Masks:
-        """Those of a further pass over the same batch, from 1."""
+        """The masks of a further pass over the same batch; `number` counts from 1."""
         digest = hashlib.blake2b(repr(("pass", self.key, number)).encode(), digest_size=8).digest()
         return self._replace(key=int.from_bytes(digest, "little") >> 1)
 
@@ -67,7 +67,7 @@ class Masks(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def _places(first: int, sentences: int, length: int, device: torch.device, *, together: int | None = None) -> Tensor:
-    """Of the words of so many sentences, row by row; kept, as all layers of a model ask for the same.
+    """The places of the words of `sentences` sentences, row by row; cached, because all layers need the same places.
 
     `together`: see `Masks`.
     """
@@ -80,23 +80,23 @@ def _places(first: int, sentences: int, length: int, device: torch.device, *, to
 
 
 def batch_key(seed: int, epoch: int, batch: int) -> int:
-    """Key of the masks of batch number `batch` of an epoch in a run with this seed."""
+    """The key of the masks of batch number `batch` of an epoch in a run with this seed."""
     digest = hashlib.blake2b(repr(("dropout", seed, epoch, batch)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 _masks: Masks | None = None
-"""Of the whole process: threads of autograd, which run checkpointed layers again, see it too."""
+"""The masks of the whole process: threads of autograd, which rerun checkpointed layers, see them too."""
 
 
 def current() -> Masks | None:
-    """The masks that dropout has at the moment; None outside of `masked_by`."""
+    """The current masks of dropout; None outside `masked_by`."""
     return _masks
 
 
 @contextlib.contextmanager
 def masked_by(masks: Masks) -> Iterator[None]:
-    """Have dropout take these masks in the block, instead of new ones by torch's generator.
+    """Use these masks for dropout in the block, instead of new masks from torch's generator.
 
     The block is one pass over one batch: a layer that is called twice in it drops the same places twice.
     """
@@ -111,7 +111,7 @@ def masked_by(masks: Masks) -> Iterator[None]:
 
 @contextlib.contextmanager
 def among(words: Tensor, *, length: int) -> Iterator[None]:
-    """Let rows in the block be `words` [N] of the batch [B, length], counted row by row, instead of its sentences."""
+    """In the block, rows are the `words` [N] of the batch [B, length], counted row by row, instead of its sentences."""
     if _masks is None:
         yield
         return
@@ -121,7 +121,7 @@ def among(words: Tensor, *, length: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def of_parameters() -> Iterator[None]:
-    """Let rows in the block be those of a parameter, which has the same mask in all processes."""
+    """In the block, rows are rows of a parameter, which has the same mask in all processes."""
     if _masks is None:
         yield
         return

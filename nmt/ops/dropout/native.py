@@ -1,4 +1,4 @@
-"""Dropout's masks with the C kernel."""
+"""Dropout masks with the C kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout in plain PyTorch operations, with the masks that all implementations have."""
+"""Dropout in plain PyTorch operations, with the same masks as in all implementations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nmt.ops.dropout.draws import Draw
 WORD: Final = 0xFFFFFFFF
 ROUNDS: Final = 10
 TOGETHER: Final = 16384
-"""Counters that are computed together on a CPU: what lies between the operations fits its cache."""
+"""Number of counters computed together on a CPU, so that intermediate results fit in its cache."""
 
 
 def reference_dropout(x: Tensor, p: float, draw: Draw) -> Tensor:
@@ -24,14 +24,14 @@ def reference_dropout(x: Tensor, p: float, draw: Draw) -> Tensor:
 
 
 def threshold(p: float) -> int:
-    """Random numbers below it are dropped: p of 2**32, but not all."""
+    """Values with random numbers below this are dropped: the share p of 2**32, but never all."""
     return min(round(p * 2**32), WORD)
 
 
 def random_numbers(draw: Draw, like: Tensor) -> Tensor:
     """The random numbers of `draw` for values such as `like` [N, W]: int64 [N, W], each 0 <= number < 2**32.
 
-    As `native.c` has it: channel 64 b + 16 w + k has word w of the counter (16 b + k, place, layer).
+    As in `native.c`: channel 64 b + 16 w + k has word w of the counter (16 b + k, place, layer).
     """
     rows, width = like.shape
     counters = torch.arange(-(-width // 64) * 16, device=like.device)
@@ -51,14 +51,14 @@ def random_numbers(draw: Draw, like: Tensor) -> Tensor:
 def philox(a: Tensor, b: Tensor, c: Tensor, d: int, *, key: int) -> tuple[Tensor, ...]:
     """The four random words of Philox4x32-10 for counters (a, b, c, d) (Salmon et al., SC 2011), all of them int64.
 
-    Of a product with its 64 bits the lower word is only taken out at the end: nothing before looks at the rest.
+    The lower words of the 64-bit products are extracted only at the end: no earlier operation depends on the rest.
     """
     first, second = key & WORD, key >> 32
     upper, odd, lower, even = (torch.empty(len(b), len(a), dtype=torch.int64, device=a.device) for _ in range(4))
     upper.copy_(a), odd.copy_(b), lower.copy_(c), even.fill_(d)
     p, q = torch.empty_like(upper), torch.empty_like(lower)
     for _ in range(ROUNDS):
-        torch.mul(upper, 0xD2511F53, out=p)  # the highest bit is the sign, which is as good as any
+        torch.mul(upper, 0xD2511F53, out=p)  # the highest bit becomes the sign, which does no harm
         torch.mul(lower, 0xCD9E8D57, out=q)
         torch.bitwise_right_shift(q, 32, out=upper)
         torch.bitwise_right_shift(p, 32, out=lower)

@@ -16,7 +16,7 @@ from nmt.ops.dropout.reference import threshold
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
 
 BLOCK: Final = 256
-"""Counters of a program, each of which decides of four values."""
+"""Counters of a program, each of which gives the random numbers of four values."""
 WARPS: Final = 4
 
 
@@ -29,9 +29,9 @@ def _keep_or_drop(p_x, p_out, o, number, limit, scale, inside):
 
 @triton.jit(do_not_specialize=["N", "key_low", "key_high", "layer", "limit", "scale"])
 def dropout_mask_kernel(p_x, p_places, p_out, N, W, key_low, key_high, layer, limit, scale, BLOCK: tl.constexpr):
-    """x [N, W] times 0 or `scale`. Counter i of a row has channel 64 (i // 16) + i % 16 and each 16th of three more.
+    """x [N, W] times 0 or `scale`. Counter i of a row is for channel 64 (i // 16) + i % 16 and three more, 16 apart.
 
-    All numbers are words of 32 bits, which come as signed ones.
+    All numbers are 32-bit words, passed as signed integers.
     """
     counters = tl.cdiv(W, 64) * 16  # of a row
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -56,7 +56,7 @@ def dropout_mask_kernel(p_x, p_places, p_out, N, W, key_low, key_high, layer, li
 
 
 def _signed(number: int) -> int:
-    """The signed 32-bit integer with the low 32 bits of `number`: Triton takes larger ones for other types."""
+    """The signed 32-bit integer with the low 32 bits of `number`: Triton gives larger numbers another type."""
     return (number + 2**31) % 2**32 - 2**31
 
 

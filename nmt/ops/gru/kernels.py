@@ -1,8 +1,8 @@
-"""The Triton kernels of one GRU step: what lies between its two matrix products, forward and backward.
+"""The Triton kernels of one GRU step, which run between its two matrix products, forward and backward.
 
-A program has one row with all its channels, so that it can normalise it. Products u [B, 2H] and v [B, H] come
-without bias. Gates are computed again in the backward kernels. Rows where the mask is 0 keep their state. All loads
-come first: sums over a row are barriers, behind which their latency would be waited for once more.
+A program has one row with all its channels, so that it can normalise it. Products u [B, 2H] and v [B, H] have no bias.
+Gates are computed again in the backward kernels. Rows where the mask is 0 keep their state. All loads come first: sums
+over a row are barriers, and loads after a barrier would add their latency again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nmt.ops.triton_tools import load_row, sigmoid, store_row, tanh
 
 @triton.jit
 def _gates(product, o, H, NORMALIZED: tl.constexpr):
-    """z and r, and of their product what it is normalised to, and the factor of that."""
+    """z and r; then their normalised product and its factor."""
     a, normal, factor = sums(product, o, H, NORMALIZED)
     return sigmoid(a[0]), sigmoid(a[1]), normal, factor
 
@@ -29,7 +29,7 @@ def gru_gates_forward_kernel(
     p_x, p_u, p_bias, p_scale, p_offset, p_h, p_z, p_reset, sx_b, H,
     NORMALIZED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """x [B, 3H], u [B, 2H], h fp32 [B, H] -> z fp32 [B, H] and reset = r * h [B, H], which is multiplied next."""
+    """x [B, 3H], u [B, 2H], h fp32 [B, H] -> z fp32 [B, H] and reset = r * h [B, H], operand of the next product."""
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     h = load_row(p_h + i_b * H, o, H)
@@ -63,9 +63,9 @@ def gru_state_backward_kernel(
     p_gradient, p_dx, p_dv, sx_b, sm_b, so_b, sdx_b, H,
     NORMALIZED: tl.constexpr, MASKED: tl.constexpr, PENDING: tl.constexpr, ADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the state comes in as gradient fp32 [B, H] + pending [B, H] + dout [B, H].
+    """The gradient of the state is the sum of gradient fp32 [B, H], pending [B, H] and dout [B, H].
 
-    Writes dx of z and of the candidate and dv; leaves in `gradient` what goes to h without a product.
+    Writes dx of z and of the candidate, and dv; writes to `gradient` the part for h without products.
     """
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
@@ -91,9 +91,9 @@ def gru_gates_backward_kernel(
     p_x, p_u, p_bias, p_scale, p_offset, p_h, p_dreset, p_gradient, p_dx, p_du, sx_b, sdx_b, H,
     NORMALIZED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """From dreset [B, H] and dx of z: dx of r, du [B, 2H], and what goes to h through r * h.
+    """From dreset [B, H] and dx of z: dx of r, du [B, 2H], and the gradient of h through r * h.
 
-    Where the mask is 0, dreset and dx of z are zero, and with them all of it.
+    Where the mask is 0, dreset and dx of z are zero, and so are all results.
     """
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)

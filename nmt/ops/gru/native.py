@@ -13,7 +13,7 @@ from nmt.ops.product import recurrent_gradients
 
 
 class GRUKernel(CKernel[GRU]):
-    """GRU; saves the products of both matrices and r * h', which the second multiplies."""
+    """GRU; saves the products of both matrices and r * h', the operand of the second matrix."""
 
     saved_widths = (2, 1, 1)
     written_widths = (2, 1)

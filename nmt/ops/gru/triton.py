@@ -1,4 +1,4 @@
-"""GRU in Triton: two products and two kernels a step, forward as backward."""
+"""GRU in Triton: two products and two kernels per step, forward and backward."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmt.ops.row_kernel import RowKernel
 
 
 class GRUKernel(RowKernel[GRU]):
-    """GRU; saves the products of both matrices and r * h', which the second multiplies."""
+    """GRU; saves the products of both matrices and r * h', the operand of the second matrix."""
 
     saved_widths = (2, 1, 1)
     written_widths = (2, 1)

@@ -1,4 +1,4 @@
-"""Output layer and label-smoothed cross entropy in one: the logits exist for a chunk of the rows at a time."""
+"""Output layer and label-smoothed cross entropy in one: the logits exist only for one chunk of the rows at a time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def linear_cross_entropy(
 
     targets: ids [N]. weights: [N], or a scalar for all. The losses (see `reference`) are in nats, in fp32
     (fp64 for fp64 features); only their weighted sum, a scalar, is differentiable, in features and table. Its
-    gradient is made together with it, which is why the weights must be known now. The negative log-likelihoods
+    gradient is computed together with it; therefore the weights must already be known. The negative log-likelihoods
     are the losses without smoothing, from the same pass over the logits.
 
-    Matrix products are computed in the type that autocast asks for; the gradient of the table adds up in fp32.
+    Matrix products are computed in the type of autocast; the gradient of the table is summed in fp32.
 
     Raises IndexError for a target that is not in the table; on a GPU its loss can be NaN instead.
     """
@@ -38,9 +38,10 @@ def linear_cross_entropy(
 def linear_r_drop(
     features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, alpha: float, label_smoothing: float = 0.0
 ) -> Losses:
-    """As `linear_cross_entropy`, with the losses of R-Drop (see `two_passes`) of the features [2, N, E] of two passes.
+    """Like `linear_cross_entropy`, but the losses are those of R-Drop (see `two_passes`) for features [2, N, E] of two
+    passes.
 
-    The negative log-likelihoods are means of both passes. alpha: weight of the divergence, 0 or more.
+    The negative log-likelihoods are means over both passes. alpha: weight of the divergence, 0 or more.
     """
     dtype, weights = product_type(features), _wide_weights(weights, features, count=len(targets))
     loss = Loss.smoothed(len(table), label_smoothing)

@@ -1,4 +1,4 @@
-"""The loop over chunks of rows: logits, then losses and the gradient of the logits in their place, then products."""
+"""The loop over chunks of rows: logits, then losses and, in place, the gradient of the logits, then products."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ KERNELS: Final = {
     "triton": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
 }
 CPU_ROWS = 1024
-"""Rows of a chunk. So many keep the matrix products as fast as all at once; with fewer, adding up the gradient of the
-table takes longer."""
+"""Rows of a chunk. With this many the matrix products are as fast as with all rows at once; with fewer, adding up the
+gradient of the table takes longer."""
 GPU_ROWS = 4096
 """The same on a GPU, which needs more rows to be busy."""
 
 
 class Losses(NamedTuple):
-    """What the loss of some words is; only the total can be differentiated."""
+    """The losses of some words; only the total is differentiable."""
 
     total: Tensor
     """The weighted sum of the losses, a scalar."""
@@ -37,7 +37,7 @@ class Losses(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Losses [N] as in `Losses`, and the gradients of their weighted sum in features and table where asked for."""
+    """Losses [N] as in `Losses`, and the gradients of their weighted sum in features and table, if requested."""
 
     losses: Tensor
     nll: Tensor
@@ -56,7 +56,7 @@ def chunked(
     dtype: torch.dtype,
     needed: tuple[bool, bool] | None,
 ) -> Result:
-    """Losses [N] of features [N, E], and the gradients of their weighted sum that are `needed`; None: neither."""
+    """Losses [N] of features [N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
     with torch.autocast(features.device.type, enabled=False):
         x, w = features.detach().to(dtype).contiguous(), matrix_of(table, dtype)
         rows = rows_of_chunk(len(x), most=most_rows(x))
@@ -88,9 +88,9 @@ def chunked(
 def weighted_sum(
     features: Tensor, table: Tensor, *, weights: Tensor, compute: Callable[[tuple[bool, bool] | None], Result]
 ) -> Losses:
-    """What `compute` finds, of which the sum of the losses times `weights` [N] is differentiable in both tensors.
+    """The losses of `compute`; their sum, weighted by `weights` [N], is differentiable in both tensors.
 
-    It is called with the gradients that are needed, in features and table, or None without any.
+    `compute` is called with the gradients that are needed, in features and table, or None if none is needed.
     """
     if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
         total, losses, nll = LinearCrossEntropy.apply(features, table, weights, compute)
@@ -111,7 +111,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         compute: Callable[[tuple[bool, bool] | None], Result],
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         result = compute(ctx.needs_input_grad[:2])
-        # Not saved for autograd: these are no inputs of the backward pass but what it returns.
+        # Not saved for autograd: these are results of the backward pass, not its inputs.
         ctx.gradients = result.features, result.table
         apart = None if result.nll is result.losses else result.nll  # autograd does not take the same tensor twice
         ctx.mark_non_differentiable(*(values for values in (result.losses, apart) if values is not None))
@@ -124,17 +124,17 @@ class LinearCrossEntropy(torch.autograd.Function):
             raise RuntimeError("linear_cross_entropy: the backward pass can run only once for each forward pass")
         gradients, ctx.gradients = ctx.gradients, None
         factor = upstream[0]
-        if factor.is_cuda or factor.item() != 1.0:  # looking would stall a GPU
+        if factor.is_cuda or factor.item() != 1.0:  # reading the value would stall a GPU
             gradients = [None if gradient is None else gradient.mul_(factor) for gradient in gradients]
         return (*gradients, None, None)
 
 
 def most_rows(x: Tensor) -> int:
-    """Of a chunk, where `x` is."""
+    """The most rows of a chunk on the device of `x`."""
     return GPU_ROWS if x.is_cuda else CPU_ROWS
 
 
 def rows_of_chunk(count: int, *, most: int) -> int:
-    """Rows of a chunk, so that all chunks are of about the same size."""
+    """Rows of a chunk, chosen so that all chunks have about the same size."""
     chunks = max(1, -(-count // most))
     return max(1, -(-count // chunks))

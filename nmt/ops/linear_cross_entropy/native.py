@@ -10,7 +10,7 @@ from nmt.ops.linear_cross_entropy.reference import Loss, linear_cross_entropy_re
 from nmt.ops.native import kernel
 
 MOST_WORDS: Final = 1 << 18
-"""Each thread of the kernel has a row of floats on its stack: with so many words 1 MiB."""
+"""Each thread of the kernel has a row of floats on its stack: with this many words 1 MiB."""
 
 
 def linear_cross_entropy_native(

@@ -1,7 +1,7 @@
-"""The loss of a chunk of logits and its gradient: what it is, and in plain PyTorch on any device.
+"""The loss of a chunk of logits and its gradient: the definition, and an implementation in plain PyTorch.
 
 With s = `label_smoothing` and V words the wanted distribution gives 1 - s to the target and q = s / (V - 1) to each
-other word; its own entropy is subtracted, so that a perfect fit costs nothing:
+other word; its own entropy is subtracted, so that the loss of a perfect fit is 0:
 
     loss = lse(x) - (1 - s - q) x_target - q sum(x) + (1 - s) ln(1 - s) + s ln(q + 1e-20)
 """
@@ -31,7 +31,7 @@ class Loss(NamedTuple):
 
     @classmethod
     def smoothed(cls, words: int, label_smoothing: float) -> Loss:
-        """That of logits of so many words."""
+        """The loss of logits over this many words."""
         kept = 1.0 - label_smoothing
         rest = label_smoothing / max(words - 1, 1)
         return cls(kept - rest, rest, kept * math.log(kept) + label_smoothing * math.log(rest + 1e-20))
@@ -42,12 +42,12 @@ def linear_cross_entropy_reference(
 ) -> None:
     """Write the losses [n], in at least fp32, of `logits` [n, V] against the ids `targets` [n].
 
-    With `nll` [n], of the same type, their negative log-likelihoods lse(x) - x_target are written there.
+    If `nll` [n], of the same type, is given, the negative log-likelihoods lse(x) - x_target are written to it.
 
-    The values of a row are side by side; what lies between it and the next may be overwritten.
+    The values of a row are side by side; memory between two rows may be overwritten.
 
     With `weights` [n], in the type of the losses, the logits become the gradient of the weighted sum of the losses:
-    weight * (softmax(x) - rest), less weight * confidence at the target. Without, they are left alone or overwritten.
+    weight * (softmax(x) - rest), minus weight * confidence at the target. Without, they may be overwritten.
     Computed in at least fp32.
     """
     gold = targets.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""The loss and its gradient in Triton: one kernel for a chunk of the logits, which it turns into their gradient."""
+"""The loss and its gradient in Triton: one kernel per chunk of logits, which replaces them by their gradient."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from nmt.ops.triton_tools import LOG2_E
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
 
 LONGEST_BLOCK: Final = 1024
-"""With twice as many values at a time a thread needs twice the registers, and half as many rows are read at once."""
+"""With twice as many values at a time, a thread needs twice the registers, and half as many rows are read at once."""
 WARPS: Final = 4
 
 LOWEST: Final = tl.constexpr(-3e38)
-"""Below any logit, but no infinity: the distance to it is a number."""
+"""Below any logit, but finite, so that the distance to it is a number."""
 
 
 @triton.jit
 def _joined(highest, exponentials, x):
-    """The running maximum, and the sum of exponentials relative to it, with x: one exponential, as the other is 1."""
+    """Add x to the running maximum and to the sum of exponentials relative to it; one exponential is enough, because
+    the other is 1."""
     distant = tl.exp2(-tl.abs(x - highest) * LOG2_E)
     exponentials = tl.where(x > highest, exponentials * distant + 1.0, exponentials + distant)
     return tl.maximum(highest, x), exponentials
@@ -43,10 +44,10 @@ def loss_gradient_kernel(
 ):  # fmt: skip
     """logits [N, V] become weight * d loss / d logits if GRADIENT; a program has a row and reads it twice.
 
-    The loss of a target that is no id is NaN: looking for it on the host would stall the GPU.
+    The loss of a target that is no id is NaN: checking this on the host would stall the GPU.
     Running maximum and sums are kept for each place of the block and joined at the end of the row. Only the last
-    block asks which of its places are in the row; it reads and writes up to where the next row begins, so that where
-    rows are aligned its values, too, are moved several at a time.
+    block checks which of its places are in the row; it reads and writes up to the beginning of the next row, so that
+    with aligned rows its values are also moved several at a time.
     """
     i_n = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
@@ -91,7 +92,7 @@ def linear_cross_entropy_triton(
     if rows == 0:
         return
     step = logits.stride(0)
-    whole = logits.as_strided((rows, step), (step, 1))  # with what lies between rows
+    whole = logits.as_strided((rows, step), (step, 1))  # including the memory between rows
     with torch.cuda.device_of(logits):
         loss_gradient_kernel[(rows,)](
             whole, targets.contiguous(), None if weights is None else weights.contiguous(), losses, nll, step, words,

@@ -1,12 +1,12 @@
-"""The loss of R-Drop with its gradient, over chunks of rows: what it is, and in plain PyTorch on any device.
+"""The loss of R-Drop with its gradient, over chunks of rows: the definition, and an implementation in plain PyTorch.
 
-Of a word with the distributions p and q that two passes with other dropout give it (Liang et al., NeurIPS 2021, eq. 4,
-there twice as much):
+Two passes with different dropout give a word the distributions p and q. Its loss (half of eq. 4 in Liang et al.,
+NeurIPS 2021) is:
 
     loss = (CE(p) + CE(q)) / 2 + alpha / 2 * (KL(p || q) + KL(q || p)) / 2
 
 CE is the cross entropy of `reference`, with its label smoothing. With d = ln p - ln q the gradient of the sum of both
-KL in the logits of p is p (d - KL(p || q)) + p - q, and that in the logits of q the same with p and q exchanged.
+KL in the logits of p is p (d - KL(p || q)) + p - q; in the logits of q it is the same with p and q exchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nmt.ops.recurrence import at_least_fp32
 from nmt.ops.sizes import aligned_rows
 
 CPU_VALUES: Final = 2**17
-"""Logits of each pass that are worked on together on a CPU: what lies between the operations fits its cache."""
+"""Logits of each pass processed together on a CPU, so that intermediate results fit in its cache."""
 
 
 @torch.no_grad()
@@ -39,7 +39,7 @@ def chunked_passes(
     dtype: torch.dtype,
     needed: tuple[bool, bool] | None,
 ) -> Result:
-    """Losses [N] of features [2, N, E], and the gradients of their weighted sum that are `needed`; None: neither."""
+    """Losses [N] of features [2, N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
     with torch.autocast(features.device.type, enabled=False):
         x, w = features.detach().to(dtype), matrix_of(table, dtype)
         count = x.size(1)
@@ -76,7 +76,7 @@ def _write_losses(
 ) -> None:
     """Write to `out` losses and negative log-likelihoods [n] of the logits [2, n, V] of both passes.
 
-    With `weights` [n] the logits become the gradient of the weighted sum of the losses; without, they are left alone.
+    With `weights` [n] the logits become the gradient of the weighted sum of the losses; without, they do not change.
     Computed in at least fp32.
     """
     losses, nll = out

@@ -19,9 +19,9 @@ OutputActivation = Literal["tanh", "identity"]
 class LSTM(Unit):
     """i, f, o = sigmoid(x_ifo + U h' + b), g = tanh(x_g + V h' + d), c = i * g + f * c', h = o * tanh(c).
 
-    Inputs x_i, x_f, x_o, x_g; one matrix, U (3H rows) above V (H rows), which layer norm normalises apart. With
-    `peepholes` there are three vectors, w_i * c' and w_f * c' in what i and f are the sigmoid of, w_o * c in that of o;
-    with `output_activation="identity"` h = o * c.
+    Inputs x_i, x_f, x_o, x_g; one matrix, U (3H rows) above V (H rows), which are normalised separately with layer
+    norm. With `peepholes` there are three vectors: w_i * c', w_f * c' and w_o * c are added in the sigmoids of i, f
+    and o. With `output_activation="identity"` h = o * c.
     """
 
     inputs = 4

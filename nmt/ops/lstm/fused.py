@@ -1,13 +1,14 @@
-"""The LSTM layer of PyTorch, on a GPU that of cuDNN in its persistent form, which keeps the weights on the chip.
+"""The LSTM layer of PyTorch; on a GPU it is cuDNN's persistent form, which keeps the weights on the chip.
 
-It multiplies its input itself. Without that form cuDNN launches kernels for each step as our loop does, and nothing of
-it is used. PyTorch asks for it in fp16 alone, for few sentences, in multiples of 8, and widths that are multiples of
-128: so zeros fill up sentences and inputs.
+It also computes the input products. Without the persistent form, cuDNN launches kernels for each step like the loop of
+this toolkit, and is not used. PyTorch requests the persistent form only in fp16, for few sentences, in multiples of 8,
+and for widths that are multiples of 128; therefore sentences and inputs are padded with zeros.
 
-Its gates stand in another order (i, f, g, o), its bias is the sum of two, and it knows no mask: steps of a sequence
-that keep their state are moved behind all others, where a column of the input that is 1 only there shuts the input
-gate and opens the forget gate. So c stays to the last bit, h is read where the last real step left it, and nobody has
-to wait for the GPU to know lengths. Unlike in the other implementations the state is in the type of the products.
+Its gates have another order (i, f, g, o), its bias is the sum of two, and it does not support masks: steps of a
+sequence that keep their state are moved behind all others. A column of the input that is 1 only at these steps closes
+the input gate and opens the forget gate. So c stays the same to the last bit, h is read at the last real step, and the
+host does not have to wait for the GPU to know lengths. Unlike in the other implementations, the state is in the type of
+the products.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from nmt.ops.lstm import LSTM
 from nmt.ops.recurrence import Recurrent, State, at_least_fp32, product_type
 
 SHUT: Final = 1e4
-"""Added to a gate it makes it exactly 0 or 1, in any type."""
+"""Added to the input of a gate (or subtracted), it makes the gate exactly 1 (or 0), in any type."""
 STEP_OF_WIDTHS: Final = 128
 STEP_OF_SENTENCES: Final = 8
 MOST_SENTENCES: Final = 128
 MOST_CHANNELS: Final = 1024
 LEAST_PROCESSORS: Final = 98
-"""What PyTorch asks cuDNN's persistent form for (aten/src/ATen/native/cudnn/RNN.cpp, 2.6 to 2.13)."""
+"""PyTorch requires this many for cuDNN's persistent form (aten/src/ATen/native/cudnn/RNN.cpp, 2.6 to 2.13)."""
 
 
 def lstm_layer(
     unit: LSTM, x: Tensor, input_weight: Tensor, state: State | None, mask: Tensor | None, *, reverse: bool
 ) -> tuple[Tensor, State] | None:
-    """`nmt.ops.sequence.sequence` of the products of x [B, T, D] with input_weight [4H, D], by cuDNN where that is
-    verified; None elsewhere. Outputs are in the type of the products."""
+    """`nmt.ops.sequence.sequence` of the products of x [B, T, D] with input_weight [4H, D], computed by cuDNN if its
+    check passes; else None. Outputs have the type of the products."""
     if not unit.usual or unit.normalized or not use_verified("lstm_layer", x) or not can_run(x, unit.recurrents[0]):
         return None
     return lstm_layer_fused(x, input_weight, unit.recurrents[0], state, mask, reverse=reverse)
 
 
 def can_run(x: Tensor, recurrent: Recurrent) -> bool:
-    """Whether PyTorch has cuDNN's persistent form compute `lstm_layer`."""
+    """Whether PyTorch computes `lstm_layer` with cuDNN's persistent form."""
     hidden = recurrent.weight.size(1)
     if recurrent.scale is not None or x.numel() == 0 or product_type(recurrent.weight) != torch.float16:
         return False
@@ -94,7 +95,7 @@ def lstm_layer_fused(
 
 
 def _run(x: Tensor, first: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """One layer in one direction; cuDNN keeps what a gradient needs only in training."""
+    """One layer in one direction; cuDNN keeps the values for a gradient only in training."""
     result: tuple[Tensor, Tensor, Tensor] = torch._VF.lstm(
         x, first, weights, True, 1, 0.0, torch.is_grad_enabled(), False, True
     )
@@ -102,7 +103,7 @@ def _run(x: Tensor, first: list[Tensor], weights: list[Tensor]) -> tuple[Tensor,
 
 
 def _weights(input_weight: Tensor, recurrent: Recurrent, dtype: torch.dtype) -> list[Tensor]:
-    """Input and recurrent matrix and the two biases, the gates as PyTorch has them; in one piece, as cuDNN wants."""
+    """Input and recurrent matrix and the two biases, with gates in PyTorch's order; contiguous, as cuDNN requires."""
     parts = []
     for ours in (input_weight, recurrent.weight, recurrent.bias):
         i, f, o, g = ours.to(dtype).chunk(4)
@@ -124,7 +125,7 @@ def _shutting(input_weight: Tensor, columns: int) -> Tensor:
 
 
 def _marks(live: Tensor, dtype: torch.dtype, columns: int) -> Tensor:
-    """Of the steps that keep their state, as columns [B, T, `columns`] of which the first says it."""
+    """Columns [B, T, `columns`], the first of which is 1 at the steps that keep their state."""
     return F.pad((~live).to(dtype).unsqueeze(-1), (0, columns - 1))
 
 

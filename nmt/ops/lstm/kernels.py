@@ -1,8 +1,8 @@
-"""The Triton kernels of one LSTM step: what comes after its matrix product, forward and backward.
+"""The Triton kernels of one LSTM step, which run after its matrix product, forward and backward.
 
-A program has one row with all its channels, so that it can normalise it. The product u [B, 4H] comes without bias.
-Gates are computed again in the backward kernel. Rows where the mask is 0 keep their state. All loads come first: sums
-over a row are barriers, behind which their latency would be waited for once more.
+A program has one row with all its channels, so that it can normalise it. The product u [B, 4H] has no bias. Gates are
+computed again in the backward kernel. Rows where the mask is 0 keep their state. All loads come first: sums over a row
+are barriers, and loads after a barrier would add their latency again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nmt.ops.triton_tools import load_row, sigmoid, store_row, tanh
 
 @triton.jit
 def _load(p_x, p_u, p_bias, p_scale, p_offset, o, H, NORMALIZED: tl.constexpr):
-    """The product of i, f and o, and that of g, as `_gates` takes them."""
+    """The product of i, f and o, and the product of g, as arguments of `_gates`."""
     gates = load_product(p_u, p_bias, p_x, p_scale, p_offset, o, H, 3, NORMALIZED)
     if NORMALIZED:
         p_scale += 3 * H
@@ -29,7 +29,7 @@ def _load(p_x, p_u, p_bias, p_scale, p_offset, o, H, NORMALIZED: tl.constexpr):
 
 @triton.jit
 def _gates(gates, candidate, o, H, NORMALIZED: tl.constexpr):
-    """i, f, o and g; what their products are normalised to and the factor of that, for the first three and the last."""
+    """i, f, o and g; then the normalised products and their factors, for the first three and for the last."""
     a, normal, factor = sums(gates, o, H, NORMALIZED)
     a_g, normal_g, factor_g = sums(candidate, o, H, NORMALIZED)
     return (sigmoid(a[0]), sigmoid(a[1]), sigmoid(a[2]), tanh(a_g[0])), normal, factor, normal_g, factor_g
@@ -40,7 +40,7 @@ def lstm_forward_kernel(
     p_x, p_u, p_bias, p_scale, p_offset, p_h, p_c, p_mask, p_new, p_cnew, p_narrow, sx_b, sm_b, H,
     NORMALIZED: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """x, u [B, 4H], h and c fp32 [B, H] -> the new state, both fp32 [B, H], and h once more in the type of x."""
+    """x, u [B, 4H], h and c fp32 [B, H] -> the new state, both fp32 [B, H], and h again in the type of x."""
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)
     h = load_row(p_h + i_b * H, o, H)
@@ -62,9 +62,11 @@ def lstm_backward_kernel(
     sx_b, sm_b, so_b, sdx_b, H,
     NORMALIZED: tl.constexpr, MASKED: tl.constexpr, PENDING: tl.constexpr, ADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of h comes in as gradient fp32 [B, H] + pending [B, H] + dout [B, H], that of c as cgradient.
+    """The gradient of h is the sum of gradient fp32 [B, H], pending [B, H] and dout [B, H]; the gradient of c is
+    cgradient.
 
-    c is the memory before the step. Writes dx and du [B, 4H]; leaves what goes to h and c without a product.
+    c is the memory before the step. Writes dx and du [B, 4H], and to gradient and cgradient the parts for the previous
+    h and c without products.
     """
     i_b = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BLOCK)

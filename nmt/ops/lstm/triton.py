@@ -1,6 +1,6 @@
-"""LSTM in Triton: one product and one kernel a step, forward as backward.
+"""LSTM in Triton: one product and one kernel per step, forward and backward.
 
-Without layer norm cuDNN computes the same equations, if it may multiply the input, too: see `nmt.ops.lstm.fused`.
+Without layer norm cuDNN can compute the same equations, together with the input products: see `nmt.ops.lstm.fused`.
 """
 
 from __future__ import annotations
