@@ -1,7 +1,7 @@
 /* ATR, see step.h.
 
-   One time step: rows of x (p) stand xb apart, those of u [B, H], the product of h' with the recurrent matrix, next to
-   each other; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
+   One time step: rows of x (p) have stride xb; u [B, H], the product of h' with the recurrent matrix, is contiguous;
+   states are fp32, their rows have stride sb. Rows whose mask is 0 keep their state. */
 
 #include "step.h"
 
@@ -50,8 +50,8 @@ INLINE void NAME(atr_gradient_row)(const T *restrict x, const T *restrict u, con
     }
 }
 
-/* `dh` [B, H] fp32 comes in as the gradient of the new state and leaves as that of the old one, but for what goes
-   through u, whose gradient is written to du [B, H]; `dout`, if any, is added first. */
+/* `dh` [B, H] fp32 is first the gradient of the new state and finally the gradient of the old state, without its part
+   through u; the gradient of u is written to du [B, H]; `dout`, if any, is added first. */
 API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                             const float *before, const float *after, i64 sb, const T *OPTIONAL dout, i64 ob, float *dh,
                             T *dx, i64 db, T *du, i64 B, i64 H, i64 activation, i64 gates, i64 threads) {

@@ -1,13 +1,13 @@
 /* Additive attention of N = B Q queries over S positions of B sentences, G heads of D = M / G values.
 
-   score_s = 2 sum_j w_j sigmoid(2 q_j + k_sj) + penalty_s, with k twice what the equation says (see the Python side);
+   score_s = 2 sum_j w_j sigmoid(2 q_j + k_sj) + penalty_s, where k is twice the key of the equation (see __init__.py);
    weights = softmax(score); context = sum_s weights_s v_s.
    keys and values [B, G, S, D], penalty [B, S]; query row n at n qn; weights and their gradients [N, G, S] fp32.
 
    sigmoid(2q + k) = 1 / (1 + e^-2q e^-k): the powers of the keys, fp32, are computed once for all queries and those of
-   a query once for all positions, which leaves a product and a quotient where an exponential would be. With 2q within
-   +-LIMIT the power of a query is a number; where that of a key ends in 0 or infinity, the sum is more than 17 from 0,
-   and the sigmoid 0 or 1 to the last digit of a float either way. Larger queries take the exponentials of the sums. */
+   a query once for all positions, so that a product and a quotient replace an exponential. With 2q within +-LIMIT the
+   power of a query is finite; if the power of a key is 0 or infinite, the absolute sum is more than 17, and the sigmoid
+   is 0 or 1 to the last digit of a float in both ways. For larger queries exponentials of the sums are computed. */
 
 #include "simd.h"
 
@@ -87,7 +87,7 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const fl
         }
 }
 
-/* From the gradient of the contexts to those of the scores, which are kept for `attention_memory`, and of the query. */
+/* From the gradient of the contexts: the gradients of the scores, which `attention_memory` needs, and of the query. */
 API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const float *powers, const T *values,
                                const float *w, const float *weights, i64 wn, const T *dcontext, i64 cn, float *dscores,
                                T *dquery, i64 dn, i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
@@ -137,7 +137,7 @@ API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const floa
 }
 
 /* After all `steps` queries of each sentence: the gradients of keys, values and, for each sentence, of w [B, D].
-   Step t of sentence b stands at t qt + b qb (queries and their powers, and contexts with ct, cb) and t wt + b wb
+   Step t of sentence b is at t qt + b qb (queries and their powers, and contexts with ct, cb) and t wt + b wb
    (weights). `small` says whether the powers of all queries may be used. */
 API void NAME(attention_memory)(const T *query, const float *qpowers, i64 qb, i64 qt, const T *keys,
                                 const float *powers, i64 small, const float *w, const float *weights,

@@ -1,11 +1,11 @@
 /* GRU, the reset gate before the product, see step.h.
 
-   One time step: rows of x (x_z, x_r, x_h) stand xb apart; u [B, 2H] and v [B, H] are the products of h' and of r h'
-   with the recurrent matrices; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
+   One time step: rows of x (x_z, x_r, x_h) have stride xb; u [B, 2H] and v [B, H] are the products of h' and of r h'
+   with the recurrent matrices; states are fp32, their rows have stride sb. Rows whose mask is 0 keep their state. */
 
 #include "step.h"
 
-/* r h', what the matrix of the candidate is multiplied with; 0 in rows whose mask is 0. */
+/* r h', the operand of the candidate's matrix; 0 in rows whose mask is 0. */
 API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                          const float *before, i64 sb, T *reset, i64 B, i64 H, i64 threads) {
     PARALLEL_FOR(B * H)
@@ -46,8 +46,9 @@ API void NAME(gru_forward)(const T *x, i64 xb, const T *u, const float *bias, co
     }
 }
 
-/* First half of the gradient: `dh` [B, H] fp32 comes in as that of the new state, `dout`, if any, is added; it leaves
-   as that of h' through z h' alone. Written are x_z's and x_h's part of dx, z's half of du [B, 2H], and dv [B, H]. */
+/* First half of the gradient: `dh` [B, H] fp32 is first the gradient of the new state, to which `dout`, if any, is
+   added, and finally the gradient of h' through z h' only. Also writes the parts of x_z and x_h in dx, the half of z in
+   du [B, 2H], and dv [B, H]. */
 API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, const T *v, const float *candidate_bias,
                             const uint8_t *OPTIONAL mask, i64 mb, const float *before, i64 sb, const T *OPTIONAL dout,
                             i64 ob, float *dh, T *dx, i64 db, T *du, T *dv, i64 B, i64 H, i64 threads) {
@@ -79,8 +80,8 @@ API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, c
     }
 }
 
-/* Second half, from the gradient `dreset` [B, H] of r h': x_r's part of dx, r's half of du; `dh` gains what h' gets
-   through r h'. */
+/* Second half, from the gradient `dreset` [B, H] of r h': writes the part of x_r in dx and the half of r in du, and
+   adds the gradient of h' through r h' to `dh`. */
 API void NAME(gru_backward_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask,
                                   i64 mb, const float *before, i64 sb, const T *dreset, float *dh, T *dx, i64 db, T *du,
                                   i64 B, i64 H, i64 threads) {

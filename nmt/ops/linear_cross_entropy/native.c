@@ -1,9 +1,10 @@
-/* Label-smoothed cross entropy of N rows x [N, V] of logits, which stand xn apart:
+/* Label-smoothed cross entropy of N rows x [N, V] of logits with stride xn:
 
    loss = lse(x) - confidence x_target - rest sum(x) + constant
 
-   with nll [N] the negative log-likelihood lse(x) - x_target, and with weights [N] the gradient of the loss times the
-   weight in place of the logits: weight (softmax(x) - rest), less weight confidence at the target. Because confidence + V rest = 1 all x can be taken relative to the largest.
+   If nll [N] is given, the negative log-likelihood lse(x) - x_target is written to it. If weights [N] are given, the
+   logits are replaced by the gradient of the loss times the weight: weight (softmax(x) - rest), minus weight confidence
+   at the target. Because confidence + V rest = 1, all x can be taken relative to the largest.
    Each thread has V floats on its stack, see native.py. */
 
 #include "simd.h"

@@ -1,7 +1,7 @@
 /* LSTM, see step.h: i, f, o and g are x + u + b.
 
-   One time step: rows of x (i, f, o, g) stand xb apart, those of u [B, 4H], the product of h' with the recurrent
-   matrix, next to each other; states are fp32, their rows sb apart. Rows whose mask is 0 keep their state. */
+   One time step: rows of x (i, f, o, g) have stride xb; u [B, 4H], the product of h' with the recurrent matrix, is
+   contiguous; states are fp32, their rows have stride sb. Rows whose mask is 0 keep their state. */
 
 #include "step.h"
 
@@ -30,8 +30,8 @@ API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, c
     }
 }
 
-/* `dh` and `dc` [B, H] fp32 come in as the gradients of the new state; `dout`, if any, is added to dh. They leave as
-   those of the old state but for what goes through u, whose gradient is written to du [B, 4H], and to dx. */
+/* `dh` and `dc` [B, H] fp32 are first the gradients of the new state; `dout`, if any, is added to dh. Finally they are
+   the gradients of the old state, without the part through u; the gradient of u is written to du [B, 4H] and to dx. */
 API void NAME(lstm_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
                              const float *c_before, const float *c_after, i64 sb, const T *OPTIONAL dout, i64 ob,
                              float *dh, float *dc, T *dx, i64 db, T *du, i64 B, i64 H, i64 threads) {

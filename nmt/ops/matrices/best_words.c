@@ -1,9 +1,9 @@
-/* The k best of P rows x [V] in all: (x - lse(x)) + before of each row, or x + before without normalising; largest
-   first, of equal ones the one that comes first. The logits of a step are read while they are in the cache, and
-   nothing as large as they are is written; where they are products with a packed matrix, they need not leave it.
+/* The k best values over all of P rows x [V]: (x - lse(x)) + before of each row, or x + before without normalising;
+   largest first, and of equal values the first. The logits of a step are read while they are in the cache, and nothing
+   of their size is written; products with a packed matrix do not have to leave the cache.
 
-   logits [B, P, V], before [B, P] or none, values and places (p V + j) [B, k]. `banned` is an id that counts as
-   -infinity, but in the normalisation, `penalised` one from whose value `penalty` is taken; -1 for none. */
+   logits [B, P, V], before [B, P] or none, values and places (p V + j) [B, k]. The value of the id `banned` counts as
+   -infinity, except in the normalisation; `penalty` is subtracted from the value of the id `penalised`; -1: none. */
 
 #include "tiles.h"
 
@@ -19,8 +19,8 @@ INLINE float NAME(best_maximum)(const T *restrict x, i64 n) {
     return top;
 }
 
-/* A value that the k-th largest x that counts does not fall below: the k-th largest maximum of a block, two more
-   passed over because banned and penalised ids may be among them. `largest` has room for k + 2. */
+/* A lower bound of the k-th largest x that counts: the (k + 2)-th largest maximum of a block, because banned and
+   penalised ids may be among the maxima. `largest` has room for k + 2. */
 INLINE float NAME(best_bound)(const float *maxima, i64 blocks, i64 k, float *largest) {
     if (blocks < k + 2) return -INFINITY;
     for (i64 i = 0; i < blocks; i++) {
@@ -50,7 +50,7 @@ static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64
 #pragma omp simd reduction(+ : total)
             for (i64 j = 0; j < V; j++) total += fast_exp(LOAD(x[j]) - top);
             lse = logf(total);
-        } else { /* the sum above passes a NaN on; maxima do not, and a row that has one has no best word */
+        } else { /* the sum above propagates NaN; maxima do not, and a row with a NaN has no best word */
             int bad = 0;
 #pragma omp simd reduction(| : bad)
             for (i64 j = 0; j < V; j++) bad |= LOAD(x[j]) != LOAD(x[j]);
@@ -65,7 +65,7 @@ static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64
                 if (LOAD(x[j]) < bound) continue;
                 float y = (LOAD(x[j]) - top) - lse;
                 if (j == penalised) y -= penalty;
-                if (j == banned && y == y) y = -INFINITY; /* of a row with a NaN nothing is known */
+                if (j == banned && y == y) y = -INFINITY; /* nothing is known about a row with a NaN */
                 y += shift;
                 if (found == k && !(y > value[k - 1])) continue;
                 i64 at = found < k ? found++ : k - 1;
@@ -85,8 +85,8 @@ API void NAME(best)(const T *logits, const float *OPTIONAL before, i64 B, i64 P,
 }
 
 #if defined(FIRST_VERSION) && (defined(BF16_TILES) || defined(INT8_TILES))
-/* The same by the outputs of a product. There is room for all of it if `shared`, which is for few rows; else for those of
-   `at_once` groups for each thread. */
+/* The same for the outputs of a product. With `shared`, for few rows, there is room for all outputs; else there is room
+   for the outputs of `at_once` groups for each thread. */
 static void best_of_product(TileFunction tile, const Product *p, i64 shared, i64 at_once, const float *before, i64 P,
                             i64 k, i64 normalize, i64 banned, i64 penalised, float penalty, float *values, i64 *places,
                             i64 threads) {

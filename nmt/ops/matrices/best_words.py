@@ -23,18 +23,18 @@ _TILE: Final = 12
 
 
 class Choice(NamedTuple):
-    """What a search wants of a step, for each of B hypotheses or groups of P hypotheses."""
+    """What a search selects in a step, for each of B hypotheses or groups of P hypotheses."""
 
     k: int
-    """Continuations of each group."""
+    """Number of continuations of each group."""
     before: Tensor | None = None
-    """[B, P], what is added to the values of each hypothesis; None for P = 1 and 0"""
+    """[B, P], added to the values of each hypothesis; None means P = 1 and 0"""
     normalize: bool = True
     """Whether values are log-probabilities; else they are logits."""
     banned: int | None = None
-    """Id of a word that counts as -infinity, though it has its part in the normalisation."""
+    """Id of a word whose value counts as -infinity, but which is part of the normalisation."""
     penalised: int | None = None
-    """Id of a word from whose value `penalty` is taken."""
+    """Id of a word from whose value `penalty` is subtracted."""
     penalty: float = 0.0
 
     @property
@@ -57,15 +57,15 @@ class BestWords(NamedTuple):
 def best_words(logits: Tensor, choice: Choice) -> BestWords:
     """The best continuations by logits [B * P, V], which may be overwritten.
 
-    Of equal ones first that of the earlier hypothesis, then that of the smaller id, also where the cut falls among
-    equals, so that results do not hang on batch or device.
+    Equal values are ordered by hypothesis, then by id, also where the cut is between equal values, so that results do
+    not depend on batch or device.
     """
     choose = best_native if use_native(logits) else best_reference
     return _best(partial(choose, logits), choice, words=logits.shape[1])
 
 
 def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> BestWords:
-    """`best_words` by the product of features [B * P, E] with a table [V, E]; by one kernel where that is packed."""
+    """`best_words` of the product of features [B * P, E] with a table [V, E]; one kernel if the table is packed."""
     if isinstance(table, InferenceMatrix):
         if use_native(features) and table.has_kernel():
             return _best(partial(best_packed, features, table), choice, words=table.shape[0])
@@ -77,7 +77,7 @@ def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> BestWord
 
 
 def best_reference(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
-    """As `best_native`, by torch; the logits may be overwritten."""
+    """Like `best_native`, but with torch; the logits may be overwritten."""
     values, before = log_probabilities(logits) if choice.normalize else logits, choice.before
     if choice.penalised is not None:
         values[:, choice.penalised] -= choice.penalty
@@ -90,7 +90,7 @@ def best_reference(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
 
 
 def best_native(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
-    """Values and places [B, k] of the best by a C kernel; logits fp32 or bf16 [B * P, V] on a CPU."""
+    """Values and places [B, k] of the best, from a C kernel; logits fp32 or bf16 [B * P, V] on a CPU."""
     logits = logits.contiguous()
     groups, words = logits.shape[0] // choice.hypotheses, logits.shape[1]
     before, *options, values, places = _arguments(groups, choice)
@@ -99,7 +99,7 @@ def best_native(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
 
 
 def best_packed(features: Tensor, table: InferenceMatrix, choice: Choice) -> tuple[Tensor, Tensor]:
-    """As `best_native` of the logits `F.linear(features, table)`, of which none leaves the cache."""
+    """Like `best_native` for the logits `F.linear(features, table)`, which never leave the cache."""
     parts, words, threads = choice.hypotheses, table.shape[0], torch.get_num_threads()
     groups, operands = features.shape[0] // parts, table.operands(features)
     at_once = max(1, _TILE // parts)
@@ -113,7 +113,7 @@ def best_packed(features: Tensor, table: InferenceMatrix, choice: Choice) -> tup
 
 
 def _arguments(groups: int, choice: Choice) -> tuple[Any, ...]:
-    """What both kernels take of a choice, and room for values and places."""
+    """The arguments of both kernels for a choice, and memory for values and places."""
     before = None if choice.before is None else choice.before.float().contiguous()
     ids = [-1 if word is None else word for word in (choice.banned, choice.penalised)]
     found = torch.empty(groups, choice.k, dtype=torch.float32), torch.empty(groups, choice.k, dtype=torch.int64)
@@ -121,7 +121,7 @@ def _arguments(groups: int, choice: Choice) -> tuple[Any, ...]:
 
 
 def _aligned_logits(features: Tensor, table: Tensor) -> Tensor:
-    """Features [N, E] times a table [V, E], and behind them -infinity up to a multiple of ALIGNED."""
+    """Features [N, E] times a table [V, E], padded with -infinity to a multiple of ALIGNED."""
     dtype, words = product_type(features), len(table)
     logits = features.new_empty(len(features), words + -words % ALIGNED, dtype=dtype)
     torch.mm(features.detach().to(dtype), table.detach().to(dtype).t(), out=logits[:, :words])
@@ -132,7 +132,7 @@ def _aligned_logits(features: Tensor, table: Tensor) -> Tensor:
 def _best(
     choose: Callable[[Choice], tuple[Tensor, Tensor]], choice: Choice, *, words: int, width: int | None = None
 ) -> BestWords:
-    """With `width` rows have so many places, of which the first are `words`; what is behind them is -infinity."""
+    """With `width`, rows have this many places: first the words, then -infinity."""
     k, width = min(choice.k, choice.hypotheses * words), width or words
     values, places = choose(choice._replace(k=k))
     if k < choice.k:

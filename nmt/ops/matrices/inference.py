@@ -1,12 +1,12 @@
 """Weights in bf16 or int8 for inference, which compute their products themselves.
 
-Of int8 a product is exact but for its factors, which have one scale for each output and one for each row of
-activations, chosen from that row alone:
+An int8 product is exact except for the rounding of its factors. There is one scale for each output and one for each row
+of activations, which depends on this row only:
 
     y[n, j] = s_n t_j sum_k q[n, k] w[j, k] + b_j,   s_n = max_k |x[n, k]| / 127,   q = round(x / s_n),   w alike
 
-Where the CPU has the instructions, values are packed once as a C kernel reads them, so that products with few rows cost
-little more than reading them. No row depends on the others.
+If the CPU has the instructions, values are packed once in the layout of a C kernel, so that products with few rows take
+little more time than reading the values. No row depends on the others.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ LARGEST: Final = 127
 SMALLEST_SCALE: Final = 1e-30
 """For rows of zeros."""
 _BLOCK: Final = 1 << 19
-"""Sums computed at a time on a CPU, 2 MiB: so they are still in the cache when they are scaled."""
+"""Sums computed at a time on a CPU, 2 MiB, so that they are still in the cache when they are scaled."""
 
 
 class InferenceMatrix(Tensor):
     """A matrix [M, K] for inference, of one of two kinds.
 
-    To modules it is the weight that it was made from: `F.linear` with it is its `product`, `index_select` of rows gives
-    another one, and all else sees its plain values. It has no storage, so asking for its address fails.
+    Modules can use it like the weight that it was made from: `F.linear` with it is its `product`, `index_select` of
+    rows gives another InferenceMatrix, and all other operations see its plain values. It has no storage, so asking for
+    its address fails.
     """
 
     kind: ClassVar[str]
-    """What the names of its C kernels begin with."""
+    """The first part of the names of its C kernels."""
     values: Tensor  # type: ignore[assignment]
     """int8 or bf16 [M', K'], both widths padded with zeros"""
     scales: Tensor | None
-    """fp32 [M], of the outputs; None for bf16"""
+    """fp32 [M], one for each output; None for bf16"""
     _packed: Tensor | None
 
     @staticmethod
     def make(kind: type[M], values: Tensor, scales: Tensor | None, *, rows: int, width: int) -> M:
-        """One of this kind; `rows` and `width` are M and K."""
+        """A matrix of this kind; `rows` and `width` are M and K."""
         dtype = values.dtype if scales is None else scales.dtype
         self: M = Tensor._make_wrapper_subclass(kind, (rows, width), dtype=dtype, device=values.device)
         self.values, self.scales, self._packed = values, scales, None
@@ -58,7 +59,7 @@ class InferenceMatrix(Tensor):
 
     @classmethod
     def has_kernel(cls) -> bool:
-        """Whether the kernels for packed values are there, which are compiled for CPUs that have the instructions."""
+        """Whether there are kernels for packed values; they are compiled only for CPUs that have the instructions."""
         return has(f"{cls.kind}_best", torch.float32)
 
     def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
@@ -71,7 +72,7 @@ class InferenceMatrix(Tensor):
         return result.view(*x.shape[:-1], outputs)
 
     def packed(self) -> Tensor:
-        """The values as the C kernels read them, kept from the first time on; see tiles.h."""
+        """The values in the layout of the C kernels, cached after the first call; see tiles.h."""
         if self._packed is None:
             self._packed = self._pack()
         return self._packed
@@ -80,15 +81,15 @@ class InferenceMatrix(Tensor):
         return pack(self.values)
 
     def operands(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What the C kernels take of x [N, K] and of the matrix; the first one is [N, K']."""
+        """The arguments of the C kernels for x [N, K] and the matrix; the first one is [N, K']."""
         raise NotImplementedError
 
     def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """The product of x [N, K] by the kernel for packed values."""
+        """The product of x [N, K] with the kernel for packed values."""
         raise NotImplementedError
 
     def plain_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """The product of x [N, K] without it."""
+        """The product of x [N, K] without the kernel for packed values."""
         raise NotImplementedError
 
     def chosen(self: M, index: Tensor) -> M:
@@ -97,7 +98,7 @@ class InferenceMatrix(Tensor):
         return _padded(type(self), self.values[:, : self.shape[1]].index_select(0, index), scales)
 
     def dequantize(self) -> Tensor:
-        """The values that it stands for [M, K]."""
+        """The values that it represents, [M, K]."""
         rows, width = self.shape
         plain = self.values[:rows, :width]
         return plain if self.scales is None else plain * self.scales.unsqueeze(1)
@@ -132,11 +133,11 @@ _OF_THE_WRAPPER: Final = frozenset(
         *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.data_ptr),
     )
 )
-"""What the matrix itself answers, without computing its values."""
+"""Functions that the matrix itself answers, without computing its values."""
 
 
 class Bf16Matrix(InferenceMatrix):
-    """A matrix [M, K] as bf16 values, with which products are summed in fp32; made by `to_bf16`."""
+    """A matrix [M, K] as bf16 values; products are summed in fp32; made by `to_bf16`."""
 
     kind = "bf16"
 
@@ -161,7 +162,7 @@ class Int8Matrix(InferenceMatrix):
     scales: Tensor
 
     def _pack(self) -> Tensor:
-        return pack((self.values ^ -128).view(torch.bfloat16))  # 128 more, as bytes without a sign
+        return pack((self.values ^ -128).view(torch.bfloat16))  # plus 128, as unsigned bytes
 
     def operands(self, x: Tensor) -> tuple[Tensor, ...]:
         return *_rows(x, self.values.shape[1]), self.packed(), self.scales
@@ -206,7 +207,7 @@ def int8_matrix(values: Tensor, scales: Tensor) -> Int8Matrix:
 
 
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 values [N, K] and fp32 scales [N, 1] of x [N, K]; each row depends on itself alone."""
+    """int8 values [N, K] and fp32 scales [N, 1] of x [N, K]; rows do not depend on each other."""
     x = x.detach().float()
     scales = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
     return (x / scales).round_().to(torch.int8), scales
@@ -218,21 +219,21 @@ def worth_packing(device: torch.device) -> bool:
 
 
 def int8_implementation(device: torch.device) -> str:
-    """The name of what multiplies int8 matrices on `device`."""
+    """The name of the implementation of int8 products on `device`."""
     if device.type == "cpu" and Int8Matrix.has_kernel():
         return "a kernel for AVX-512 VNNI"
     return "torch._int_mm" if kernel_problem(device.type) is None else "the floating-point reference"
 
 
 def plain_parts(matrix: Tensor) -> list[Tensor]:
-    """What a matrix consists of: values and scales of an InferenceMatrix, any other itself."""
+    """The parts of a matrix: values and scales of an InferenceMatrix, else the matrix itself."""
     if not isinstance(matrix, InferenceMatrix):
         return [matrix]
     return [matrix.values] if matrix.scales is None else [matrix.values, matrix.scales]
 
 
 def rebuilt_matrix(parts: Sequence[Tensor], *, like: Tensor) -> Tensor:
-    """The matrix of these `plain_parts`, of the kind and size of another."""
+    """The matrix with these `plain_parts`, of the kind and size of `like`."""
     if not isinstance(like, InferenceMatrix):
         return parts[0]
     rows, width = like.shape
@@ -253,7 +254,7 @@ def _rows(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _widened(x: Tensor, width: int) -> Tensor:
-    """x [N, K] with zeros up to a width."""
+    """x [N, K] padded with zeros to a width."""
     return F.pad(x, (0, width - x.shape[1])) if x.shape[1] < width else x
 
 

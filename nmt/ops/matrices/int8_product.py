@@ -14,18 +14,18 @@ from torch import Tensor
 logger = logging.getLogger(__name__)
 
 MULTIPLE: Final = 8
-"""Both widths of a weight are padded to a multiple of this, which the kernel of GPUs asks for."""
+"""Both widths of a weight are padded to a multiple of this, which the GPU kernel requires."""
 _GPU_ROWS: Final = 32
-"""That kernel takes more than 16 rows; fewer are padded."""
+"""The GPU kernel requires more than 16 rows; fewer are padded."""
 _EXACT_IN_FP32: Final = (1 << 24) // (127 * 127)
-"""Terms whose sum fp32 holds exactly."""
+"""Number of terms whose sum is exact in fp32."""
 
 
 def int8_product(x: Tensor, weight: Tensor) -> Tensor:
     """x [N, K] times the transpose of weight [M, K], both int8 in -127..127: int32 [N, M], exact.
 
-    K and M are multiples of MULTIPLE. By `torch._int_mm` where that works, else by `reference_product`, which is
-    said once.
+    K and M are multiples of MULTIPLE. Computed by `torch._int_mm` if it works, else by `reference_product`, which is
+    reported once.
     """
     if kernel_problem(x.device.type) is not None:
         return reference_product(x, weight)
@@ -35,7 +35,7 @@ def int8_product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def reference_product(x: Tensor, weight: Tensor) -> Tensor:
-    """The same in floating point, just as exact, but slower than the product that int8 was to replace."""
+    """The same in floating point, also exact, but slower than the product that int8 should replace."""
     dtype = torch.float32 if x.shape[1] <= _EXACT_IN_FP32 else torch.float64
     with torch.autocast(x.device.type, enabled=False):
         return (x.to(dtype) @ weight.to(dtype).t()).to(torch.int32)
@@ -43,7 +43,7 @@ def reference_product(x: Tensor, weight: Tensor) -> Tensor:
 
 @functools.cache
 def kernel_problem(device: str) -> str | None:
-    """Why the integer kernel cannot be used on such a device, None if it can; said once."""
+    """Why the integer kernel cannot be used on such a device, None if it can; reported once."""
     problem = _problem(device, getattr(torch, "_int_mm", None))
     if problem is not None:
         logger.warning("int8: the slow floating-point reference runs on this %s: %s.", device, problem)
@@ -55,7 +55,7 @@ def _problem(device: str, kernel: Callable[[Tensor, Tensor], Tensor] | None) -> 
         return f"torch {torch.__version__} has no torch._int_mm"
     if device == "cpu" and not torch.backends.mkldnn.is_available():
         return "this build of torch has no oneDNN, without which torch._int_mm is a plain loop"
-    # Some older instruction sets add 8-bit products in 16 bits, which overflow where values are large.
+    # Some older instruction sets add 8-bit products in 16 bits, which overflow for large values.
     x = torch.full((_GPU_ROWS, 64), 127, dtype=torch.int8, device=device)
     x[::2] = -127
     weight = x[: 2 * MULTIPLE].roll(1, 0).contiguous()

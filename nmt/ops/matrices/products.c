@@ -1,12 +1,12 @@
-/* Products with packed matrices (see tiles.h) and what they need: packing, gradients of weights, rows in int8. T is the
-   type of what is packed or made int8. */
+/* Products with packed matrices (see tiles.h) and their helpers: packing, gradients of weights, rows in int8. T is the
+   type of the values that are packed or converted to int8. */
 
 #include "tiles.h"
 
 #if defined(FIRST_VERSION) && (defined(FP32_TILES) || defined(BF16_TILES) || defined(INT8_TILES))
 #include <immintrin.h>
 
-/* What is multiplied. */
+/* The type of the multiplied values. */
 enum kind { FP32, BF16, INT8 };
 
 INLINE __m512 read_values(const char *from, __mmask16 mask, int wide) {
@@ -103,7 +103,7 @@ void int8_tile(const Product *p, i64 n, i64 j, i64 rows) {
 
 #define NARROW(x) (sizeof(x) == sizeof(bf16) ? (bf16)(x) : store_bf16(x))
 
-/* Rows of the summed index that a weight's gradient takes at a time: a strip of them stays in the cache. */
+/* Rows of the summed index that a weight's gradient processes at a time, so that a strip of them stays in the cache. */
 #define DEPTH 512
 
 /* The strips of w [M, K] in bf16, to multiply with its transpose. K is even. */
@@ -175,7 +175,7 @@ API void NAME(pack_transposed_fp32)(const float *w, i64 wm, float *packed, i64 M
     }
 }
 
-/* out [N, M] = x [N, K] times a matrix packed in fp32, plus `added` [N, M], if any, whose rows stand dn apart. */
+/* out [N, M] = x [N, K] times a matrix packed in fp32, plus `added` [N, M], if any, whose rows have stride dn. */
 API void NAME(fp32_product)(const float *x, i64 xn, const float *packed, const float *OPTIONAL added, i64 dn,
                             float *out, i64 on, i64 N, i64 K, i64 M, i64 threads) {
     i64 size = sizeof(float);
@@ -185,7 +185,7 @@ API void NAME(fp32_product)(const float *x, i64 xn, const float *packed, const f
 #endif
 
 #ifdef BF16_TILES
-/* out [N, M] = x [N, K] times a packed matrix, plus `added` [N, M], if any, whose rows stand dn apart; both are fp32 if
+/* out [N, M] = x [N, K] times a packed matrix, plus `added` [N, M], if any, whose rows have stride dn; both are fp32 if
    `wide`, else bf16. K is even. */
 API void NAME(bf16_product)(const bf16 *x, i64 xn, const bf16 *packed, const char *OPTIONAL added, i64 dn, char *out,
                             i64 on, i64 wide, i64 N, i64 K, i64 M, i64 threads) {
@@ -214,7 +214,7 @@ API void NAME(bf16_gradient)(const T *y, i64 yn, const bf16 *packed, float *out,
 #endif
 
 #if defined(INT8_TILES) && defined(FIRST_VERSION)
-/* out [N, M] of the rows x [N, K] that `int8_rows` makes: (sum - excess_n) columns_m rows_n + bias_m. 4 divides K. */
+/* out [N, M] of rows x [N, K] from `int8_rows`: (sum - excess_n) columns_m rows_n + bias_m. K is a multiple of 4. */
 API void NAME(int8_product)(const int8_t *x, const int32_t *excess, const float *rows, const bf16 *packed,
                             const float *columns, const float *OPTIONAL bias, float *out, i64 N, i64 K, i64 M,
                             i64 threads) {
@@ -225,7 +225,7 @@ API void NAME(int8_product)(const int8_t *x, const int32_t *excess, const float 
 #endif
 
 /* q[n, j] = round(x[n, j] / s_n), s_n = max_j |x[n, j]| / 127, at least `least`; ties to even. Rows of q are qn wide,
-   filled up with zeros. excess_n = 128 sum_j q[n, j], see tiles.h. With a NaN in a row s_n is NaN. */
+   padded with zeros. excess_n = 128 sum_j q[n, j], see tiles.h. With a NaN in a row s_n is NaN. */
 API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K,
                          float least, i64 threads) {
     PARALLEL_FOR(N * K)
@@ -262,7 +262,7 @@ API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, i
     }
 }
 
-/* y[n, j] = sums[n, j] t_j s_n + bias_j, for the first M of the sums' columns, which are `wide` apart. */
+/* y[n, j] = sums[n, j] t_j s_n + bias_j, for the first M columns of the sums, whose rows have stride `wide`. */
 API void NAME(int8_scale)(const int32_t *sums, i64 wide, const float *scales, const float *columns,
                           const float *OPTIONAL bias, T *y, i64 N, i64 M, i64 threads) {
     PARALLEL_FOR(N * M)

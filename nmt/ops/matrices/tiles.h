@@ -3,11 +3,11 @@
 
    A matrix [M, K] is packed in strips of STRIP outputs, [M / STRIP][groups][STRIP][group], with zeros beyond the edges.
    A tile of the result, TILE rows and one strip, stays in registers over all groups: no row depends on the others, and
-   nothing on the number of threads. To vdpbf16ps values below the normal range of bf16 (1e-38) are zeros. vpdpbusd wants
-   one factor without a sign: 128 is added to each value of an int8 matrix, and `excess`, 128 times the sum of a row, is
-   taken off again.
+   nothing depends on the number of threads. vdpbf16ps treats values below the normal range of bf16 (1e-38) as zeros.
+   vpdpbusd requires one unsigned factor: 128 is added to each value of an int8 matrix, and `excess`, 128 times the sum
+   of a row, is subtracted again.
 
-   Where there is AMX, which multiplies whole tiles and which torch knows how to use, none of this is compiled. */
+   With AMX, which multiplies whole tiles and which torch uses, none of this is compiled. */
 
 #ifndef NMT_TILES_H
 #define NMT_TILES_H
@@ -19,7 +19,7 @@
 #define GROUP 4
 #define STRIP_GROUP (STRIP * GROUP)
 
-/* About so many rows are multiplied with one strip before the next: theirs and the strip's values stay in the cache. */
+/* About this many rows are multiplied with one strip before the next, so that rows and strip stay in the cache. */
 #define BLOCK 96
 #define BLOCKS_FROM 384
 
@@ -35,7 +35,7 @@ INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 #define INT8_TILES
 #endif
 
-/* out [N, M], plus `added`, if any, both fp32 if `wide`, else bf16; of int8 it is (sum - excess_n) columns_m rows_n. */
+/* out [N, M], plus `added`, if any, both fp32 if `wide`, else bf16; for int8 (sum - excess_n) columns_m rows_n. */
 typedef struct {
     const void *x, *packed, *added;
     void *out;

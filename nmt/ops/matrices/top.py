@@ -14,14 +14,14 @@ def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor
     Largest first; of equal values the one at the smaller place comes first, also where the cut
     falls among equals. That makes results independent of the batch and of the device.
 
-    `before` [B, P] says what is added to the P equal parts of each row, where there are such; only what
-    can be among the largest is added up.
+    `before` [B, P], if given, is added to the P equal parts of each row; the sum is computed only for
+    values that can be among the largest.
     """
     if scores.is_cuda:
         return ordered_top(scores, k, before=before)
     values, places = _largest(scores, before, min(k + 1, scores.shape[1]))
     if values.shape[1] > k:
-        # One more than needed tells whether the cut falls among equals, which topk settles at will.
+        # One more than needed shows whether the cut is between equal values, which topk orders arbitrarily.
         tied = values[:, k] == values[:, k - 1]
         values, places = values[:, :k], places[:, :k]
         if bool(tied.any()):
@@ -36,10 +36,10 @@ def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor
 
 
 def ordered_top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """As `top`, by stable sorts of a few values: on a GPU no one has to wait for values, and a graph can record it.
+    """Like `top`, with stable sorts of a few values: the host does not wait for a GPU, and a graph can record it.
 
-    The k first of all values lie in the first k of the blocks, in order of their maxima: for what lies in another
-    block, each of these has one that comes before it.
+    The first k of all values are in the first k blocks, ordered by their maxima: each of these blocks has a value that
+    comes before all values of the other blocks.
     """
     blocks = _Blocks(scores, before)
     if blocks.count < k:
@@ -53,10 +53,10 @@ def ordered_top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tupl
 
 
 def _largest(scores: Tensor, before: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
-    """As topk(k, dim=1) of the totals, but several times as fast on long rows.
+    """Like topk(k, dim=1) of the totals, but several times as fast on long rows.
 
-    The k largest values lie in the k blocks with the largest maxima; a maximum costs far less than
-    a topk. Of values equal to the k-th, it is open which are chosen, as in topk.
+    The k largest values are in the k blocks with the largest maxima; a maximum costs far less than
+    a topk. Which of the values equal to the k-th are chosen is undefined, as in topk.
     """
     blocks = _Blocks(scores, before)
     if blocks.count < 2 * k:
@@ -67,7 +67,7 @@ def _largest(scores: Tensor, before: Tensor | None, k: int) -> tuple[Tensor, Ten
 
 
 class _Blocks:
-    """Scores [B, P * W] with what is added to their P parts, cut into blocks in the order of their places."""
+    """Scores [B, P * W] with the addends of their P parts, split into blocks in the order of their places."""
 
     def __init__(self, scores: Tensor, before: Tensor | None) -> None:
         self.scores = scores
@@ -76,15 +76,15 @@ class _Blocks:
         self.width = scores.shape[1] // self.parts
         self.in_part = self.width // _BLOCK
         self.count = self.parts * self.in_part
-        """How many blocks a row has, without what fills none."""
+        """The number of full blocks of a row."""
 
     def maxima(self) -> Tensor:
-        """Of the totals in each block [B, count]."""
+        """The maxima of the totals in each block, [B, count]."""
         whole = self.scores.view(-1, self.parts, self.width)[:, :, : self.in_part * _BLOCK]
         return whole.unflatten(2, (self.in_part, _BLOCK)).amax(dim=3).add_(self.before.unsqueeze(2)).flatten(1)
 
     def inside(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Totals and places of all that lies in the blocks `chosen` [B, n], and of what fills no block."""
+        """Totals and places of all values in the blocks `chosen` [B, n], and of values outside full blocks."""
         scores, before, filled = self.scores, self.before, self.in_part * _BLOCK
         part = chosen.div(self.in_part, rounding_mode="floor")
         first = chosen * _BLOCK + part * (self.width - filled)
@@ -102,7 +102,7 @@ class _Blocks:
 def first_maximum(scores: Tensor) -> Tensor:
     """The place [B] of the largest value of each row of `scores` [B, N], the first of equal ones.
 
-    As argmax(1), but on long rows a multiple as fast: only maxima of blocks are taken of all values.
+    Like argmax(1), but several times as fast on long rows: of all values only maxima of blocks are computed.
     """
     blocks = scores.shape[1] // _BLOCK
     if blocks < 4:
@@ -115,7 +115,7 @@ def first_maximum(scores: Tensor) -> Tensor:
     if whole == scores.shape[1]:
         return best
     value, rest = scores[:, whole:].max(dim=1)
-    # A NaN counts as the largest, as in argmax, so that it is seen.
+    # A NaN counts as the largest value, as in argmax, so that it does not stay unnoticed.
     is_rest = (value > maxima.gather(1, block).squeeze(1)) | value.isnan()
     return torch.where(is_rest, rest + whole, best)
 
@@ -128,7 +128,7 @@ def _totals(scores: Tensor, before: Tensor | None) -> Tensor:
 
 
 def _first_places(scores: Tensor, least: Tensor, k: int) -> Tensor:
-    """Places of the k largest, ascending, taking the first ones of those equal to the k-th value `least` [B, 1]."""
+    """Places of the k largest, ascending; of values equal to the k-th value `least` [B, 1] the first are taken."""
     above = scores > least
     equal = scores == least
     wanted = k - above.sum(dim=1, keepdim=True)

@@ -19,14 +19,14 @@ STRIP: Final = 32
 FEW_ROWS: Final = range(8, 41)
 """Rows of a product in fp32 for which a packed matrix is faster than torch, if it serves many products."""
 FEW_STEPS: Final = 16
-"""Products from which on it pays to pack a matrix in fp32."""
+"""Number of products from which on packing a matrix in fp32 saves time."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., K] times the transposed weight [M, K], plus bias [M], in the type that autocast asks for.
+    """x [..., K] times the transposed weight [M, K], plus bias [M], in the type of autocast.
 
-    The same as `torch.nn.functional.linear`. Where a gradient is wanted and `PackedMatrix` can, it computes; the
-    gradients of weight and bias then are sums in fp32.
+    The same as `torch.nn.functional.linear`. `PackedMatrix` computes it if a gradient is needed and the types fit; the
+    gradients of weight and bias are then sums in fp32.
     """
     dtype = product_type(x)
     if torch.is_grad_enabled() and weight.requires_grad and x.numel() and packable(weight, dtype):
@@ -68,15 +68,15 @@ def packable(weight: Tensor, dtype: torch.dtype) -> bool:
 
 
 def matrix_of(weight: Tensor, dtype: torch.dtype) -> PlainMatrix:
-    """The products with `weight` [M, K] in `dtype`; what is packed is worth it from some dozen rows on."""
+    """The products with `weight` [M, K] in `dtype`; packing saves time from some dozen rows on."""
     weight = weight.detach()
     return PackedMatrix(weight) if packable(weight, dtype) else PlainMatrix(weight.to(dtype))
 
 
 def matrix_of_steps(weight: Tensor, dtype: torch.dtype, *, steps: int, rows: int) -> PlainMatrix:
-    """The products with `weight` [M, K] in `dtype` of so many time steps of `rows` rows each.
+    """The products with `weight` [M, K] in `dtype` for `steps` time steps of `rows` rows each.
 
-    torch packs an fp32 matrix anew in every product. With few rows this takes about as long as the product itself, so
+    torch packs an fp32 matrix again in every product. With few rows this takes about as long as the product itself, so
     the matrix is packed once for all steps. For a single step, packing would take longer than the step.
     """
     weight = weight.detach()
@@ -89,13 +89,13 @@ def matrix_of_steps(weight: Tensor, dtype: torch.dtype, *, steps: int, rows: int
 
 
 class PlainMatrix:
-    """Products of rows with a matrix W [M, K] by torch, in its type; rows may stand apart, values in a row may not.
+    """Products of rows with a matrix W [M, K] by torch, in its type; rows can have any stride, values in a row cannot.
 
-    They are written with `out=`, which autocast leaves alone.
+    They are written with `out=`, which autocast does not change.
     """
 
     packed: ClassVar[bool] = False
-    """Whether its products are C kernels that can run in one team, see `nmt.ops.native.in_one_team`."""
+    """Whether its products use C kernels that can run in one team, see `nmt.ops.native.in_one_team`."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
@@ -115,7 +115,7 @@ class PlainMatrix:
             torch.addmm(added, d_out, self.weight, out=out)
 
     def weight_gradient(self, d_out: Tensor, x: Tensor, *, to: Tensor | None = None) -> Tensor:
-        """d_out' x [M, K] in at least fp32, added to `to`, if given, in its place."""
+        """d_out' x [M, K] in at least fp32; if `to` is given, added to it in place."""
         if to is not None and to.dtype == x.dtype:
             return torch.addmm(to, d_out.t(), x, out=to)
         gradient = torch.empty_like(self.weight)
@@ -179,7 +179,7 @@ class PackedWideMatrix(PlainMatrix):
 
 
 def pack(weight: Tensor) -> Tensor:
-    """A matrix [M, K] in strips of bf16, to multiply rows [N, K] with; K is even."""
+    """A matrix [M, K] in strips of bf16, for products with rows [N, K]; K is even."""
     outputs, width = weight.shape
     packed = torch.empty(-(-outputs // STRIP) * width * STRIP, dtype=torch.bfloat16)
     kernel("pack", weight.dtype)(weight, weight.stride(0), packed, outputs, width)

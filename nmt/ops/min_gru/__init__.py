@@ -1,4 +1,4 @@
-"""minGRU, the GRU whose gate looks at the input alone (Feng et al., 2024)."""
+"""minGRU, the GRU whose gate depends on the input only (Feng et al., 2024)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmt.ops.unit import GateValues, Update, register
 class MinGRU(ScanUnit):
     """z = sigmoid(x_z + b_z), g = x_h + b_h, h = (1 - z) * h' + z * g.
 
-    If it is `positive`, `positive_part` is applied to g. x holds x_z, x_h; weights are b_z and b_h.
+    With `positive`, `positive_part` is applied to g. x holds x_z, x_h; weights are b_z and b_h.
     """
 
     inputs: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-"""minLSTM, the LSTM whose gates look at the input alone and add up to 1 (Feng et al., 2024)."""
+"""minLSTM, the LSTM whose gates depend on the input only and add up to 1 (Feng et al., 2024)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nmt.ops.unit import GateValues, Update, register
 class MinLSTM(ScanUnit):
     """f = sigmoid(x_f + b_f), i = sigmoid(x_i + b_i), g = x_h + b_h, h = f / (f + i) * h' + i / (f + i) * g.
 
-    If it is `positive`, `positive_part` is applied to g. x holds x_f, x_i, x_h; weights are b_f, b_i and b_h.
+    With `positive`, `positive_part` is applied to g. x holds x_f, x_i, x_h; weights are b_f, b_i and b_h.
     """
 
     inputs: ClassVar[int] = 3
@@ -38,11 +38,11 @@ class MinLSTM(ScanUnit):
         return GateValues({"f": torch.sigmoid(f), "i": torch.sigmoid(i)}, Update(g, _share(i, f), _share(f, i)))
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What f and i are the sigmoids of, and g."""
+        """The arguments of the sigmoids of f and i, and g."""
         f, i, g = (part + bias for part, bias in zip(x.chunk(3, -1), self.weights, strict=True))
         return f, i, positive_part(g) if self.positive else g
 
 
 def _share(one: Tensor, other: Tensor) -> Tensor:
-    """one / (one + other) of the sigmoids of both, though they be too small for a float."""
+    """one / (one + other) for the sigmoids of both arguments, even if the sigmoids are too small for a float."""
     return torch.sigmoid(F.logsigmoid(one) - F.logsigmoid(other))

@@ -1,4 +1,4 @@
-"""The C kernels of the CPU: compiled at the first use, called through ctypes, absent where there is no compiler."""
+"""The C kernels for CPUs: compiled at the first use, called through ctypes, absent without a compiler."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _SLOTS: Final = {"p": "Q", "i": "q", "f": "f4x"}
 """An argument in the eight bytes of a slot, see call.h."""
 
 _PLAIN: Final = (Tensor, torch.nn.Parameter)
-"""Tensors that are what their class says; FakeTensor and other subclasses may have no memory."""
+"""Classes of plain tensors; FakeTensor and other subclasses may have no memory."""
 
 _ANY: Final = frozenset(value for value in vars(torch).values() if isinstance(value, torch.dtype))
 
 
 @functools.cache
 def problem(source: Path | None = None) -> str | None:
-    """Why there are no native kernels here, None where there are; compiles them if need be.
+    """Why there are no native kernels here, None if there are; compiles them if necessary.
 
-    `source` is a C file of one's own, see `kernel`.
+    `source` is a C file of your own, see `kernel`.
     """
     try:
         _library(source)
@@ -53,14 +53,14 @@ def problem(source: Path | None = None) -> str | None:
 
 
 def identity() -> str:
-    """The digests of what the library, which must be there, was made from and by: sources, flags, CPU; compiler."""
+    """The digests of sources, flags and CPU, and of the compiler, from which the existing library was made."""
     return made_from_and_by(Path(_library().code._name))
 
 
 def usable(like: Tensor) -> bool:
-    """Whether native kernels can compute on tensors such as `like`; says once why not on a CPU.
+    """Whether native kernels can compute on tensors such as `like`; on a CPU the reason, if not, is reported once.
 
-    While a graph is traced they do not: it would not see them.
+    They do not run while a graph is traced, because the tracer cannot see them.
     """
     if type(like) not in _PLAIN or not like.is_cpu or like.dtype not in TYPES or traced():
         return False
@@ -80,12 +80,12 @@ def has(name: str, dtype: torch.dtype, *, source: Path | None = None) -> bool:
 def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kernel:
     """The C function `name` for sequences of `dtype`; within `in_one_team` it runs later.
 
-    It takes what its C source says but for the number of threads: for a pointer a tensor on the CPU of the type that
-    it points to, or None if it is OPTIONAL; for an i64 an integer or a boolean; for a float a number. All else is a
-    TypeError.
+    Its arguments are the parameters in its C source without the number of threads: for a pointer a tensor on the CPU
+    of the type that it points to, or None if it is OPTIONAL; for an i64 an integer or a boolean; for a float a number.
+    Any other argument is a TypeError.
 
-    `source` is a C file of one's own: its functions are declared `API void NAME(name)(..., i64 threads)`, it includes
-    "simd.h", which says what they can use, and it is compiled to a library of its own.
+    `source` is a C file of your own: its functions are declared `API void NAME(name)(..., i64 threads)`, it includes
+    "simd.h", which lists what they can use, and it is compiled to a separate library.
 
     Raises:
         BuildError: there is no such function, or no library.
@@ -157,11 +157,11 @@ _deferred: ContextVar[list[tuple[bytes, Any]] | None] = ContextVar("deferred", d
 
 @contextlib.contextmanager
 def in_one_team(*, possible: bool) -> Iterator[None]:
-    """Put off the kernels that are called in the block to its end, where one team of threads runs them in this order.
+    """Defer the kernels that are called in the block to its end, where one team of threads runs them in this order.
 
-    Threads that part between kernels fall asleep, and waking them takes longer than many a kernel. Only kernels for
-    bf16 are put off; `possible` says that what they write is read by them alone before the block ends. Where it is
-    not, all runs at once.
+    Threads that separate between kernels fall asleep, and waking them takes longer than many kernels. Only kernels for
+    bf16 are deferred; `possible` says that before the end of the block only these kernels read the results. Otherwise
+    all kernels run immediately.
     """
     if not possible:
         yield
@@ -194,7 +194,7 @@ class _Library:
         self.code = ctypes.CDLL(str(build.library(sources, callers, openmp=openmp)))
 
     def address(self, name: str, version: str) -> int | None:
-        """Of a kernel, if there is such a one."""
+        """The address of a kernel, None if it does not exist."""
         return self._address(f"{name}_{version}") if name in self.signatures else None
 
     def caller(self, parameters: tuple[Parameter, ...]) -> int | None:
@@ -228,8 +228,8 @@ def _library(source: Path | None = None) -> _Library:
     sources = build.sources() if source is None else [source]
     runtime = _openmp_runtime()
     if runtime is not None:
-        ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)  # where the kernels find the functions of their threads
-        # A compiler may have no OpenMP, or want another runtime than torch's: one thread is better than none.
+        ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)  # here the kernels find the thread functions
+        # A compiler may have no OpenMP, or require a runtime other than torch's: then the kernels use one thread.
         with contextlib.suppress(BuildError, OSError):
             return _Library(sources, openmp=True)
     return _Library(sources, openmp=False)

@@ -1,8 +1,8 @@
-"""Compiles the C kernels of this package with the machine's own compiler, once, and keeps the library.
+"""Compiles the C kernels of this package once, with the machine's own compiler, and keeps the library.
 
-Each source is compiled once for each version of its kernels, see simd.h; with them go the functions that call kernels,
-one for each list of kinds of parameters. The library depends on nothing but the C library: tensors are passed as
-addresses, and the threads are those of the OpenMP runtime that torch has loaded.
+Each source is compiled once for each version of its kernels, see simd.h. The library also has the functions that call
+kernels, one for each list of parameter kinds. It depends only on the C library: tensors are passed as addresses, and
+threads come from the OpenMP runtime that torch has loaded.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ VERSIONS = {
     "bf16": ("-DTYPE=bf16",),
     "bf16_team": ("-DTYPE=bf16", "-DIN_TEAM"),
 }
-"""Each kernel exists in these, by what ends their names; see simd.h."""
+"""The versions of each kernel, by the last part of their names; see simd.h."""
 
 
 def sources() -> list[Path]:
-    """The C files, beside the operations that have kernels."""
+    """The C files, which are in the folders of their operations."""
     return sorted(OPS.glob("*/*.c"))
 
 
 def library(kernels: Sequence[Path], callers: str, *, openmp: bool) -> Path:
-    """Path of the compiled library of C files and the text of one more, which is made now if there is none.
+    """Path of the library compiled from C files and the text `callers`; it is made now if it does not exist.
 
     Raises:
-        BuildError: none is kept, and there is no compiler, or it does not compile this.
+        BuildError: there is no kept library, and there is no compiler, or compiling fails.
     """
     target = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else _NATIVE.get(platform.machine(), "")
     flags = [*_FLAGS, *([target] if target else [])]
@@ -44,12 +44,12 @@ def library(kernels: Sequence[Path], callers: str, *, openmp: bool) -> Path:
     headers = sorted({path for source in (*kernels, Path(__file__)) for path in source.parent.glob("*.h")})
     jobs = [[*own, *job] for job in compilations(kernels)]
     extra = callers, [*own, *_flags("f32"), "-c"]
-    # Linked without -fopenmp, so that the OpenMP runtime stays unresolved: torch's is taken when the library is loaded.
+    # Linked without -fopenmp, so that the OpenMP runtime stays unresolved: loading the library resolves it to torch's.
     return compiling.library(Recipe([*headers, *kernels], jobs, flags, extra, processor()))
 
 
 def compilations(kernels: Sequence[Path]) -> list[list[str]]:
-    """What a compiler is told besides its flags and where to write to, for each object."""
+    """The arguments of the compiler for each object, without its flags and the output path."""
     return [[*_flags(version), "-c", str(source)] for source in kernels for version in VERSIONS]
 
 

@@ -1,4 +1,4 @@
-/* A call of a kernel as Python writes it down: three slots that say what is called, then its arguments. */
+/* A call of a kernel in the form that Python writes: three slots for the called function, then its arguments. */
 
 #ifndef NMT_CALL_H
 #define NMT_CALL_H
@@ -6,7 +6,7 @@
 #include "simd.h"
 
 typedef union slot slot;
-typedef void (*kernel_function)(void); /* of whichever type; only its caller knows */
+typedef void (*kernel_function)(void); /* of any type; only its caller knows it */
 typedef void (*caller_function)(kernel_function, const slot *arguments);
 
 union slot {

@@ -8,7 +8,7 @@ API void run_calls(const slot *calls, i64 count) {
     for (i64 i = 0; i < count; i++, calls += 3 + calls[2].i) calls[0].caller(calls[1].kernel, calls + 3);
 }
 
-/* The same by a team of threads, each of which calls every kernel; of its work each does a part. */
+/* The same by a team of threads: each thread calls every kernel and does a part of its work. */
 API void run_team(const slot *calls, i64 count, i64 threads) {
     (void)threads;
 #pragma omp parallel num_threads(threads)
@@ -16,7 +16,7 @@ API void run_team(const slot *calls, i64 count, i64 threads) {
 }
 #endif
 
-/* sum[r, j] += x[r, j]; rows of x stand xr apart, those of `sum` next to each other. */
+/* sum[r, j] += x[r, j]; rows of x have stride xr, rows of `sum` are contiguous. */
 API void NAME(add_rows)(const T *x, i64 xr, float *sum, i64 rows, i64 width, i64 threads) {
     PARALLEL_FOR(rows * width)
     for (i64 r = 0; r < rows; r++) {
@@ -32,7 +32,7 @@ API void NAME(add_rows)(const T *x, i64 xr, float *sum, i64 rows, i64 width, i64
 #define SUM_COLUMNS 128
 #define SUM_ROWS 64
 
-/* sum[j] = the sum over r of x[r, j]; rows of x stand next to each other. */
+/* sum[j] = the sum over r of x[r, j]; rows of x are contiguous. */
 API void NAME(sum_columns)(const T *x, float *sum, i64 rows, i64 width, i64 threads) {
     PARALLEL_FOR(rows * width)
     for (i64 start = 0; start < width; start += SUM_COLUMNS) {

@@ -1,16 +1,16 @@
-/* A unit whose steps need no matrix product, over time: include this at the end of its C file, which has
-   before it, after simd.h,
+/* A unit whose steps need no matrix product, over time. Include this file at the end of the unit's C file, which must
+   include simd.h and then define, for one channel:
 
-   UNIT(name)   as NAME(lrn_##name): what its functions are called
-   INPUTS, STATES, VECTORS, OPTIONS   how many products and weights it reads, tensors its state has, and options it has
-   UNIT(step)(x, v, state, options): x[INPUTS], v[VECTORS]; `state`, with h first, becomes the one after the step
+   UNIT(name)   for example NAME(lrn_##name): the names of its functions
+   INPUTS, STATES, VECTORS, OPTIONS   the numbers of its products, of the tensors of its state, its weights and options
+   UNIT(step)(x, v, state, options): x[INPUTS], v[VECTORS]; `state`, with h first, is replaced by the new state
    UNIT(gradient)(x, v, before, after, d, dx, dv, options): from the states before and after the step; d, the gradient of
-   the one after, becomes that of the one before; dx[INPUTS] is written and so is dv[VECTORS]
+   the state after, is replaced by the gradient of the state before; dx[INPUTS] and dv[VECTORS] are written
 
-   for one channel. The sequences x [B, T, cells * INPUTS * H] have strides xb and xt, mask [B, T] mb and mt; tensors of
-   states, fp32 [STATES, T, B, H], stand bp or ap apart, rows in them sb and steps st: `before` has the state that step t
-   starts from, `after` the one it ends with. Rows whose mask is 0 keep their state. Bit 0 of `form` says that there are
-   two cells, of which the second starts from the state of the first; the bits above are `options`, bit i option i. */
+   The sequences x [B, T, cells * INPUTS * H] have strides xb and xt, mask [B, T] mb and mt. States are fp32
+   [STATES, T, B, H] with stride bp or ap between tensors, sb between rows and st between steps: `before` has the state
+   before step t, `after` the state after it. Rows whose mask is 0 keep their state. Bit 0 of `form` means that there
+   are two cells, and the second starts from the state of the first; the bits above are `options`, bit i is option i. */
 
 _Static_assert(INPUTS <= 8 && STATES <= 8 && VECTORS <= 8 && OPTIONS <= 2, "more than EACH has written out");
 
@@ -68,7 +68,7 @@ INLINE void UNIT(backward_at)(const T *restrict x, const float *restrict v, cons
     EACH(STATES, SCAN_LEAVE)
 }
 
-/* A row in the form that was asked for: as a constant, so that the loop over channels has no branches. */
+/* A row in the requested form, which is a constant here, so that the loop over channels has no branches. */
 #define SCAN_FORM(number, channel, ...)                                                        \
     case number:                                                                               \
         if ((number) >> 1 >> OPTIONS == 0) {                                                   \
@@ -100,9 +100,10 @@ API void UNIT(forward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_t
         }
 }
 
-/* `d` [STATES, B, H] fp32 comes in as the gradient of the last state and leaves as that of the first; dout [B, T, H], if
-   any, is added to h's at each step. dx has the shape of x, with strides of its own. To dv [cells * VECTORS, B, H]
-   fp32 is added what the weights get in each row, so that their sum does not depend on the number of threads. */
+/* `d` [STATES, B, H] fp32 is first the gradient of the last state and finally the gradient of the initial state; dout
+   [B, T, H], if any, is added to the gradient of h in each step. dx has the shape of x and its own strides. The
+   weights' gradients of each row are added to dv [cells * VECTORS, B, H] fp32, so that their sum does not depend on the
+   number of threads. */
 API void UNIT(backward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_t *OPTIONAL mask, i64 mb, i64 mt,
                         const float *before, i64 bp, const float *after, i64 ap, i64 sb, i64 st, const T *OPTIONAL dout,
                         i64 ob, i64 ot, float *d, T *dx, i64 db, i64 dt, float *dv, i64 B, i64 steps, i64 H,

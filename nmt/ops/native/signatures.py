@@ -1,4 +1,4 @@
-"""What the C kernels take, read from their sources: `API void NAME(name)(parameters, i64 threads)`."""
+"""The parameters of the C kernels, read from their sources: `API void NAME(name)(parameters, i64 threads)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _KERNEL: Final = re.compile(r"\bAPI\s+void\s+NAME\((\w+)\)\s*\(([^)]*)\)\s*\{")
 
 _SCAN: Final = Path(__file__).with_name("scan.h")
-"""It declares the kernels of the C files that include it, under names that they choose."""
+"""Declares the kernels of the C files that include it, under names chosen by these files."""
 _PREFIX: Final = re.compile(r"#define UNIT\(name\) NAME\((\w+)##name\)")
 _UNIT: Final = re.compile(r"\bUNIT\((\w+)\)")
 
@@ -32,25 +32,25 @@ class Parameter(NamedTuple):
     """One parameter of a kernel, which is a pointer, an i64 or a float."""
 
     text: str
-    """as the source has it"""
+    """its text in the source"""
     letter: str
     """p, i or f"""
     target: str
-    """what it is or points to, such as `float`"""
+    """its type without the pointer, such as `float`"""
     optional: bool = False
     """whether it is a pointer that may be null"""
 
     def dtypes(self, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
-        """Of the tensors that a pointer takes in the version of the kernel for `dtype`; none for any."""
+        """The tensor types that a pointer accepts in the version of the kernel for `dtype`; empty: any type."""
         return (dtype,) if self.target == "T" else _DTYPES.get(self.target, ())
 
 
 Signatures = dict[str, tuple[Parameter, ...]]
-"""By the name of the kernel; the last parameter, the number of threads, is left out."""
+"""Parameters by the name of the kernel, without the last one, the number of threads."""
 
 
 def read_signatures(source: Path) -> Signatures:
-    """Those of all kernels of a C file.
+    """The signatures of all kernels of a C file.
 
     Raises:
         BuildError: it cannot be read, or has a kernel that cannot be called.

@@ -1,4 +1,4 @@
-/* What the kernels share: types, conversions, and elementary functions that compilers turn into vector code. */
+/* Common parts of the kernels: types, conversions, and elementary functions that compilers turn into vector code. */
 
 #ifndef NMT_SIMD_H
 #define NMT_SIMD_H
@@ -16,15 +16,15 @@ typedef float f32;
 typedef uint16_t bf16;
 
 #define API __attribute__((visibility("default")))
-/* Before the name of a parameter: a pointer that may be null. Callers are refused null for any other. */
+/* Before the name of a parameter: a pointer that may be null. Null is an error for any other pointer. */
 #define OPTIONAL
 #define INLINE static inline __attribute__((always_inline))
 
-/* Work of at least so many elements is shared among the threads; waking them costs more for less. */
+/* Work of at least this many elements is shared among the threads; for less work, waking them costs more. */
 #define PARALLEL_FROM 8192
 
-/* Each source is compiled for three versions of its kernels (see build.py): TYPE is f32 or bf16, VERSION is what ends
-   their names, IN_TEAM is defined in bf16_team. FIRST_VERSION is for what there is only once. */
+/* Each source is compiled for three versions of its kernels (see build.py): TYPE is f32 or bf16, VERSION is the end of
+   their names, IN_TEAM is defined in bf16_team. FIRST_VERSION is for functions that exist only once. */
 #define JOINED(a, b) a##_##b
 #define JOIN(a, b) JOINED(a, b)
 #define T TYPE
@@ -32,9 +32,9 @@ typedef uint16_t bf16;
 #define STORE(x) JOIN(store, TYPE)(x)
 #define NAME(name) JOIN(name, VERSION)
 
-/* PARALLEL_FOR(elements) before a loop shares it among the threads: it makes a team of them or, in a kernel's second
-   version for bf16, the loop belongs to the team that calls the kernel and waits until all is done. Kernels have no
-   other parallel regions. */
+/* PARALLEL_FOR(elements) before a loop shares it among the threads: it makes a team of threads or, in a kernel's second
+   version for bf16, the team that calls the kernel runs the loop and waits until all iterations are done. Kernels have
+   no other parallel regions. */
 #define PRAGMA(...) _Pragma(#__VA_ARGS__)
 #ifdef IN_TEAM
 #define PARALLEL_FOR(work) (void)(work), (void)threads; PRAGMA(omp for schedule(static))
@@ -43,8 +43,8 @@ typedef uint16_t bf16;
     (void)threads; PRAGMA(omp parallel for schedule(static) num_threads(threads) if ((work) >= PARALLEL_FROM))
 #endif
 
-/* `what` for i = 0, 1, ... below count, written out: compilers keep arrays in registers only where no loop runs over them,
-   and turn no loop over channels into vector code that has one in it. */
+/* `what` for i = 0, 1, ... below count, written out: compilers keep arrays in registers only if no loop runs over them,
+   and do not vectorise a loop over channels that contains another loop. */
 #define EACH_ONE(i, count, what) if ((i) < (count)) what(i);
 #define EACH(count, what)                                                                           \
     EACH_ONE(0, count, what) EACH_ONE(1, count, what) EACH_ONE(2, count, what) EACH_ONE(3, count, what) \

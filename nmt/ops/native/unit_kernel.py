@@ -1,4 +1,4 @@
-"""What the C kernels of units with recurrent matrices have in common."""
+"""Common parts of the C kernels of units with recurrent matrices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CKernel(Kernel, Generic[U]):
         return None if dtype in TYPES else f"there is no C kernel for {str(dtype).removeprefix('torch.')}"
 
     def add_backward(self, matrix: int, d_product: Tensor, *, to: Tensor) -> None:
-        """Add what the state gets through one of the products [B, kH] to `to` [B, H] fp32."""
+        """Add the gradient of the state through one of the products [B, kH] to `to` [B, H] fp32."""
         product = self.matrices[matrix]
         if product.packed or d_product.dtype == torch.float32:
             product.backward(d_product, out=to, added=to)
@@ -38,7 +38,7 @@ class CKernel(Kernel, Generic[U]):
 
 
 class OneProductKernel(CKernel[U]):
-    """A unit with one product a step, which it saves; its gradient is written."""
+    """A unit with one product per step, which it saves; the backward pass writes the product's gradient."""
 
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
         (matrix,), (written,) = self.matrices, self.written

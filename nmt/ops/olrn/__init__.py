@@ -36,5 +36,5 @@ class OLRN(ScanUnit):
         c = i * r + f * state[0]
         c = torch.tanh(c) if self.tanh else c
         o = torch.sigmoid(s - c)
-        # What is carried is o * c, so the output gate takes part in what is written and in what stays.
+        # The carried state is o * c, so the output gate is a factor of both the input and the forget gate.
         return GateValues({"i": i, "f": f, "o": o}, None if self.tanh else Update(r, o * i, o * f)), (o * c,)

@@ -1,6 +1,6 @@
-"""Units whose steps need no matrix product, so that one kernel runs all steps: what is the same for all of them.
+"""Common parts of units whose steps need no matrix product, so that one kernel runs all steps.
 
-Such a unit brings its equation and three things for its kernels, see `ScanUnit`. Loops over time, masks, directions,
+Such a unit defines its equation and three things for its kernels, see `ScanUnit`. Loops over time, masks, directions,
 pairs of cells and the sums of the gradients are in scan.h for C and in `nmt.ops.scan.triton` for Triton.
 """
 
@@ -28,13 +28,13 @@ class ScanUnit(Unit):
     native: ClassVar[str | None] = "nmt.ops.scan.native:NativeScan"
     triton: ClassVar[str | None] = "nmt.ops.scan.triton:TritonScan"
     vectors_each: ClassVar[int] = 0
-    """V: how many weights it has."""
+    """V: number of its weights."""
     native_source: ClassVar[Path | None] = None
-    """C file with what scan.h says; None for that of nmt in the folder of its name."""
+    """C file with the definitions that scan.h requires; None: native.c in nmt's folder of this name."""
     functions: ClassVar[str]
     """Module with its `step` and `gradient` in Triton, as `nmt.ops.scan.triton` calls them."""
     wide_memory: ClassVar[bool] = False
-    """Whether Triton keeps the states besides h in fp32, for a gradient that jumps where they cross a value."""
+    """Whether Triton keeps the states other than h in fp32, for a gradient that jumps where they cross some value."""
     cells: ClassVar[int] = 1
 
     @property
@@ -48,9 +48,9 @@ class ScanUnit(Unit):
 
 @dataclass(frozen=True, kw_only=True)
 class Pair(ScanUnit):
-    """Two cells of one design, the higher on the state of the lower; the products x are the lower's, then the higher's.
+    """Two cells of one design; the higher cell starts from the state of the lower cell.
 
-    Weights are those of the lower cell, then those of the higher.
+    The products x and the weights are first those of the lower cell, then those of the higher cell.
     """
 
     cells: ClassVar[int] = 2
@@ -88,7 +88,7 @@ def pair_of(lower: Unit, higher: Unit) -> Pair | None:
 
 
 class Given(NamedTuple):
-    """What the kernels read for D directions, of which two run at once and one as `reverse` says."""
+    """The inputs of the kernels for D directions; two directions run at once, a single one as `reverse` says."""
 
     unit: ScanUnit
     """its design"""
@@ -100,11 +100,11 @@ class Given(NamedTuple):
     vectors: Tensor | None
     """the weights, fp32 [D, V, H]"""
     first: Tensor | None
-    """the state before all steps, fp32 [D, P, B, H]; None for zeros"""
+    """the initial state, fp32 [D, P, B, H]; None for zeros"""
 
 
 class Scan(Kernel):
-    """A scan unit over one batch: all steps of all directions, or one step at a call."""
+    """A scan unit over one batch: all steps of all directions, or one step per call."""
 
     unit: ScanUnit
 
@@ -113,7 +113,7 @@ class Scan(Kernel):
 
     @classmethod
     def run_forward(cls, given: Given) -> tuple[Tensor, Tensor, Tensor]:
-        """Outputs [D, B, T, H] in the type of x, the last state fp32 [D, P, B, H] and what else the gradient reads."""
+        """Outputs [D, B, T, H] in the type of x, the last state fp32 [D, P, B, H] and other values for the gradient."""
         raise NotImplementedError
 
     @classmethod
@@ -125,7 +125,7 @@ class Scan(Kernel):
 
     @staticmethod
     def over_rows(d_vectors: Tensor) -> Tensor:
-        """Sums [D, V, H] of what vectors get in each row [D, V, B, H], to the same bits every time."""
+        """Sums [D, V, H] of the vectors' gradients in each row [D, V, B, H], with the same bits every time."""
         raise NotImplementedError
 
     @classmethod
@@ -140,13 +140,13 @@ class Scan(Kernel):
 
     @functools.cached_property
     def vectors(self) -> Tensor | None:
-        """The weights as for one direction, fp32 [1, V, H]; None without."""
+        """The weights in the form for one direction, fp32 [1, V, H]; None without weights."""
         weights = [weight.detach().float() for weight in self.unit.weights]
         return torch.stack(weights)[None] if weights else None
 
     @functools.cached_property
     def d_vectors(self) -> Tensor:
-        """Their gradients in each row, fp32 [1, V, B, H], to which the backward pass of each step adds."""
+        """The gradients of the weights in each row, fp32 [1, V, B, H]; the backward pass of each step adds to them."""
         _, batch, hidden, *_ = self.sizes
         return self.sizes.empty(1, self.unit.vectors_each, batch, hidden, dtype=torch.float32).zero_()
 

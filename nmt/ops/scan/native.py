@@ -17,7 +17,7 @@ _NONE: Final = torch.empty(0)
 
 
 class NativeScan(Scan):
-    """A scan unit by its C kernels, whose calls take any number of steps."""
+    """A scan unit computed by its C kernels; a call can have any number of steps."""
 
     reverse: bool = False
     """Whether the last step of a call comes first."""
@@ -89,20 +89,20 @@ class NativeScan(Scan):
 
     @property
     def _weights(self) -> Tensor:
-        """Those of the unit, or no numbers."""
+        """The weights of the unit, or an empty tensor."""
         return _NONE if self.vectors is None else self.vectors
 
     @functools.cached_property
     def _form(self) -> int:
-        """As scan.h has it."""
+        """The argument `form` of scan.h."""
         return self.unit.bits << 1 | self.unit.cells - 1
 
 
 def _readable(given: Given) -> Given:
-    """As the kernels can read it."""
+    """The inputs in a layout that the kernels can read."""
     return given._replace(x=readable_rows(given.x), mask=None if given.mask is None else given.mask.bool())
 
 
 def _steps(x: Tensor | None) -> tuple[Tensor | None, int, int]:
-    """A tensor [B, n, ...] and the steps in memory from row to row and in time."""
+    """A tensor [B, n, ...] and its strides from row to row and in time."""
     return (None, 0, 0) if x is None else (x, x.stride(0), x.stride(1))

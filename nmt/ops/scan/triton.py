@@ -6,11 +6,11 @@ A unit's module has two functions for a block of channels, all values fp32; OPTI
     gradient(x, state, vectors, d, OPTIONS) -> the gradients of x, of `state` and of the vectors, a tuple each, from the
         state before the step and the gradient d of the state after it
 
-The recurrence is one of channels, so a program runs a block of channels of one sentence through time with the state in
-registers. All addresses are known beforehand: loads are kept in flight by unrolling (`UNROLL`) or by Triton's pipeliner
+Channels are independent, so a program runs a block of channels of one sentence through time with the state in
+registers. All addresses are known in advance: loads are kept in flight by unrolling (`UNROLL`) or by Triton's pipeliner
 (`STAGES`), see `nmt.ops.triton_tools.Launch`. The states of all steps are kept for the backward kernel, which computes
-the gates again; what a unit's gradient does not look at, the compiler does not load. The gradients of vectors are
-summed over time in registers and over the batch in torch: the same bits every time, no atomics.
+the gates again; the compiler removes loads that a unit's gradient does not use. The gradients of vectors are summed
+over time in registers and over the batch in torch: without atomics, so the bits are the same every time.
 
 Imported only by kernels, because Triton is not installed everywhere.
 """
@@ -42,7 +42,7 @@ from nmt.ops.triton_tools import (
 
 UNSPECIALIZED: Final = ["T", "B", "sm_b"]
 STEP: Final = Launch(block=128, unroll=1, stages=1)
-"""That of a single step."""
+"""The launch of a single step."""
 
 
 @triton.jit
@@ -62,7 +62,7 @@ def store_each(p, step, o, values, inside, COUNT: tl.constexpr):
 
 @triton.jit
 def as_fp32(values, START: tl.constexpr, COUNT: tl.constexpr):
-    """`COUNT` of the values from `START` on."""
+    """`COUNT` of the values, starting at `START`, in fp32."""
     found = ()
     for i in tl.static_range(COUNT):
         found = found + (values[START + i].to(tl.float32),)
@@ -97,7 +97,7 @@ def scan_forward_kernel(
     """x [D, B, T, CELLS INPUTS H], vectors [D, CELLS VECTORS, H], mask [B, T], first and last [D, STATES, B, H]; of the
     states of all steps the first `KEPT` tensors: out [D, B, T, H] of h, memory of the others, each of the same layout.
 
-    Grid (blocks * B, D). s counts steps in the order they are run, t is the position in the sentence.
+    Grid (blocks * B, D). s counts steps in the order of computation, t is the position in the sentence.
     """
     n_blocks = tl.cdiv(H, BLOCK)
     i_d = tl.program_id(1)
@@ -221,7 +221,7 @@ def scan_backward_kernel(
             if GIVEN:
                 d_after = add_each((b_dout[j].to(tl.float32),), d_state, 1) + as_fp32(d_state, 1, STATES - 1)
             d = d_after
-            if MASKED or UNROLL > 1:  # a dead step hands the gradient on to the state before it
+            if MASKED or UNROLL > 1:  # a dead step passes the gradient on to the state before it
                 live = zero + b_live[j] != 0 if MASKED else zero + s >= 0
                 if MASKED and UNROLL > 1:
                     live = live & (zero + s >= 0)
@@ -247,14 +247,14 @@ def scan_backward_kernel(
 
 
 def unit_constants(unit: ScanUnit) -> dict[str, Any]:
-    """What the kernels are told of a unit."""
+    """The constants of a unit for the kernels."""
     module, cells = importlib.import_module(unit.functions), unit.cells
     sizes = {"INPUTS": unit.inputs // cells, "VECTORS": unit.vectors_each // cells, "STATES": unit.states}
     return {"STEP": module.step, "GRADIENT": module.gradient, "CELLS": cells, "OPTIONS": unit.bits, **sizes}
 
 
 def _constants(given: Given, launch: Launch) -> dict[str, Any]:
-    """All constants of a launch but those of one kernel alone."""
+    """The constants of a launch that both kernels have."""
     unit, reverse, mask, x, _, first = given
     flags = {"MASKED": mask is not None, "STARTED": first is not None, "REVERSE": int(reverse), "BOTH": len(x) == 2}
     return unit_constants(unit) | flags | dict(zip(("BLOCK", "UNROLL", "STAGES"), launch, strict=True))
@@ -289,7 +289,8 @@ def _backward(
     added: bool,
     launch: Launch,
 ) -> None:
-    """Launch the kernel, which writes dx, d_vectors [D, V, B, H], or adds to them, and d_first as d_last stands."""
+    """Launch the kernel, which writes dx, writes or adds to d_vectors [D, V, B, H], and writes d_first in the layout of
+    d_last."""
     _, _, mask, x, vectors, first = given
     directions, batch, length, _ = x.shape
     hidden = d_last.size(-1)
@@ -306,7 +307,7 @@ def _backward(
 
 
 class TritonScan(Scan):
-    """A scan unit by the Triton kernels."""
+    """A scan unit computed by the Triton kernels."""
 
     recorded: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""SRU, the simple recurrent unit (Lei et al., EMNLP 2018), as Zero has it."""
+"""SRU, the simple recurrent unit (Lei et al., EMNLP 2018), as in Zero."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sentences of subwords split anew at random, each a pure function of its seed: BPE-dropout and unigram sampling.
+"""Sentences split into random subwords, each as a pure function of its seed: BPE-dropout and unigram sampling.
 
-C kernels on the CPU, and Python with the same results where there is no compiler.
+C kernels on the CPU, and Python with the same results if there is no compiler.
 """
 
 from nmt.ops.subwords.merges import MergeDropout

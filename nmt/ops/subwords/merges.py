@@ -11,19 +11,19 @@ from nmt.ops.subwords.splitter import Alphabet, Numbers, Splitter
 from nmt.ops.subwords.table import Table
 
 _BITS = 62
-"""Of a random number that are compared: a probability of 1 is then a number that still fits 63 bits."""
+"""Number of bits of a random number that are compared, so that the threshold of probability 1 still fits 63 bits."""
 
 
 class MergeDropout(Splitter):
-    """At each step every possible merge is left out with probability p; of the others the best is done.
+    """In each step every possible merge is left out with probability p, and the best of the others is applied.
 
-    A word ends when none is left (Provilkov et al., BPE-Dropout, ACL 2020, algorithm 1). With p = 0 it is the usual
-    segmentation, with p = 1 characters.
+    A word is finished when no merge is left (Provilkov et al., BPE-Dropout, ACL 2020, algorithm 1). p = 0 gives the
+    usual segmentation, p = 1 characters.
     """
 
     def __init__(self, alphabet: Alphabet, merges: Table, ranks: NDArray[np.int32], *, p: float) -> None:
-        """`merges`: the token that a pair of neighbours becomes. `ranks` [V] of such tokens: the lowest is best, and of
-        equal ones the leftmost in the word."""
+        """`merges`: the merged token of each pair of neighbours. `ranks` [V] of such tokens: the lowest is best, and
+        among equal ranks the leftmost in the word."""
         if not 0 <= p <= 1:
             raise ValueError(f"p = {p} is not a probability")
         self.alphabet, self._merges, self._ranks = alphabet, merges, ranks

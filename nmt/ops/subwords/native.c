@@ -1,7 +1,7 @@
-/* Sentences split anew into subwords: merges left out at random (BPE), or a path drawn through a lattice (unigram).
+/* Sentences split into random subwords: merges left out at random (BPE), or a path drawn through a lattice (unigram).
 
    The numbers are those of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), one generator for each sentence, so neither
-   the order of the sentences nor a library decides them. the Python beside this computes the same, bit by bit. */
+   the order of the sentences nor a library has an influence. The Python files of this folder compute the same bits. */
 
 #include "simd.h"
 
@@ -20,7 +20,7 @@ typedef struct {
     i64 mask;
 } table;
 
-/* What the key (a, b) has, -1 if it is not in the table; table.py fills it. */
+/* The value of the key (a, b), -1 if it is not in the table; table.py fills it. */
 INLINE int32_t look_up(table t, int32_t a, int32_t b) {
     uint64_t key = (uint64_t)a << 32 | (uint32_t)b;
     uint64_t place = (key * 0x9E3779B97F4A7C15ull) >> 32;
@@ -45,8 +45,8 @@ typedef struct {
     int32_t *merged;    /* scratch: what the pair that begins at each place becomes, -1 for nothing */
 } merging;
 
-/* Of all pairs of neighbours that make a piece each is left out with probability p; the best of the others, the
-   leftmost of equals, is merged, until none is left (Provilkov et al., ACL 2020, algorithm 1). */
+/* Each pair of neighbours that makes a piece is left out with probability p; the best of the others, and the leftmost
+   of equals, is merged, until no pair is left (Provilkov et al., ACL 2020, algorithm 1). */
 INLINE i64 merge_word(const merging *m, int32_t *word, i64 length, uint64_t *state) {
     for (i64 i = 0; i + 1 < length; i++) m->merged[i] = look_up(m->merges, word[i], word[i + 1]);
     for (;;) {
@@ -76,7 +76,7 @@ typedef struct {
     double *terms;
 } lattice;
 
-/* The pieces that begin at place i: how many; *exponent is what their terms are relative to. */
+/* The number of pieces that begin at place i; their terms are relative to *exponent. */
 INLINE i64 edges(const lattice *l, const int32_t *word, i64 length, i64 i, i64 *exponent) {
     i64 count = 0, largest = 0;
     int32_t node = 0;
@@ -131,8 +131,8 @@ INLINE i64 draw_word(const lattice *l, int32_t *word, i64 length, uint64_t *stat
     return written;
 }
 
-/* Sentence s is ids[offsets[s]] up to ids[offsets[s + 1]]; what becomes of them stands in `out` one after the other,
-   with their lengths. One of more than `limit` tokens stays as it was, and kept[s] is 1. */
+/* Sentence s is ids[offsets[s]] up to ids[offsets[s + 1]]; the results are in `out` one after the other, with their
+   lengths. A sentence with more than `limit` tokens is not changed, and kept[s] is 1. */
 #define SENTENCES(split)                                                                                               \
     i64 end = 0;                                                                                                       \
     for (i64 s = 0; s < count; s++) {                                                                                  \

@@ -1,4 +1,4 @@
-"""Subword regularisation: words are drawn from all their segmentations, the likely ones more often."""
+"""Subword regularisation: a random segmentation of each word is drawn, a likely one more often."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from nmt.ops.subwords.splitter import Alphabet, Numbers, Splitter
 from nmt.ops.subwords.table import Table
 
 _LEAST = -600.0
-"""Of the logarithm of a weight: e^-600 is a number of full precision still."""
+"""Smallest logarithm of a weight: e^-600 still has full precision."""
 
 
 Term = tuple[int, int, float]
-"""Where a token ends, the token, and what it adds to a sum."""
+"""The end of a token, the token, and its term in a sum."""
 
 
 class PathSampling(Splitter):
     """A segmentation x is drawn with probability P(x)^alpha / sum of all (Kudo, ACL 2018, with l = infinity).
 
-    P(x) is the product of the probabilities of its tokens. alpha = 0 takes each segmentation equally often; the larger
-    it is, the more often the usual one.
+    P(x) is the product of the probabilities of its tokens. With alpha = 0 all segmentations are equally likely; the
+    larger alpha is, the more likely is the usual one.
     """
 
     def __init__(
         self, alphabet: Alphabet, tokens: Mapping[int, Sequence[int]], scores: NDArray[np.float64], *, alpha: float
     ) -> None:
-        """`tokens`: the characters of each token that words are made of, each character itself among them. `scores`
-        [V]: their log-probabilities."""
+        """`tokens`: the characters of each token of words, including all single characters. `scores` [V]: the
+        log-probabilities of tokens."""
         if not 0 <= alpha < math.inf:
             raise ValueError(f"alpha = {alpha} must be 0 or more")
         self.alphabet = alphabet
@@ -39,7 +39,7 @@ class PathSampling(Splitter):
         self._weights = np.exp(np.maximum(alpha * scores, _LEAST))
 
     def split(self, word: list[int], numbers: Numbers) -> list[int]:
-        # Of each place the sum over all ways from there to the end, as mantissa and exponent.
+        # For each place the sum over all paths from it to the end, as mantissa and exponent.
         sums = [(0.0, 0)] * len(word) + [(1.0, 0)]
         for i in reversed(range(len(word))):
             terms, exponent = self._terms(word, i, sums)
@@ -60,7 +60,7 @@ class PathSampling(Splitter):
         return tokens
 
     def _terms(self, word: list[int], i: int, sums: list[tuple[float, int]]) -> tuple[list[Term], int]:
-        """Of each token that begins at i what it adds to the sum; the exponent that these are relative to."""
+        """The terms of all tokens that begin at i, and the exponent to which the terms are relative."""
         found = list(self._edges(word, i))
         largest = max(sums[end][1] for end, _ in found)
         return [
@@ -86,7 +86,7 @@ class PathSampling(Splitter):
 
 
 def _sum(terms: Iterator[float]) -> float:
-    """One after the other, as the kernel does; sum() rounds otherwise in newer versions of Python."""
+    """The sum in sequential order, as in the kernel; newer versions of Python round differently in sum()."""
     total = 0.0
     for term in terms:
         total += term
@@ -94,7 +94,7 @@ def _sum(terms: Iterator[float]) -> float:
 
 
 def _trie(tokens: Mapping[int, Sequence[int]]) -> tuple[Table, NDArray[np.int32]]:
-    """The node that each (node, character) leads to, from node 0, and the token that ends at each node, -1 for none."""
+    """The next node for each (node, character), starting at node 0, and the token that ends at each node, -1: none."""
     children: dict[tuple[int, int], int] = {}
     ends: dict[int, int] = {}
     for token, characters in tokens.items():

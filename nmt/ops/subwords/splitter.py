@@ -1,4 +1,4 @@
-"""What all ways to split sentences anew have in common: sentences to words of characters and back, seeds, limits."""
+"""Common parts of all random splitters: from sentences to words of characters and back, seeds, limits."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _MASK = 2**64 - 1
 
 
 class Drawn(NamedTuple):
-    """Sentences as they have been split, one after the other."""
+    """The split sentences, one after the other."""
 
     ids: NDArray[np.int32]
     lengths: NDArray[np.int64]
     kept: NDArray[np.bool_]
-    """Of each sentence whether it stays as it was, because it would have had more tokens than the limit."""
+    """For each sentence whether it is unchanged because it would have had more tokens than the limit."""
 
 
 @dataclass(frozen=True)
 class Alphabet:
-    """Of which characters the V tokens of a vocabulary are; a character is named by the token that is it alone."""
+    """The characters of the V tokens of a vocabulary; a character is represented by its single-character token."""
 
     first: NDArray[np.int64]
     """[V + 1]; the characters of token i are chars[first[i]:first[i + 1]], at least one."""
     chars: NDArray[np.int32]
     frozen: Flags
-    """[V], 1 for what stays as it is, between words: special symbols, bytes. It is its own only character."""
+    """[V], 1 for unchanged tokens between words: special symbols, bytes. Such a token is its own only character."""
     starts: Flags
     """[V], 1 for a character that begins a word."""
 
 
 class Numbers:
-    """SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): an endless row of numbers of 64 bits from a seed of 64 bits."""
+    """SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): an endless series of 64-bit numbers from a 64-bit seed."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
@@ -70,17 +70,17 @@ class Splitter(ABC):
 
     @abstractmethod
     def kernel(self, longest: int) -> tuple[str, list[Any]]:
-        """The kernel that does the same, and its arguments besides sentences and alphabet; `longest`: characters of
+        """The kernel that computes the same, and its arguments after sentences and alphabet; `longest`: characters of
         the longest sentence."""
 
 
 def draw(
     splitter: Splitter, ids: NDArray[Any], lengths: NDArray[Any], seeds: NDArray[np.uint64], *, limit: int
 ) -> Drawn:
-    """Split N sentences anew.
+    """Split N sentences at random.
 
-    `ids` has them one after the other, `lengths` [N] says how long they are, and `seeds` [N] what decides about each.
-    One that would have more than `limit` tokens stays as it was.
+    `ids` has the sentences one after the other, `lengths` [N] their lengths, and `seeds` [N] their seeds. A sentence
+    that would have more than `limit` tokens is not changed.
     """
     ids, alphabet = ids.astype(np.int32), splitter.alphabet
     if len(ids) and not 0 <= ids.min() <= ids.max() < len(alphabet.frozen):
@@ -110,7 +110,7 @@ def _by_kernel(
 
 
 def _passed(value: Any) -> Tensor | int:
-    """An argument as kernels take it."""
+    """An argument in the form that kernels take."""
     if not isinstance(value, np.ndarray):
         return int(value)
     return torch.from_numpy(value if value.flags.writeable and value.size else np.array(value, ndmin=1, copy=True))

@@ -13,7 +13,7 @@ _FREE = -1
 
 
 class Table:
-    """What each pair (a, b) has, all of them at least 0 and below 2^31."""
+    """The values of pairs (a, b); all numbers are at least 0 and below 2^31."""
 
     def __init__(self, values: Mapping[tuple[int, int], int]) -> None:
         size = 2
