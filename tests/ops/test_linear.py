@@ -82,6 +82,7 @@ def test_products_of_matrices(
 @needs_wide_kernel
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), [*SIZES, (1, 1, 1), (13, 33, 65), (20, 65, 260)])
 def test_products_in_fp32(rows: int, inputs: int, outputs: int) -> None:
+    torch.manual_seed(rows + inputs + outputs)
     wide = torch.randn(outputs, inputs + 5)
     weight, bias, added = wide[:, :inputs], torch.randn(outputs), torch.randn(rows, inputs + 1)[:, 1:]
     x, d_out = torch.randn(rows, inputs + 3)[:, 1 : inputs + 1], torch.randn(rows, outputs + 3)[:, :outputs]

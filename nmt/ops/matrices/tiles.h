@@ -7,7 +7,8 @@
    vpdpbusd requires one unsigned factor: 128 is added to each value of an int8 matrix, and `excess`, 128 times the sum
    of a row, is subtracted again.
 
-   With AMX, which multiplies whole tiles and which torch uses, none of this is compiled. */
+   fp32 is packed in the same way, in groups of one value. With AMX, which multiplies whole tiles of bf16 and int8 and
+   which torch uses, only the products in fp32 are compiled. */
 
 #ifndef NMT_TILES_H
 #define NMT_TILES_H

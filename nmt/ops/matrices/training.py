@@ -152,11 +152,10 @@ class PackedMatrix(PlainMatrix):
         return to
 
 
-class PackedWideMatrix(PlainMatrix):
-    """The same in fp32, with products by the C kernels; the gradient of the weight is a single product, by torch."""
+class PackedWideMatrix(PackedMatrix):
+    """The same in fp32; the gradient of the weight is a single product, by torch."""
 
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__(readable_rows(weight))
+    packed: ClassVar[bool] = False
 
     @functools.cached_property
     def _packed(self) -> Tensor:
@@ -171,11 +170,8 @@ class PackedWideMatrix(PlainMatrix):
         kernel(name, torch.float32)(self.weight, self.weight.stride(0), packed, *self.weight.shape)
         return packed
 
-    def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
-        _wide_product(x, self._packed, added=None if bias is None else bias.detach(), step=0, out=out)
-
-    def backward(self, d_out: Tensor, *, out: Tensor, added: Tensor | None = None) -> None:
-        _wide_product(d_out, self._transposed, added=added, step=0 if added is None else added.stride(0), out=out)
+    def weight_gradient(self, d_out: Tensor, x: Tensor, *, to: Tensor | None = None) -> Tensor:
+        return PlainMatrix.weight_gradient(self, d_out, x, to=to)
 
 
 def pack(weight: Tensor) -> Tensor:
@@ -195,10 +191,8 @@ def _pack_transposed(x: Tensor) -> Tensor:
 
 
 def _product(x: Tensor, packed: Tensor, *, added: Tensor | None, step: int, out: Tensor) -> None:
-    run = kernel("bf16_product", torch.bfloat16)
-    run(x, x.stride(0), packed, added, step, out, out.stride(0), out.dtype == torch.float32, *x.shape, out.size(1))
-
-
-def _wide_product(x: Tensor, packed: Tensor, *, added: Tensor | None, step: int, out: Tensor) -> None:
-    run = kernel("fp32_product", torch.float32)
-    run(x, x.stride(0), packed, added, step, out, out.stride(0), *x.shape, out.size(1))
+    """out = x times a matrix in strips, in the type of these, plus `added`, whose rows have the stride `step`."""
+    wide = packed.dtype == torch.float32
+    run = kernel("fp32_product" if wide else "bf16_product", packed.dtype)
+    form = () if wide else (out.dtype == torch.float32,)
+    run(x, x.stride(0), packed, added, step, out, out.stride(0), *form, *x.shape, out.size(1))
