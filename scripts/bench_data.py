@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measure what a large corpus costs: encoding beside SentencePiece's own, anonymous memory, start, waiting, padding.
+"""Measure the cost of a large corpus: encoding compared with SentencePiece, anonymous memory, start, waiting, padding.
 
     scripts/generate_corpus.py data/big --pairs 5000000
     scripts/bench_data.py prepare data/big --work runs/bench_data --kill-at 0.5   # memory by phase
     scripts/bench_data.py resume --work runs/bench_data                          # start-up, waiting, padding
     scripts/bench_data.py encode data/big --work runs/bench_data                 # lines/s
 
-Each prints Markdown; the last two time, and need a quiet machine. The model is tiny, so that the data is what
-counts. `resume` first drops the encoded corpus from the system's file cache.
+Each prints Markdown; the last two measure time and need an idle machine. The model is tiny, so that the data dominates
+the cost. `resume` first drops the encoded corpus from the system's file cache.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     resume.add_argument(
         "--batches", type=positive, default=3000, metavar="N", help="made without a model; default 3000"
     )
-    speed = parts.add_parser("encode", help="lines/s beside SentencePiece's own batch encoding")
+    speed = parts.add_parser("encode", help="lines/s, compared with SentencePiece's batch encoding")
     speed.add_argument("prefix", metavar="PREFIX")
     speed.add_argument(
         "--pairs", type=positive, default=100_000, metavar="N", help="from the beginning; default 100000"
@@ -114,7 +114,7 @@ def _sizes(prefix: str, run_dir: Path, pairs: int) -> list[str]:
 
 
 def resume(arguments: argparse.Namespace) -> list[str]:
-    """Go on training after `prepare`; Markdown of what a resumed run waits for."""
+    """Resume the training of `prepare`; return Markdown with the waiting times of a resumed run."""
     work = Path(arguments.work)
     config, run_dir = work / "config.yaml", work / "run"
     log = run_dir / "log.jsonl"

@@ -1,4 +1,4 @@
-"""Runs nmt-train and watches it from outside: anonymous memory of it and its children, what it is busy with, times."""
+"""Runs nmt-train and observes it from outside: anonymous memory of it and its children, current phase, times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PHASES = ("reading", "subwords", "encoding", "training")
 
 @dataclass
 class Watched:
-    """What was seen of a process; memory in MiB."""
+    """The observations of a process; memory in MiB."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase."""
@@ -118,7 +118,7 @@ def train_events(log: Path) -> list[dict[str, Any]]:
 
 
 def _new_events(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """Endlessly what has been added to log.jsonl since the last call, whole lines only."""
+    """Yield, without end, the whole lines added to log.jsonl since the last call."""
     at = path.stat().st_size if path.is_file() else 0
     while True:
         found = path.read_bytes()[at:] if path.is_file() else b""

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure translation on this machine, from text to text with the model loaded: speed and BLEU; beside a peer.
+"""Measure translation on this machine, from text to text with the model loaded: speed and BLEU, compared with a peer.
 
     scripts/bench_decode.py RUN... [--shortlist] [--peer PYTHON CONFIG CHECKPOINT] [-o docs/benchmarks/decode-cpu.md]
 
-Every case runs in a process of its own, `--repeats` times in turn with the others. Cases that take long can be split
+Every case runs in a separate process, `--repeats` times, alternating with the others. Long measurements can be split
 over several calls with `--append`. `--peer` takes the Python of an installed JoeyNMT, a configuration and a checkpoint.
 """
 
@@ -54,13 +54,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--train", metavar="PREFIX", help="that text, where it has moved since the training")
     parser.add_argument("--only-shortlist", action="store_true", help="not without one")
     parser.add_argument("--single", action="store_true", help="one sentence at a time instead of in batches")
-    parser.add_argument("--lines", type=positive, metavar="N", help="so many of the source; default all")
+    parser.add_argument("--lines", type=positive, metavar="N", help="number of source lines to use; default: all")
     parser.add_argument("--threads", type=positive, default=available_cores(), metavar="N", help="default: all cores")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="default 3")
     parser.add_argument("--peer", nargs=3, metavar=("PYTHON", "CONFIG", "CHECKPOINT"), help="a JoeyNMT to run in turn")
     parser.add_argument("--work", default="runs/bench_decode", metavar="DIR", help="keeps the shortlists")
-    parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file beside -o")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json beside it; else printed")
+    parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
+    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     return parser
 
 
@@ -139,7 +139,7 @@ def _case(folder: str, options: dict[str, Any], threads: int) -> Result:
 
 
 def _checked(command: Sequence[str], failure: str, **environment: str) -> str:
-    """What the command prints. Raises DataError with its last line where it fails."""
+    """The output of the command. Raises DataError with its last line if it fails."""
     path = os.pathsep.join([str(CASE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     found = {**os.environ, "PYTHONPATH": path, **environment}
     done = subprocess.run(command, capture_output=True, text=True, env=found, check=False)

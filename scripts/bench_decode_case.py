@@ -1,4 +1,4 @@
-"""One case of bench_decode in a process of its own: a test set translated from text to text, printed as JSON.
+"""One case of bench_decode, run in a separate process: a test set translated from text to text, printed as JSON.
 
 python scripts/bench_decode_case.py RUN OPTIONS, with the variables of OpenMP set by the caller; OPTIONS is a JSON
 object with beam, precision, max_length_offset (or null), shortlist (a file or null), single (one sentence at a time),

@@ -46,14 +46,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--updates", type=positive, default=20, metavar="N", help="measured, default 20")
     parser.add_argument("--warm-up", type=natural, default=5, metavar="N", help="updates before them, default 5")
     parser.add_argument("--work", default="runs/bench_distributed", metavar="DIR", help="keeps the encoded text")
-    parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file beside -o")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json beside it; else printed")
+    parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
+    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)  # what torchrun starts
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure each case once and report it with those of earlier calls."""
+    """Measure each case once and report it together with the measurements of earlier calls."""
     if arguments.measure:
         measure(arguments)
         return 0

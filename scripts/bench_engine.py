@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measure the engine, from text to text, beside the PyTorch path and CTranslate2 in the same run.
+"""Measure the engine, from text to text, compared with the PyTorch path and CTranslate2 in the same run.
 
     scripts/bench_engine.py MODEL.nmt... [--nmt RUN...] [--ctranslate2 FOLDER...] [--web FOLDER...]
         [-o docs/benchmarks/engine.md]
 
-Every case runs in a process of its own, `--rounds` times in turn with the others; the table has the medians. CPU times,
-so that other work on the machine counts little. A FOLDER of CTranslate2 has spm.model beside it, one of
---web is what scripts/build_web --model makes and runs in node, with one thread.
+Every case runs in a separate process, `--rounds` times, alternating with the others; the table has the medians. Times
+are CPU times, so that other work on the machine has little effect. A FOLDER of CTranslate2 also contains spm.model; a
+FOLDER of --web is the output of scripts/build_web --model, which runs in node with one thread.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Case(NamedTuple):
 def build_parser() -> argparse.ArgumentParser:
     """All options."""
     parser = make_parser("scripts/bench_engine.py", "Measure the engine on the CPU.")
-    parser.add_argument("models", nargs="*", metavar="MODEL.nmt", help="what nmt-export --format engine wrote")
+    parser.add_argument("models", nargs="*", metavar="MODEL.nmt", help="output of nmt-export --format engine")
     parser.add_argument("--nmt", nargs="*", default=[], metavar="RUN", help="by PyTorch, as nmt-translate takes them")
     parser.add_argument("--ctranslate2", nargs="*", default=[], metavar="FOLDER", help="models of CTranslate2")
     parser.add_argument("--web", nargs="*", default=[], metavar="FOLDER", help="web pages with their model, in node")
@@ -81,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--repeats", type=positive, default=3, metavar="N", help="in a process, of which the best counts"
     )
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="processes (default: %(default)s)")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json beside it; else printed")
+    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     return parser
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure the engine's subwords beside the package sentencepiece: CPU seconds to open a model, split text and join it.
+"""Compare the engine's subwords with the package sentencepiece: CPU seconds to open a model, split text and join it.
 
     scripts/bench_engine_subwords.py runs/demo/tokenizer/joint.model TEXT
 
-Prints Markdown. The rounds of the two take turns, each in one thread; a round of the engine is a process of its own.
+Prints Markdown. The rounds of the two alternate, each in one thread; each round of the engine is a separate process.
 """
 
 from __future__ import annotations

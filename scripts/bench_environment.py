@@ -1,4 +1,4 @@
-"""The environment a benchmark was called in; imported before nmt.cli, which sets variables for itself."""
+"""The environment in which a benchmark was called; imported before nmt.cli, which sets variables."""
 
 from __future__ import annotations
 

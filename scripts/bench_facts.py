@@ -1,4 +1,4 @@
-"""What has to stand beside every figure of a benchmark: when, on what, with what, by which command."""
+"""The facts to report with every benchmark result: date, machine, versions and command."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure how long one sentence takes on this machine's CPU: by the command, on its pipe, and from Python.
+"""Measure the time of one sentence on this machine's CPU: with the command, through its pipe, and from Python.
 
     scripts/bench_latency.py RUN [--source FILE] [-o docs/benchmarks/latency.md]
 
-Each way runs in a process of its own, `--repeats` times in turn with the others, with the environment of the caller.
+Each case runs in a separate process, `--repeats` times, alternating with the others, in the caller's environment.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser("scripts/bench_latency.py", "Measure the latency of one sentence on the CPU.")
     parser.add_argument("run", metavar="RUN", help="run directory, as nmt-translate takes it")
     parser.add_argument("--source", default=SOURCE, metavar="FILE", help=f"default {SOURCE}")
-    parser.add_argument("--lines", type=positive, metavar="N", help="so many of the source; default all")
+    parser.add_argument("--lines", type=positive, metavar="N", help="number of source lines to use; default: all")
     parser.add_argument("--starts", type=positive, default=20, metavar="N", help="of them, for cold starts; default 20")
     parser.add_argument(
-        "--warm", type=natural, default=20, metavar="N", help="first ones that do not count; default 20"
+        "--warm", type=natural, default=20, metavar="N", help="first sentences, which are not counted; default 20"
     )
     parser.add_argument("--beam", nargs="+", type=positive, default=[1, 5], metavar="N", help="default 1 and 5")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="default 3")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json beside it; else printed")
+    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     return parser
 
 
@@ -148,7 +148,7 @@ def piped(command: Sequence[str], lines: Sequence[str], *, warm: int) -> Result:
 
 
 def _whole_file(command: Sequence[str], lines: Sequence[str]) -> float:
-    """Lines a second of a file, each twice: what the command says, loading excluded."""
+    """Lines per second for a file with each line twice, as reported by the command, without loading."""
     with tempfile.TemporaryDirectory() as folder:
         file, output = Path(folder) / "lines", Path(folder) / "out"
         file.write_text("".join(f"{line}\n" for line in lines) * 2, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One case of bench_latency in a process of its own: sentences translated one by one by the library.
+"""One case of bench_latency, run in a separate process: sentences translated one by one by the library.
 
 python scripts/bench_latency_case.py RUN OPTIONS reads sentences from standard input; OPTIONS is a JSON object with
 beam, warm (sentences that do not count), torch_first and worker (for nmt.load). Prints a JSON object: `latencies`, the

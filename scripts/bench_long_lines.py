@@ -1,8 +1,8 @@
 """Time and memory of one long line, at once and in parts: python scripts/bench_long_lines.py [--full].
 
-A model of the size of configs/multi30k_lrn.yaml with random weights that never chooses the end symbol, so that every
-search goes on to its limit, which is the worst case. Each line in a process of its own. `--full`: also a line of 1 MB,
-170,000 tokens, in parts.
+The model has the size of configs/multi30k_lrn.yaml and random weights, and never chooses the end symbol, so that every
+search continues to its limit, which is the worst case. Each line is translated in a separate process. `--full`: also a
+line of 1 MB, 170,000 tokens, in parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FULL = [(170_000, 100), (170_000, 1000)]
 
 
 def measure(tokens: int, split: int | None) -> dict[str, float]:
-    """Seconds of the processor and MB of memory for one line of so many tokens by greedy search."""
+    """CPU seconds and MB of memory for one line of this many tokens with greedy search."""
     import torch
 
     from nmt.config.schema import DecodingConfig, ModelConfig

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""Time and memory of the output layer with its loss, forward and backward: the plain form against the chunked one.
+"""Time and memory of the output layer with its loss, forward and backward: the plain and the chunked form.
 
-Prints a Markdown table. The plain form is torch's linear map and cross entropy with autograd, the matrix products
-alone are the bound that no loss can beat. The forms take turns; memory is that of a process for each.
+Prints a Markdown table. The plain form is torch's linear map and cross entropy with autograd; the matrix products alone
+are the lower bound for any loss. The forms alternate; memory is measured in a separate process for each form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMOOTHING = 0.1
 
 
 def forms(tokens: int, width: int, words: int, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
-    """What is compared; each call does one forward and backward pass."""
+    """The compared forms; each call does one forward and backward pass."""
     torch.manual_seed(1)
     features = torch.randn(tokens, width).to(dtype).requires_grad_()
     table = (0.05 * torch.randn(words, width)).requires_grad_()

@@ -1,4 +1,4 @@
-"""A peer for benchmarks: JoeyNMT, installed in an environment of its own, trained for some updates or translating."""
+"""A peer for benchmarks: JoeyNMT, installed in a separate environment, trained for some updates or translating."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run_joeynmt(
 def translate_joeynmt(
     python: str, config: Path, checkpoint: Path, *, beam: int, lines: Sequence[str], work: Path, **environment: str
 ) -> tuple[float, list[str]]:
-    """Seconds that JoeyNMT says it took, loading excluded, and the translations of `lines`.
+    """The seconds reported by JoeyNMT, without loading, and the translations of `lines`.
 
     `environment` is added to the user's. Raises DataError with its last line where it fails.
     """

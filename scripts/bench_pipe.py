@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Times nmt-translate on a pipe: answers to one line at a time, and a file through a pipe against the file itself.
 
-Prints requests a second of a client that sends a line and waits for its translation, then, in rounds that take turns,
-the lines a second of `-i FILE` and of `cat FILE |`, as the command's own last line has them, and their ratio.
+Prints the requests per second of a client that sends a line and waits for its translation; then, in alternating rounds,
+the lines per second of `-i FILE` and of `cat FILE |`, from the last line that the command prints, and their ratio.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def one_at_a_time(command: list[str], lines: list[bytes]) -> list[float]:
-    """Seconds from each line to its answer, without those of the first, for which everything is set up."""
+    """Seconds from each line to its answer, without the first line, which includes the setup."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None and process.stdout is not None
         times = []

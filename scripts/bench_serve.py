@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measure nmt-serve on this machine: requests a second and latency of 1, 16 and 64 clients, and the library's own rate.
+"""Measure nmt-serve on this machine: requests per second and latency for 1, 16 and 64 clients, and the library's rate.
 
     scripts/bench_serve.py RUN [MODEL.nmt ...] [--source FILE] [-o docs/benchmarks/serving.md]
 
-Each MODEL is served by a process of its own, which the clients of this process ask over the loopback, a sentence a
-request; before that the library translates the same sentences in a process of its own, one by one and as one list.
+Each MODEL is served by a separate process. Clients in this process send requests over the loopback, one sentence per
+request. Before that, the library translates the same sentences in a separate process, one by one and as one list.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def served(model: str, arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def asked(base: str, lines: Sequence[str], *, clients: int, seconds: float) -> Measured:
-    """What the server does for so many clients, each with one request at a time; the first second is not counted."""
+    """Measure the server with several clients, each with one request at a time; the first second is not counted."""
     host, _, port = base.rpartition(":")
     texts, latencies, counting = cycle(lines), list[float](), [False]
 
@@ -178,7 +178,7 @@ def asked(base: str, lines: Sequence[str], *, clients: int, seconds: float) -> M
 
 
 def cpu_seconds(base: str) -> float:
-    """Those of the server's process so far."""
+    """The CPU seconds of the server's process so far."""
     with urlopen(f"http://{base}/metrics") as answer:
         found = re.search(r"^process_cpu_seconds_total (\S+)$", answer.read().decode(), flags=re.M)
     assert found is not None

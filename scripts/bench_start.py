@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""How long people wait: from the start of nmt-train to its first update, and nmt-translate of one sentence.
+"""Waiting times of users: from the start of nmt-train to its first update, and nmt-translate of one sentence.
 
 Prints medians as a Markdown table. The first round fills the caches (encoded text, compiled kernels, files in
-memory) and does not count. Each training process is killed once it has said that its first update is done.
+memory) and does not count. Each training process is killed as soon as it has reported its first update.
 """
 
 from __future__ import annotations

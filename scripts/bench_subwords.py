@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure what splitting the training text anew costs: CPU seconds in which all batches of an epoch are made.
+"""Measure the cost of splitting the training text again: CPU seconds to make all batches of an epoch.
 
     scripts/bench_subwords.py multi30k_lrn.yaml --set data.tokenizer_options.bpe_dropout=0.1
 

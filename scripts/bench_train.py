@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measure training on this machine: real target tokens a second, peak memory, padding, time by part; beside a peer.
+"""Measure training on this machine: real target tokens per second, peak memory, padding, time by part; and a peer.
 
     scripts/bench_train.py [--unit gru lrn atr] [--peer PYTHON CONFIG] [-o docs/benchmarks/train-cpu.md]
 
-Padding is never counted. Every case runs in a process of its own, `--repeats` times in turn with the others. The
+Padding is never counted. Every case runs in a separate process, `--repeats` times, alternating with the others. The
 built-in sizes are those of JoeyNMT's GRU: hidden 512, two directions of 256 in the encoder, embeddings 256, 8,000 joint
-subwords, one layer, 115 sentences an update; `rnnsearch` is what is nearest to it. `--peer` takes the Python of an
-installed JoeyNMT and its configuration.
+subwords, one layer, 115 sentences per update; `rnnsearch` is the nearest architecture. `--peer` takes the Python of
+an installed JoeyNMT and its configuration.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--peer", nargs=2, metavar=("PYTHON", "CONFIG"), help="a JoeyNMT to run in turn with the cases")
     parser.add_argument("--peer-updates", type=positive, default=25, metavar="N", help="default 25, the first 5 unseen")
     parser.add_argument("--work", default="runs/bench_train", metavar="DIR", help="keeps tokenizer and encoded text")
-    parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file beside -o")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json beside it; else printed")
+    parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
+    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""One case of bench_train in a process of its own: updates timed by part, printed as JSON.
+"""One case of bench_train, run in a separate process: updates timed by part, printed as JSON.
 
 python scripts/bench_train_case.py CONFIG.yaml RUN WARM_UP UPDATES, with the variables of OpenMP set by the caller.
 """
@@ -60,7 +60,7 @@ class Parts:
 
 
 def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[str, Any]:
-    """Train for `warm_up` and then `updates` updates; rates are those of the latter.
+    """Train for `warm_up` and then `updates` updates; only the latter are measured.
 
     A part is what its method does besides the parts inside it: the decoder without the encoder that it calls,
     `backward` without the forward pass, `optimizer` with clipping and moving average. Where the loss makes its

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Count what the host does on a GPU, without a GPU: launches, copies, allocations, waits of a micro-batch in training.
+"""Count the host's operations on a GPU, without a GPU: launches, copies, allocations, waits of a training micro-batch.
 
     scripts/count_launches.py [--units lrn gru] [--sizes wmt14 ...] [--search]
 
-With --search those of a step of a beam search.
+With --search it counts the operations of a step of a beam search.
 
-Prints a Markdown table. Models run on a CPU whose tensors say that they are on a GPU: Triton's kernels and CUDA graphs
-are counted, not run, and matrix products are left out. An operation of PyTorch that computes counts as one launch, as
-does a replay of a graph. What is counted is the fifth batch of a shape, after graphs have been recorded.
+Prints a Markdown table. Models run on a CPU with tensors that pretend to be on a GPU: Triton's kernels and CUDA graphs
+are counted, not run, and matrix products are left out. A PyTorch operation that computes counts as one launch, and so
+does a replay of a graph. The fifth batch of a shape is counted, after graphs have been recorded.
 """
 
 from __future__ import annotations

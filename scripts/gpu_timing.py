@@ -1,4 +1,4 @@
-"""What the GPU benchmarks share: timing, the measured ceilings of the device, and rows of results."""
+"""Common parts of the GPU benchmarks: timing, the measured ceilings of the device, and rows of results."""
 
 from __future__ import annotations
 
@@ -160,10 +160,10 @@ def write(output: Path | None, rows: Sequence[dict[str, Any]], failed: dict[str,
 
 
 def run_groups(program: str, groups: Mapping[str, Group], output: Path | None, *, after: str | None = None) -> int:
-    """Measure all groups and print each result as it comes; the exit code. It is in `output` at once, too.
+    """Measure all groups, print each result immediately and write it to `output`; return the exit code.
 
-    Where a group fails that is said, with the reason, and the others still run: in a process of their own where the
-    failure has made the GPU useless for this one. `after`: go on behind this group with what `output` has.
+    If a group fails, this is reported with the reason, and the others still run: in a new process if the failure has
+    made the GPU unusable for this one. `after`: continue after this group, with the results in `output`.
     """
     problem = gpu_problem()
     if problem:
@@ -213,5 +213,5 @@ def parse(description: str | None, argv: Sequence[str] | None) -> argparse.Names
     """The arguments of a GPU benchmark."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, help="write the results there as JSON, each as it comes")
-    parser.add_argument("--after", metavar="GROUP", help="go on behind this group with the results in --output")
+    parser.add_argument("--after", metavar="GROUP", help="continue after this group, with the results in --output")
     return parser.parse_args(argv)

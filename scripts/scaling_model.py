@@ -93,7 +93,7 @@ def of_configuration(name: str) -> Model:
 
 
 def report(model: Model) -> str:
-    """Markdown: the model in figures, then a table for updates that grow with the GPUs, and one for a fixed update."""
+    """Markdown: the model in numbers, then a table for updates that grow with the GPUs, and one for a fixed update."""
     lines = [
         f"{model.parameters:,} parameters, {model.gradient_bytes / 1e6:,.0f} MB of gradients; of the weights "
         f"{model.source:,} are multiplied with each source token and {model.target:,} with each target token: "

@@ -19,7 +19,7 @@ from tests.tiny_training import write_config, write_corpus
 PAIRS = 40_000
 PIECES = 300
 VERIFIED = "verified.json"
-"""Holds what files were seen to be whole by, such as their times, which differ."""
+"""Records, such as file times, by which files were found complete; they differ from run to run."""
 LONGEST = {"any moment": 0.0, "tokenizer": 0.5, "encoding": 0.2}
 """Seconds after the beginning of a moment until the kill, at most."""
 

@@ -21,7 +21,7 @@ class Costs(NamedTuple):
     at_once: int
     """Multiplications with matrices for a word that need no state before: done for all words of a sentence together."""
     in_turn: int
-    """Those that need the state before, one word after the other."""
+    """The costs that depend on the previous state, one word after the other."""
     state: int
     """Numbers that are carried from word to word."""
 
