@@ -170,27 +170,31 @@ def _peer(arguments: argparse.Namespace, work: Path, beam: int) -> Result:
 
 def report(results: dict[str, list[Result]], stated: dict[str, str], commands: Sequence[str]) -> str:
     """Markdown: a table of speed and BLEU; medians over the repeats."""
-    lines = ["# Translation on a CPU", "", *(f"- {name}: {value}" for name, value in stated.items())]
+    beside = any(name.startswith(PEER) for name in results)
+    title = f"# Translation on a CPU, compared with {PEER}" if beside else "# Settings of translation on a CPU"
+    lines = [title, "", *(f"- {name}: {value}" for name, value in stated.items())]
     lines += [f"- command: {command}" for command in commands]
     lines += ["", "From text to text, loading excluded; medians over the repeats, in brackets the lowest and highest."]
-    lines += ["Against JoeyNMT: the same search in the same number of threads, in batches."]
+    if beside:
+        lines += ["Against JoeyNMT: the same search in the same number of threads, in batches."]
     lines += [
         "Words are those of a translation: a model that writes longer ones has more to do, so a ratio means little"
     ]
     lines += ["between models whose BLEU and words are far apart.", ""]
-    lines += ["| case | sentences/s | ms a sentence | against JoeyNMT | BLEU | words | memory | parameters | repeats |"]
-    lines += ["|-|-|-|-|-|-|-|-|-|"]
+    column = " against JoeyNMT |" if beside else ""
+    lines += [f"| case | sentences/s | ms a sentence |{column} BLEU | words | memory | parameters | repeats |"]
+    lines += ["|-|-|-|-|-|-|-|-|" + "-|" * beside]
     for name, runs in results.items():
         rates = [run["sentences_per_second"] for run in runs]
         rate = statistics.median(rates)
         peer = _peer_rate(name, results)
-        ratio = f"{rate / peer:.2f} x" if peer else "-"
+        ratio = (f" {rate / peer:.2f} x |" if peer else " - |") if beside else ""
         bleu = f"{runs[0]['bleu']:.2f}" if runs[0]["bleu"] is not None else "-"
         memory = f"{statistics.median(run['peak_mb'] for run in runs):,.0f} MB" if "peak_mb" in runs[0] else "-"
         parameters = f"{runs[0]['parameters'] / 1e6:.1f}M" if "parameters" in runs[0] else "-"
         speed = f"{rate:,.1f} ({min(rates):,.1f}-{max(rates):,.1f}) | {1000 / rate:,.2f}"
         lines.append(
-            f"| {name} | {speed} | {ratio} | {bleu} | {runs[0]['words']:.1f} | {memory} | {parameters} | {len(runs)} |"
+            f"| {name} | {speed} |{ratio} {bleu} | {runs[0]['words']:.1f} | {memory} | {parameters} | {len(runs)} |"
         )
     return "\n".join(lines) + "\n"
 
