@@ -187,9 +187,9 @@ def cpu_seconds(base: str) -> float:
 
 HEAD = """# The server
 
-`nmt-serve` and its clients on one machine, over the loopback, a sentence a request; the library on the same sentences
-in the same run. Latency is what a client waits for an answer, CPU time that of the process that translates, the
-clients' own not counted.
+`nmt-serve` and its clients on one machine, over the loopback, one sentence in each request, compared with the library
+on the same sentences in the same run. Latency (p50, p99) is how long a client waits for an answer. CPU time is that of
+the process that translates, without that of the clients.
 
 """
 
