@@ -130,7 +130,7 @@ def test_scripts_are_there_and_can_be_run(script: str) -> None:
 def test_environment_and_extras_are_the_real_ones() -> None:
     assert ". .venv/bin/activate" in COMMANDS
     assert "venv=${NMT_VENV:-$root/.venv}" in (REPOSITORY / "scripts/setup_env").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^pip install \. +# extras: (.*)$", README, flags=re.M)
+    (line,) = re.findall(r"^pip install \.\n# extras: (.*)$", README, flags=re.M)
     setup = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
     extras = setup[setup.index("extras_require=") : setup.index("entry_points=")]
     assert set(re.findall(r"\[(\w+)\]", line)) == set(re.findall(r'"(\w+)": ', extras))
