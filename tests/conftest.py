@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else 
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("NMT_SHARED", REPOSITORY.parent / "shared"))
+
+
+def page_of(name: str) -> str:
+    """The text of a page (its path in the repository), with each command that is broken by backslashes as one line."""
+    return re.sub(r" \\\n\s*", " ", (REPOSITORY / name).read_text(encoding="utf-8"))
+
 
 Golden = tuple[dict[str, Any], "np.lib.npyio.NpzFile"]
 

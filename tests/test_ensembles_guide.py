@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.conftest import page_of
 from tests.console import call, parser_of
 from tests.test_readme import TINY
 from tests.tiny_training import write_corpus
 
-GUIDE = (REPOSITORY / "docs/ensembles.md").read_text(encoding="utf-8")
+GUIDE = page_of("docs/ensembles.md")
 COMMANDS = re.findall(
     r"^ *(nmt-[a-z]+ -?.*)$", "".join(re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S)), re.M
 )

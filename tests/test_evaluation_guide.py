@@ -10,11 +10,11 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from nmt.registry import METRICS
-from tests.conftest import REPOSITORY
+from tests.conftest import page_of
 from tests.console import call
 from tests.tiny_run import make_run
 
-GUIDE = (REPOSITORY / "docs/evaluation.md").read_text(encoding="utf-8")
+GUIDE = page_of("docs/evaluation.md")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("nmt-")]
 TEXT = ["The house is small.", "The car is red and old.", "The sky is blue."]

@@ -15,11 +15,11 @@ from nmt.interop import zero_settings
 from nmt.interop.zero_hparams import DEFAULTS
 from nmt.interop.zero_settings import SAME
 from nmt.registry import OPTIMIZERS, SCHEDULES, TOKENIZERS
-from tests.conftest import REPOSITORY
+from tests.conftest import page_of
 from tests.console import call
 from tests.interop.zero_files import tiny_hyper_parameters, tiny_model, write_checkpoint
 
-GUIDE = (REPOSITORY / "docs" / "from_zero.md").read_text(encoding="utf-8")
+GUIDE = page_of("docs/from_zero.md")
 ROWS = {
     name: (default, here) for name, default, here in re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", GUIDE, flags=re.M)
 }

@@ -19,7 +19,7 @@ import yaml
 
 from nmt.config import load_config
 from nmt.registry import CELLS
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, page_of
 from tests.console import call, entry_points, parser_of
 from tests.tiny_training import write_config, write_corpus
 
@@ -32,9 +32,9 @@ PAGES = (
     "docs/units.md",
     "docs/from_zero.md",
 )
-README = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in PAGES)
+README = "\n".join(page_of(name) for name in PAGES)
 """What is tested here; tests/test_from_zero.py has more of the last one."""
-GUIDE = (REPOSITORY / "docs" / "fast_translation.md").read_text(encoding="utf-8")
+GUIDE = page_of("docs/fast_translation.md")
 TINY = {
     "model.hidden_size": 8,
     "model.embedding_size": 8,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from nmt.registry import SEARCHES
-from tests.conftest import REPOSITORY
+from tests.conftest import page_of
 from tests.console import call
 from tests.tiny_run import make_run
 
-GUIDE = (REPOSITORY / "docs/search.md").read_text(encoding="utf-8")
+GUIDE = page_of("docs/search.md")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", GUIDE, flags=re.M | re.S)
 FILES = re.findall(r"^```json\n(.*?)^```$", GUIDE, flags=re.M | re.S)
 SHOWN = ("news.jsonl", "requests.jsonl", "terms.jsonl")

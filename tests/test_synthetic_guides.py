@@ -13,13 +13,13 @@ import yaml
 from nmt.config import Config, load_config
 from nmt.data.monolingual import training_prefixes
 from nmt.errors import ConfigError
-from tests.conftest import REPOSITORY
+from tests.conftest import page_of
 from tests.console import call, parser_of
 from tests.test_readme import TINY
 from tests.tiny_training import write_corpus
 
 GUIDES = ("distillation", "monolingual")
-TEXT = {name: (REPOSITORY / f"docs/{name}.md").read_text(encoding="utf-8") for name in GUIDES}
+TEXT = {name: page_of(f"docs/{name}.md") for name in GUIDES}
 SMALL = [part for key, value in TINY.items() for part in ("--set", f"{key}={value}")]
 LAUNCHER = "torchrun --standalone --nproc-per-node 2 -m nmt.cli.distill "
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nmt.training.logs import read_events
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, page_of
 from tests.tiny_training import events, write_config, write_corpus
 
 KILL = """
@@ -31,7 +31,7 @@ def test_a_killed_process_is_started_again_and_the_run_goes_on(tmp_path: Path) -
     write_corpus(tmp_path)
     config = write_config(tmp_path, training={"save_every": 4, "validate_every": 8, "max_steps": 8})
     (tmp_path / "kill.py").write_text(KILL, encoding="utf-8")
-    guide = (REPOSITORY / "docs/several_gpus.md").read_text(encoding="utf-8")
+    guide = page_of("docs/several_gpus.md")
     line = next(line for line in guide.splitlines() if line.startswith("torchrun ") and "nmt.cli.train" in line)
     words = shlex.split(line.replace("--nproc-per-node 8", "--nproc-per-node 2").replace("wmt14_lrn.yaml", str(config)))
     command = [sys.executable, "-m", "torch.distributed.run", *words[1:], "--device", "cpu", "--plugin", "kill.py"]

@@ -12,7 +12,7 @@ import shlex
 import pytest
 
 from nmt.config.schema import SECTIONS, Config
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, page_of
 from tests.console import entry_points, parser_of
 
 PAGES = ["README.md", *sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").rglob("*.md"))]
@@ -24,12 +24,11 @@ KEYS |= {f"{name}.{field.name}" for name, section in SECTIONS.items() for field 
 
 def commands(name: str) -> list[list[str]]:
     """The words of each command of nmt in the blocks of a page that have no language; also what torchrun starts."""
-    text = (REPOSITORY / name).read_text(encoding="utf-8")
     found = []
-    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.M | re.S):
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", page_of(name), flags=re.M | re.S):
         if language:
             continue
-        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+        for line in block.splitlines():
             line = re.sub(r"^(?:\$ |[A-Z_]+=\S+ )+", "", line.strip())
             line = re.sub(r"^torchrun .* -m nmt\.cli\.", "nmt-", line)
             command = re.match(r"(nmt-[a-z]+) (?!attention |memory )", line)  # of nmt-plot, with parsers of their own

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from nmt.config import load_config
-from tests.conftest import REPOSITORY
+from tests.conftest import page_of
 from tests.console import call
 from tests.tiny_training import write_corpus
 
-GUIDE = (REPOSITORY / "docs/getting_started.md").read_text(encoding="utf-8")
+GUIDE = page_of("docs/getting_started.md")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, flags=re.M | re.S)
 SMALL = {
     "model.embedding_size": 16,
