@@ -11,10 +11,17 @@ from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
 from nmt.cli.models import RUN
 
+EXAMPLES = ("runs/demo --best 3 -o averaged",)
+
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-average."""
-    parser = make_parser("nmt-average", "Average the weights of several checkpoints of a run.")
+    parser = make_parser(
+        "nmt-average",
+        "Average the weights of several checkpoints of a run.",
+        examples=EXAMPLES,
+        usage="RUN (--last N | --best N) -o DIR",
+    )
     parser.add_argument("run", metavar="RUN", type=Path, help=RUN)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--last", metavar="N", type=positive, help="average the newest N checkpoints")

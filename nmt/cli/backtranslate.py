@@ -25,9 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), backtranslate, argv)
 
 
+EXAMPLES = ("runs/de_en -i news.de -o data/back",)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-backtranslate."""
-    parser = make_parser("nmt-backtranslate", DESCRIPTION, usage="MODEL... -i FILE... -o PREFIX [options]")
+    parser = make_parser(
+        "nmt-backtranslate", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -i FILE... -o PREFIX [options]"
+    )
     parser.add_argument(
         "models", metavar="MODEL", nargs="+", help=f"model that translates from the language of the text: {MODELS}"
     )

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 DESCRIPTION = """Verify run directories, exported folders and files for the engine: checksums of checkpoints,
 tokenizer and encoded text, shapes, vocabulary, configuration, ranking, log. Reports what can be resumed and translated
 with. Exit code 0 when all is well, 1 with a line for each problem. Changes nothing."""
+EXAMPLES = (
+    "runs/demo",
+    "averaged model.nmt",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-check."""
-    parser = make_parser("nmt-check", DESCRIPTION)
+    parser = make_parser("nmt-check", DESCRIPTION, examples=EXAMPLES, usage="RUN... [options]")
     parser.add_argument(
         "runs", metavar="RUN", type=Path, nargs="+", help=f"{RUN}, or a folder or file written by nmt-export"
     )

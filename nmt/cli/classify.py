@@ -30,9 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), classify, argv)
 
 
+EXAMPLES = (
+    "runs/topics -i lines.txt -o labels.txt",
+    "runs/topics -i labelled.txt --evaluate > labels.txt",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-classify."""
-    parser = make_parser("nmt-classify", DESCRIPTION, usage="MODEL [-i FILE] [-o FILE] [options]")
+    parser = make_parser("nmt-classify", DESCRIPTION, examples=EXAMPLES, usage="MODEL [-i FILE] [-o FILE] [options]")
     add_model(parser)
     add_text(parser)
     parser.add_argument(

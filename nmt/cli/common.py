@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -34,8 +35,29 @@ _NO_GPU_MEMORY = "OutOfMemoryError"
 """The name of torch's error; torch is not imported just to recognise it."""
 
 
+EXAMPLES = "examples:\n"
+"""How the end of a help text begins."""
+
+
+class Help(argparse.HelpFormatter):
+    """Wraps texts at spaces alone, not inside names such as nmt-train, and keeps the lines of examples."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(EXAMPLES):
+            return text
+        return textwrap.fill(
+            " ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+
+
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line, without the usage before it."""
+    """An ArgumentParser whose errors are one line, without the usage before it, and whose help is that of `Help`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": Help, **options})
 
     def error(self, message: str) -> NoReturn:
         """Print `message` and exit with EXIT_USAGE."""
@@ -55,13 +77,17 @@ class Terminated(BaseException):
         self.number = number
 
 
-def make_parser(program: str, description: str, *, usage: str | None = None) -> argparse.ArgumentParser:
+def make_parser(
+    program: str, description: str, *, examples: Sequence[str], usage: str | None = None
+) -> argparse.ArgumentParser:
     """A parser with the options that every command has; abbreviations of options are refused.
 
-    `usage` replaces argparse's long list of all options; the program's name is put before it.
+    `usage` replaces argparse's long list of all options. It and each of the examples, which end the help, have no name
+    of the program: it is put before them.
     """
     usage = None if usage is None else f"%(prog)s {usage}"
-    parser = Parser(prog=program, usage=usage, description=description, allow_abbrev=False)
+    epilog = EXAMPLES + "\n".join(f"  %(prog)s {example}" for example in examples)
+    parser = Parser(prog=program, usage=usage, description=description, epilog=epilog, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser

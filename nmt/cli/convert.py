@@ -13,14 +13,25 @@ from nmt.errors import printable
 
 DESCRIPTION = """Convert models of Zero (github.com/bzhangGo/zero) to model directories, which nmt-translate, nmt-eval,
 nmt-score and training.init_from take, and back. Details: docs/from_zero.md."""
+FROM_ZERO = "Convert a checkpoint of Zero to a model directory."
+TO_ZERO = "Convert a model to an .npz and two vocabulary files, which Zero can read."
+EXAMPLES = (
+    "zero --checkpoint zero/best --source-vocab vocab.en \\\n      --target-vocab vocab.de -o mine",
+    "to-zero runs/demo -o zero.npz",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-convert."""
-    parser = make_parser("nmt-convert", DESCRIPTION)
+    parser = make_parser("nmt-convert", DESCRIPTION, examples=EXAMPLES)
     kinds = parser.add_subparsers(dest="kind", metavar="zero|to-zero", required=True)
-    _add_zero(kinds.add_parser("zero", help="from Zero: a checkpoint of TensorFlow, or an .npz", allow_abbrev=False))
-    _add_to_zero(kinds.add_parser("to-zero", help="to Zero: an .npz and vocabulary files", allow_abbrev=False))
+
+    def add(name: str, help: str, description: str) -> argparse.ArgumentParser:
+        kind: argparse.ArgumentParser = kinds.add_parser(name, help=help, description=description, allow_abbrev=False)
+        return kind
+
+    _add_zero(add("zero", "from Zero: a checkpoint of TensorFlow, or an .npz", FROM_ZERO))
+    _add_to_zero(add("to-zero", "to Zero: an .npz and vocabulary files", TO_ZERO))
     return parser
 
 

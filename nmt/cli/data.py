@@ -39,9 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), lambda arguments: arguments.run(arguments), argv)
 
 
+EXAMPLES = (
+    "multi30k",
+    "check corpus/train --languages en de",
+    "clean corpus/train -o corpus/clean --held-out corpus/dev",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-data."""
-    parser = make_parser("nmt-data", DESCRIPTION)
+    parser = make_parser("nmt-data", DESCRIPTION, examples=EXAMPLES)
     kinds = parser.add_subparsers(dest="kind", metavar="COMMAND", required=True)
 
     def add(name: str, help: str, description: str) -> argparse.ArgumentParser:

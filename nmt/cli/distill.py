@@ -25,9 +25,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), distill, argv)
 
 
+EXAMPLES = (
+    "runs/teacher -o data/distilled",
+    "runs/a runs/b -o data/distilled --source more.en.gz",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-distill."""
-    parser = make_parser("nmt-distill", DESCRIPTION, usage="MODEL... -o PREFIX [--train PREFIX...] [options]")
+    parser = make_parser(
+        "nmt-distill", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -o PREFIX [--train PREFIX...] [options]"
+    )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS)
     parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="prefix of the files to write")
     parser.add_argument(

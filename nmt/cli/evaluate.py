@@ -45,9 +45,17 @@ def main(argv: list[str] | None = None) -> int:
     return execute(build_parser(), evaluate, argv)
 
 
+EXAMPLES = (
+    "--hyp news.de --ref reference.de",
+    "--hyp baseline.de ours.de --ref reference.de --confidence",
+    "runs/demo --source news.en --ref reference.de",
+    "runs/demo -t wmt14 -l en-de",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-eval."""
-    parser = make_parser("nmt-eval", DESCRIPTION, usage=USAGE)
+    parser = make_parser("nmt-eval", DESCRIPTION, examples=EXAMPLES, usage=USAGE)
     add_models(parser, help=f"translates --source: {MODELS_OR_FILES}")
     parser.add_argument(
         "--hyp",

@@ -30,10 +30,16 @@ FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
 ENGINE_PRECISIONS: Final[tuple[Precision, ...]] = ("int8", "fp32", "bf16")
 ONNX_PRECISIONS: Final[tuple[OnnxPrecision, ...]] = ("fp32", "int8")
 
+EXAMPLES = (
+    "runs/demo -o model.nmt",
+    "runs/demo -o folder --precision bf16",
+    "runs/demo -o graphs --format onnx",
+)
+
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-export."""
-    parser = make_parser("nmt-export", DESCRIPTION)
+    parser = make_parser("nmt-export", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -o OUTPUT [options]")
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODEL)
     parser.add_argument(
         "-o", "--output", metavar="OUTPUT", type=Path, required=True, help="the new folder, or the new file model.nmt"

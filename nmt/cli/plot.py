@@ -32,9 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), draw_curves, given)
 
 
+EXAMPLES = (
+    "runs/a runs/b -o curves.svg",
+    "runs/a runs/b -o bleu.png --axis minutes --panels bleu",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-plot for learning curves."""
-    parser = make_parser(PROGRAM, DESCRIPTION, usage=USAGE)
+    parser = make_parser(PROGRAM, DESCRIPTION, examples=EXAMPLES, usage=USAGE)
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directory of nmt-train, or its log.jsonl")
     add_output(parser)
     parser.add_argument(

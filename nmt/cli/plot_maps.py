@@ -160,7 +160,12 @@ def _write(arguments: argparse.Namespace, draw: Callable[[Inspection], Drawn]) -
 
 def _parser(program: str, description: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
     """Options of both kinds of maps."""
-    parser = make_parser(program, description, usage="MODEL --text TEXT -o FILE [options]")
+    parser = make_parser(
+        program,
+        description,
+        examples=('runs/demo --text "A dog runs in the snow." -o map.svg',),
+        usage="MODEL --text TEXT -o FILE [options]",
+    )
     parser.set_defaults(run=run, program=program)
     add_model(parser)
     parser.add_argument("--text", metavar="TEXT", required=True, help="the sentence to read")

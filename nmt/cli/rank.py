@@ -30,11 +30,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), rank, argv)
 
 
+EXAMPLES = (
+    "news.list --weights score=1,words=0.1 -o news.de",
+    "dev.list --tune --ref dev.de",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-rank."""
     parser = make_parser(
         "nmt-rank",
         DESCRIPTION,
+        examples=EXAMPLES,
         usage="LIST (--weights NAME=W,... | --tune --ref FILE...)\n                [-o FILE] [options]",
     )
     parser.add_argument("list", metavar="LIST", help="n-best list in Moses' format; may be .gz")

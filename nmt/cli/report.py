@@ -63,9 +63,15 @@ class _InOrder(argparse.Action):
         namespace.systems = [*namespace.systems, *((self.const, value) for value in values)]
 
 
+EXAMPLES = (
+    "-o report.html --hyp a.de b.de --ref reference.de",
+    "-o report.html --model runs/a --source news.en --ref reference.de",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-report."""
-    parser = make_parser(PROGRAM, DESCRIPTION, usage=USAGE)
+    parser = make_parser(PROGRAM, DESCRIPTION, examples=EXAMPLES, usage=USAGE)
     parser.set_defaults(systems=[])
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="page to write, such as report.html")
     systems: dict[str, Any] = {"nargs": "+", "action": _InOrder, "dest": "systems", "default": argparse.SUPPRESS}

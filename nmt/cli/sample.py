@@ -21,9 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), sample, argv)
 
 
+EXAMPLES = ('runs/ptb --prompt "the company said" --lines 3 --temperature 0.8',)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-sample."""
-    parser = make_parser("nmt-sample", DESCRIPTION, usage="MODEL [--prompt TEXT] [options]")
+    parser = make_parser("nmt-sample", DESCRIPTION, examples=EXAMPLES, usage="MODEL [--prompt TEXT] [options]")
     add_model(parser)
     parser.add_argument("--prompt", metavar="TEXT", default="", help="text at the beginning of each line")
     parser.add_argument(

@@ -37,13 +37,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), score, argv)
 
 
+EXAMPLES = (
+    "runs/demo --source news.en --target news.de",
+    "runs/ptb --text text.en",
+    "runs/ptb --n-best news.list > scored.list",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-score."""
     parser = make_parser(
         "nmt-score",
         DESCRIPTION,
+        examples=EXAMPLES,
         usage="MODEL... (--source FILE --target FILE | --text FILE |\n"
-        "                              --n-best LIST [--source FILE]) [options]",
+        "                           --n-best LIST [--source FILE]) [options]",
     )
     add_models(parser)
     parser.add_argument("--source", metavar="FILE", type=Path, help="source text; may be .gz")

@@ -34,9 +34,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), serve, argv)
 
 
+EXAMPLES = (
+    "runs/demo",
+    "model.nmt --host 0.0.0.0 --port 8000",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-serve."""
-    parser = make_parser("nmt-serve", DESCRIPTION, usage="MODEL... [--host HOST] [--port PORT] [options]")
+    parser = make_parser(
+        "nmt-serve", DESCRIPTION, examples=EXAMPLES, usage="MODEL... [--host HOST] [--port PORT] [options]"
+    )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (default: 127.0.0.1, this machine)"

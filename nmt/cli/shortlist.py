@@ -31,9 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), make_shortlist, argv)
 
 
+EXAMPLES = ("runs/demo -o demo.shortlist",)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-shortlist."""
-    parser = make_parser("nmt-shortlist", DESCRIPTION, usage="MODEL -o FILE [options]")
+    parser = make_parser("nmt-shortlist", DESCRIPTION, examples=EXAMPLES, usage="MODEL -o FILE [options]")
     add_model(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="shortlist to write (safetensors)")
     parser.add_argument(

@@ -29,9 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), tag, argv)
 
 
+EXAMPLES = ("runs/names -i text.txt -o labels.txt",)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-tag."""
-    parser = make_parser("nmt-tag", DESCRIPTION, usage="MODEL [-i FILE] [-o FILE] [options]")
+    parser = make_parser("nmt-tag", DESCRIPTION, examples=EXAMPLES, usage="MODEL [-i FILE] [-o FILE] [options]")
     add_model(parser)
     add_text(parser)
     parser.add_argument(

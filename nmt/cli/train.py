@@ -18,12 +18,19 @@ if TYPE_CHECKING:
     from nmt.training.distributed import World
     from nmt.training.stopping import Budget
 
+EXAMPLES = (
+    "multi30k_lrn.yaml",
+    "mine.yaml --dry-run",
+    "mine.yaml --set training.lr=1e-3 --set run_dir=runs/slower",
+)
+
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-train."""
     parser = make_parser(
         "nmt-train",
         "Train a model. Running the same command again resumes where the last run stopped.",
+        examples=EXAMPLES,
         usage="CONFIG [options]",
     )
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="YAML file, or the name of a bundled one")

@@ -33,9 +33,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(build_parser(), translate, argv)
 
 
+EXAMPLES = (
+    "runs/demo -i news.en -o news.de",
+    "model.nmt < news.en > news.de",
+    "runs/a runs/b -i news.en --format jsonl --n-best 3",
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-translate."""
-    parser = make_parser("nmt-translate", DESCRIPTION, usage="MODEL... [-i FILE] [-o FILE] [options]")
+    parser = make_parser(
+        "nmt-translate", DESCRIPTION, examples=EXAMPLES, usage="MODEL... [-i FILE] [-o FILE] [options]"
+    )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
     parser.add_argument("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
     parser.add_argument(

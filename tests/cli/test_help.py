@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 import pytest
 
+from nmt.cli import plot_maps
+from nmt.cli.common import EXAMPLES
 from tests.console import call, entry_points, parser_of
 
 
@@ -24,6 +27,24 @@ def test_every_option_is_explained(name: str) -> None:
     parser = parser_of(name)
     actions = [action for action in parser._actions if not isinstance(action, argparse._SubParsersAction)]
     assert [action.dest for action in actions if not action.help] == []
+
+
+def test_names_are_not_cut_at_their_hyphens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert [line for line in parser_of("nmt-score").format_help().splitlines() if line.endswith("-")] == []
+
+
+@pytest.mark.parametrize("name", [*sorted(entry_points()), "nmt-plot attention", "nmt-plot memory"])
+def test_help_ends_with_examples_that_parse(name: str) -> None:
+    below = {"nmt-plot attention": plot_maps.attention_parser, "nmt-plot memory": plot_maps.memory_parser}
+    parser = below[name](name) if name in below else parser_of(name)
+    examples = parser.format_help().partition(f"\n{EXAMPLES}")[2].replace("\\\n", "").splitlines()
+    assert examples
+    for example in examples:
+        assert example.startswith(f"  {name} ")
+        words = shlex.split(example)[len(name.split()) :]
+        ends = [place for place, word in enumerate(words) if word in ("<", ">")]
+        parser.parse_args(words[: min(ends, default=len(words))])
 
 
 def _kinds(parser: argparse.ArgumentParser) -> list[str]:
