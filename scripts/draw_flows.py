@@ -242,6 +242,8 @@ class Node:
     """Whether the flow goes down; if not, it goes to the right."""
     x: float = 0.0
     y: float = 0.0
+    reach: float = 0.0
+    """Of a bend, its size along the flow: that of its column, so that lines turn between columns, not behind boxes."""
 
     @property
     def kind(self) -> str:
@@ -262,18 +264,22 @@ class Node:
     @property
     def width(self) -> float:
         if self.operation == "bend":
-            return 0.0
+            return 0.0 if self.down else self.reach
         longest = max(len(line.replace("_", "") if len(line) < 5 else line) for line in self.lines)
         return max(28.0, LETTER * longest + 12)
 
     @property
     def height(self) -> float:
-        return 8.0 if self.operation == "bend" else 28.0 + 18 * (len(self.lines) - 1)
+        if self.operation == "bend":
+            return self.reach if self.down else 8.0
+        return 28.0 + 18 * (len(self.lines) - 1)
 
     @property
     def breadth(self) -> float:
         """Its size across the flow."""
-        return self.width if self.down and self.operation != "bend" else self.height
+        if self.operation == "bend":
+            return 8.0
+        return self.width if self.down else self.height
 
 
 def parse(flow: str) -> dict[str, Node]:
@@ -379,14 +385,15 @@ def _spread(column: list[Node]) -> None:
 
 
 def label(text: str, x: float, y: float, *, small: bool = False) -> str:
-    """A line of text around x; in short names `_` begins an index."""
+    """A line of text around x; in short names `_` begins an index. Small ones stand out from lines behind them."""
     size = SIZE - 2 if small else SIZE
     if len(text) > 4:
         inner = escape(text.replace("_", " "))
     else:
         base, _, index = text.partition("_")
         inner = escape(base) + (f'<tspan dy="3" font-size="{size - 4}">{escape(index)}</tspan>' if index else "")
-    return f'<text x="{x:.1f}" y="{y + size * 0.36:.1f}" font-size="{size}">{inner}</text>'
+    border = f' stroke="{PAPER}" stroke-width="3" paint-order="stroke"' if small else ""
+    return f'<text x="{x:.1f}" y="{y + size * 0.36:.1f}" font-size="{size}"{border}>{inner}</text>'
 
 
 def drawn(flow: str, *, title: str, down: bool = False) -> str:
@@ -403,7 +410,7 @@ def drawn(flow: str, *, title: str, down: bool = False) -> str:
     for column in columns:
         thickest = max(node.height if down else node.width for node in column)
         for node in column:
-            node.x, node.y = along + thickest / 2, node.place - first
+            node.x, node.y, node.reach = along + thickest / 2, node.place - first, thickest
             if down:
                 node.x, node.y = node.y, node.x
         along += thickest + COLUMN_GAP
@@ -418,10 +425,12 @@ def drawn(flow: str, *, title: str, down: bool = False) -> str:
         f'<path d="M0,0 L7,3 L0,6 z" fill="{INK}"/></marker></defs>',
         f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>',
     ]
+    notes = []
     for (start, end), way in ways.items():
-        minus = nodes[end].operation == "−" and nodes[end].inputs[1] == start
-        divided = nodes[end].operation == "÷" and nodes[end].inputs[1] == start
-        parts.append(line(way, note="−" if minus else "÷" if divided else ""))
+        parts.append(line(way))
+        if nodes[end].operation in ("−", "÷") and nodes[end].inputs[1] == start:
+            notes.append(note(nodes[end].operation, way))
+    parts += notes
     shown = {name for node in nodes.values() if node.operation == "output" for name in node.inputs}
     for node in nodes.values():
         parts.append(box(node))
@@ -431,8 +440,15 @@ def drawn(flow: str, *, title: str, down: bool = False) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def line(way: list[Node], *, note: str = "") -> str:
-    """An arrow along a way; a note stands at its end, such as the sign of what is subtracted."""
+def note(text: str, way: list[Node]) -> str:
+    """A text at the end of a way, such as the sign of what is subtracted."""
+    end = way[-1]
+    below = way[-2].y > end.y
+    return label(text, end.x - end.width / 2 - 7, end.y + (10 if below else -10), small=True)
+
+
+def line(way: list[Node]) -> str:
+    """An arrow along a way."""
     path = ""
     for node, other in itertools.pairwise(way):
         if node.down:
@@ -443,12 +459,9 @@ def line(way: list[Node], *, note: str = "") -> str:
             x0, y0, x1, y1 = node.x + node.width / 2, node.y, other.x - other.width / 2, other.y
             middle = (x0 + x1) / 2
             bent = f"{middle:.1f},{y0:.1f} {middle:.1f},{y1:.1f}"
-        path = path or f"M{x0:.1f},{y0:.1f}"
+        path += f" L{x0:.1f},{y0:.1f}" if path else f"M{x0:.1f},{y0:.1f}"
         path += f" C{bent} {x1:.1f},{y1:.1f}"
-    drawn_line = f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.2" marker-end="url(#a)"/>'
-    above = way[-2].y <= way[-1].y
-    x, y = x1 - 7, y1 + (-10 if above else 10)
-    return drawn_line + (label(note, x, y, small=True) if note else "")
+    return f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.2" marker-end="url(#a)"/>'
 
 
 def box(node: Node) -> str:
