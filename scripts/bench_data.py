@@ -50,25 +50,25 @@ LANGUAGES = ("en", "de")
 
 def build_parser() -> argparse.ArgumentParser:
     """The three parts and their options."""
-    parser = make_parser("scripts/bench_data.py", "Measure what a large corpus costs.")
+    parser = make_parser("scripts/bench_data.py", "Measure the cost of a large corpus.")
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
     prepare = parts.add_parser("prepare", help="from text to the first updates: memory and seconds by phase")
     prepare.add_argument("prefix", metavar="PREFIX", help="PREFIX.en and PREFIX.de")
     prepare.add_argument("--workers", type=natural, default=1, metavar="N", help="as data.workers; default 1")
     prepare.add_argument("--updates", type=positive, default=20, metavar="N", help="default 20")
     prepare.add_argument("--vocabulary", type=positive, default=8000, metavar="N", help="default 8000")
-    prepare.add_argument("--kill-at", type=share, metavar="SHARE", help="SIGKILL there, then start again")
+    prepare.add_argument("--kill-at", type=share, metavar="SHARE", help="SIGKILL at this share of pairs, then restart")
     resume = parts.add_parser("resume", help="start-up time, share of time waited for data, padding")
     resume.add_argument("--updates", type=positive, default=60, metavar="N", help="default 60")
     resume.add_argument(
-        "--batches", type=positive, default=3000, metavar="N", help="made without a model; default 3000"
+        "--batches", type=positive, default=3000, metavar="N", help="batches to make without a model; default 3000"
     )
     speed = parts.add_parser("encode", help="lines/s, compared with SentencePiece's batch encoding")
     speed.add_argument("prefix", metavar="PREFIX")
     speed.add_argument(
-        "--pairs", type=positive, default=100_000, metavar="N", help="from the beginning; default 100000"
+        "--pairs", type=positive, default=100_000, metavar="N", help="number of pairs to encode; default 100000"
     )
-    speed.add_argument("--repeats", type=positive, default=3, metavar="N", help="in turn; default 3")
+    speed.add_argument("--repeats", type=positive, default=3, metavar="N", help="of each case; default 3")
     for part in (prepare, resume, speed):
         part.add_argument("--work", default="runs/bench_data", metavar="DIR", help="default runs/bench_data")
     return parser
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def prepare(arguments: argparse.Namespace) -> list[str]:
-    """Encode and begin to train, perhaps killed once on the way; Markdown of memory and seconds by phase."""
+    """Encode and start training, with --kill-at after one kill; return Markdown of memory and seconds by phase."""
     config, run_dir = _write_config(arguments)
     with Path(f"{arguments.prefix}.{LANGUAGES[0]}").open("rb") as source:
         pairs = sum(1 for _ in source)
@@ -119,7 +119,7 @@ def resume(arguments: argparse.Namespace) -> list[str]:
     config, run_dir = work / "config.yaml", work / "run"
     log = run_dir / "log.jsonl"
     if not log.is_file():
-        raise DataError(f"{log}: not there; run the part `prepare` first")
+        raise DataError(f"{log}: does not exist; run the part `prepare` first")
     corpus = Corpus(next(done_corpora(run_dir)))
     for path in corpus.folder.iterdir():
         forget(path)
@@ -148,7 +148,7 @@ def resume(arguments: argparse.Namespace) -> list[str]:
 
 
 def _stream_rate(stream: BatchStream, count: int) -> tuple[float, float]:
-    """Batches a second that are made when nobody trains, and the most seconds that one of them took."""
+    """Batches per second that are made without training, and the most seconds for one batch."""
     groups = stream.groups(Position(epoch=2, batch=0))
     next(groups)
     took = []
@@ -160,7 +160,7 @@ def _stream_rate(stream: BatchStream, count: int) -> tuple[float, float]:
 
 
 def measure_encoding(arguments: argparse.Namespace) -> list[str]:
-    """Encode the same pairs by SentencePiece alone and by this package, in turn; Markdown of lines/s."""
+    """Encode the same pairs with SentencePiece alone and with this package, alternating; return Markdown of lines/s."""
     tokenizer = SentencePieceTokenizer.load(Path(arguments.work) / "run" / "tokenizer", options=SentencePieceOptions())
     model = Path(arguments.work) / "run" / "tokenizer" / "joint.model"
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -206,7 +206,7 @@ def measure_encoding(arguments: argparse.Namespace) -> list[str]:
 
 
 def _beginning(path: str, folder: Path, lines: int) -> Path:
-    """A file with the first lines of another."""
+    """Copy the first `lines` lines of a file into `folder`; return the copy's path."""
     copy = folder / Path(path).name
     with Path(path).open("rb") as whole, copy.open("wb") as part:
         part.writelines(islice(whole, lines))

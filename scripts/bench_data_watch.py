@@ -16,7 +16,7 @@ from nmt.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[1]
 INTERVAL = 0.05
-"""Seconds between two looks."""
+"""Seconds between two observations."""
 PHASES = ("reading", "subwords", "encoding", "training")
 
 
@@ -27,17 +27,17 @@ class Watched:
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase."""
     peak: dict[str, float] = field(default_factory=dict)
-    """Most anonymous memory by phase, all processes together."""
+    """Peak anonymous memory by phase, all processes together."""
     began_after: float | None = None
-    """Seconds from the start of the process to its line in the log that says so: data open, model built."""
+    """Seconds from the start of the process to `start` in its log: the data is open, the model is built."""
     first_update_after: float | None = None
     killed: bool = False
 
 
 def watch(config: Path, run: Path, *, overrides: list[str], kill: Callable[[], bool] | None = None) -> Watched:
-    """Run nmt-train to its end, or until `kill` says that SIGKILL is due.
+    """Run nmt-train to its end, or send SIGKILL as soon as `kill` returns true.
 
-    Raises DataError with the command's last line when it fails.
+    Raises DataError with the command's last line if it fails.
     """
     seen, said = Watched(), run.parent / "stderr.txt"
     events = _new_events(run / "log.jsonl")
@@ -67,7 +67,7 @@ def watch(config: Path, run: Path, *, overrides: list[str], kill: Callable[[], b
 
 
 def anonymous_memory(pid: int) -> float:
-    """RssAnon of a process and all below it, in MiB; 0 for one that has ended."""
+    """RssAnon of a process and all its descendants, in MiB; 0 for a process that has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
         children = [
@@ -93,7 +93,7 @@ def done_corpora(run: Path) -> Iterator[Path]:
 
 
 def marked_pairs(run: Path) -> int:
-    """Line pairs of which a killed process would not do the encoding again."""
+    """Line pairs that need not be encoded again after a kill."""
     for mark in run.glob("cache/train-*.partial/done.json"):
         try:
             return int(json.loads(mark.read_text(encoding="utf-8"))["report"]["read"])
@@ -112,7 +112,7 @@ def forget(path: Path) -> None:
 
 
 def train_events(log: Path) -> list[dict[str, Any]]:
-    """The lines of log.jsonl that tell of updates."""
+    """The events of updates in log.jsonl."""
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     return [event for event in events if event["event"] == "train"]
 

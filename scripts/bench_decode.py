@@ -49,16 +49,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision", nargs="+", choices=("fp32", "bf16", "int8"), default=["fp32", "bf16", "int8"], help="default all"
     )
-    parser.add_argument("--max-length-offset", type=natural, metavar="N", help="as nmt-translate; default the run's")
-    parser.add_argument("--shortlist", action="store_true", help="also with a shortlist, made from the training text")
-    parser.add_argument("--train", metavar="PREFIX", help="that text, where it has moved since the training")
-    parser.add_argument("--only-shortlist", action="store_true", help="not without one")
+    parser.add_argument("--max-length-offset", type=natural, metavar="N", help="as for nmt-translate; default: of RUN")
+    parser.add_argument("--shortlist", action="store_true", help="also measure with a shortlist of the training text")
+    parser.add_argument("--train", metavar="PREFIX", help="the training text, if it was moved after training")
+    parser.add_argument("--only-shortlist", action="store_true", help="measure only with a shortlist")
     parser.add_argument("--single", action="store_true", help="one sentence at a time instead of in batches")
     parser.add_argument("--lines", type=positive, metavar="N", help="number of source lines to use; default: all")
     parser.add_argument("--threads", type=positive, default=available_cores(), metavar="N", help="default: all cores")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="default 3")
-    parser.add_argument("--peer", nargs=3, metavar=("PYTHON", "CONFIG", "CHECKPOINT"), help="a JoeyNMT to run in turn")
-    parser.add_argument("--work", default="runs/bench_decode", metavar="DIR", help="keeps the shortlists")
+    parser.add_argument("--peer", nargs=3, metavar=("PYTHON", "CONFIG", "CHECKPOINT"), help="an installed JoeyNMT")
+    parser.add_argument("--work", default="runs/bench_decode", metavar="DIR", help="directory for the shortlists")
     parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
     parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     return parser
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{number + 1}/{arguments.repeats} {name}: {rate:,.1f} sentences/s", file=sys.stderr, flush=True)
     stated = facts("bench_decode.py", threads=arguments.threads, peer=arguments.peer)
     commands.append(stated.pop("command"))
-    del stated["threads"]  # each case says its own
+    del stated["threads"]  # each case states its own number
     text = report(results, stated, commands)
     if output is None:
         print(text, end="")
@@ -121,7 +121,7 @@ def _search(beam: int) -> str:
 
 
 def _shortlist(arguments: argparse.Namespace, folder: str, work: Path) -> str:
-    """The file of this run's shortlist, with the sizes that nmt-shortlist takes by default."""
+    """The file of this run's shortlist, made with the default sizes of nmt-shortlist."""
     file = work / f"{Path(folder).name}.shortlist.safetensors"
     if not file.exists():
         train = ["--train", arguments.train] if arguments.train else []
@@ -178,7 +178,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str], commands: S
     if beside:
         lines += ["Against JoeyNMT: the same search in the same number of threads, in batches."]
     lines += [
-        "Words are those of a translation: a model that writes longer ones has more to do, so a ratio means little"
+        "`words` is the mean length of a translation: longer translations take more time, so a ratio means little"
     ]
     lines += ["between models whose BLEU and words are far apart.", ""]
     column = " against JoeyNMT |" if beside else ""
@@ -200,7 +200,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str], commands: S
 
 
 def _peer_rate(name: str, results: dict[str, list[Result]]) -> float | None:
-    """Sentences a second of the peer's case with this case's search and threads, if there is one."""
+    """Sentences per second of the peer with this case's search and threads; None if it was not measured."""
     _, search, _, threads, *rest = name.split(", ")
     runs = results.get(f"{PEER}, {search}, fp32, {threads}")
     if not runs or "one at a time" in rest or name.startswith(PEER):

@@ -2,8 +2,8 @@
 
 python scripts/bench_decode_case.py RUN OPTIONS, with the variables of OpenMP set by the caller; OPTIONS is a JSON
 object with beam, precision, max_length_offset (or null), shortlist (a file or null), single (one sentence at a time),
-source, reference, and lines: how many of the source. Half of them are translated before the clock starts, because each
-new size of a batch costs the matrix library its preparations.
+source, reference, and lines (number of source lines). Half of these lines are translated before the clock starts,
+because the matrix library needs preparations for each new batch size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nmt.training.allocator import keep_large_blocks
 
 
 def measure(run: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Sentences a second, the model being loaded, and BLEU where all lines were translated."""
+    """Sentences per second, without loading, and BLEU if all lines were translated."""
     import torch
     from sacrebleu.metrics.bleu import BLEU
 

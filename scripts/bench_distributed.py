@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measure training by one process and by several on the CPUs of this machine: real target tokens a second.
+"""Measure training with one process and with several on the CPUs of this machine: real target tokens per second.
 
     scripts/bench_distributed.py [--set key=value] [--append] [-o docs/benchmarks/distributed.md]
 
-Four cases in turn: one process with one thread and with all cores; as many processes as cores with one thread each,
-with the same updates and with updates as many times larger. Padding is never counted.
+There are four cases: one process with one thread; one process with a thread for each core; a process with one thread
+for each core; and the latter with updates larger by the number of processes. Padding is never counted.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from nmt.errors import DataError
 
 Result = dict[str, Any]
 EXCHANGES = 5
-"""Exchanges measured alone, when all processes are ready for them."""
+"""Exchanges of gradients that are timed separately, when all processes are ready for them."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options."""
-    parser = make_parser("scripts/bench_distributed.py", "Measure training by several processes on this machine.")
+    parser = make_parser("scripts/bench_distributed.py", "Measure training with several processes on this machine.")
     parser.add_argument("--config", default="multi30k_gru.yaml", metavar="FILE", help="default multi30k_gru.yaml")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--updates", type=positive, default=20, metavar="N", help="measured, default 20")
-    parser.add_argument("--warm-up", type=natural, default=5, metavar="N", help="updates before them, default 5")
-    parser.add_argument("--work", default="runs/bench_distributed", metavar="DIR", help="keeps the encoded text")
+    parser.add_argument("--updates", type=positive, default=20, metavar="N", help="measured updates, default 20")
+    parser.add_argument("--warm-up", type=natural, default=5, metavar="N", help="updates before those, default 5")
+    parser.add_argument("--work", default="runs/bench_distributed", metavar="DIR", help="for the encoded text")
     parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
     parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
-    parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)  # what torchrun starts
+    parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)  # for the processes that torchrun starts
     return parser
 
 
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _case(arguments: argparse.Namespace, processes: int, *, threads: int, times: int) -> Result:
-    """Start the processes, as many times the batches in an update, and read what rank 0 has measured."""
+    """Start the processes with `times` times as many batches in an update, and read the measurements of rank 0."""
     from nmt.config import load_config
 
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
@@ -104,7 +104,7 @@ def _case(arguments: argparse.Namespace, processes: int, *, threads: int, times:
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    """One of the processes: train, and let rank 0 write what it has measured into the file `arguments.measure`."""
+    """Train as one of the processes; rank 0 writes its measurements to the file `arguments.measure`."""
     from nmt.training.allocator import keep_large_blocks
 
     keep_large_blocks()  # before the first tensor
@@ -133,7 +133,7 @@ def measure(arguments: argparse.Namespace) -> None:
                 rates.append(group.target_tokens / seconds[-1])
         exchanges = []
         for _ in range(EXCHANGES):
-            world.largest(0.0)  # all are here
+            world.largest(0.0)  # wait for all processes
             started = time.perf_counter()
             world.add_up(weights, torch.zeros(1))
             exchanges.append(time.perf_counter() - started)

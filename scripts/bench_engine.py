@@ -5,8 +5,8 @@
         [-o docs/benchmarks/engine.md]
 
 Every case runs in a separate process, `--rounds` times, alternating with the others; the table has the medians. Times
-are CPU times, so that other work on the machine has little effect. A FOLDER of CTranslate2 also contains spm.model; a
-FOLDER of --web is the output of scripts/build_web --model, which runs in node with one thread.
+are CPU times, so that other work on the machine has little effect. A FOLDER of --ctranslate2 needs spm.model next to
+it; a FOLDER of --web is the output of scripts/build_web --model, which runs in node with one thread.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COLUMNS = {
 
 
 class Case(NamedTuple):
-    """What is measured."""
+    """A measured case; `kind` is a key of KINDS in bench_engine_case.py, or "web"."""
 
     kind: str
     model: str
@@ -53,7 +53,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the table says it."""
+        """The name of the case in the table."""
         words = [
             self.kind,
             Path(self.model).name,
@@ -67,9 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
     """All options."""
     parser = make_parser("scripts/bench_engine.py", "Measure the engine on the CPU.")
     parser.add_argument("models", nargs="*", metavar="MODEL.nmt", help="output of nmt-export --format engine")
-    parser.add_argument("--nmt", nargs="*", default=[], metavar="RUN", help="by PyTorch, as nmt-translate takes them")
+    parser.add_argument("--nmt", nargs="*", default=[], metavar="RUN", help="run directories, translated by PyTorch")
     parser.add_argument("--ctranslate2", nargs="*", default=[], metavar="FOLDER", help="models of CTranslate2")
-    parser.add_argument("--web", nargs="*", default=[], metavar="FOLDER", help="web pages with their model, in node")
+    parser.add_argument("--web", nargs="*", default=[], metavar="FOLDER", help="web pages with a model, run in node")
     parser.add_argument("--precision", default="int8", help="of --nmt and --ctranslate2 (default: int8)")
     parser.add_argument("--kernels", nargs="*", default=[None], metavar="NAME", help="instruction sets of the engine")
     parser.add_argument("--source", default=f"{DATA}.en.gz", metavar="FILE", help=f"default {DATA}.en.gz")
@@ -78,15 +78,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", nargs="+", type=positive, default=[1], metavar="N", help="default 1")
     parser.add_argument("--lines", type=positive, default=300, metavar="N", help="one at a time (default: %(default)s)")
     parser.add_argument(
-        "--repeats", type=positive, default=3, metavar="N", help="in a process, of which the best counts"
+        "--repeats", type=positive, default=3, metavar="N", help="times in a process; the best one is reported"
     )
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="processes (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="of processes (default: %(default)s)")
     parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     return parser
 
 
 def cases(arguments: argparse.Namespace) -> Iterator[Case]:
-    """All that are asked for."""
+    """All requested cases."""
     for threads in arguments.threads:
         for beam in arguments.beam:
             common = {
@@ -110,7 +110,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
 
 
 def measured(case: Case) -> dict[str, float]:
-    """One process."""
+    """Measure a case once, in a new process."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(case.options["threads"])}
     command = [sys.executable, str(CASE), case.kind, case.model, json.dumps(case.options)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -121,7 +121,7 @@ def measured(case: Case) -> dict[str, float]:
 
 
 def others(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Names and versions of what is measured besides nmt."""
+    """Names and versions of the other programs that are measured."""
     if arguments.ctranslate2:
         yield "CTranslate2", importlib.metadata.version("ctranslate2")
     if arguments.web:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One case of bench_engine.py, in a process of its own: start to the first line, one line at a time, all lines at once.
+"""One case of bench_engine.py, in a separate process: start to the first line, one line at a time, all lines at once.
 
     scripts/bench_engine_case.py engine|nmt|ctranslate2|web MODEL '{"beam": 1, "threads": 1, ...}'
 
@@ -22,19 +22,19 @@ Translate = Callable[[list[str]], list[str]]
 
 
 def read(path: str) -> list[str]:
-    """The lines of a text, .gz too."""
+    """The lines of a text file, also of a .gz file."""
     content = Path(path).read_bytes()
     return (gzip.decompress(content) if path.endswith(".gz") else content).decode().splitlines()
 
 
 def peak_mb() -> float:
-    """Largest resident set of this program; that of getrusage may be what its parent had when it was started."""
+    """Peak resident memory of this program in MiB. getrusage could instead report its parent's memory at the start."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def engine(model: str, given: dict[str, Any]) -> Translate:
-    """The engine alone, as nmt-light has it."""
+    """The engine alone, as in nmt-light."""
     from nmt.light import Translator
 
     translator = Translator(model, library=given["library"], kernels=given["kernels"])
@@ -43,7 +43,7 @@ def engine(model: str, given: dict[str, Any]) -> Translate:
 
 
 def nmt(model: str, given: dict[str, Any]) -> Translate:
-    """A run or an exported folder by PyTorch."""
+    """A run or an exported folder, translated by PyTorch."""
     import nmt as package
 
     translator = package.load(model, device="cpu", precision=given["precision"], worker=False)
@@ -51,7 +51,7 @@ def nmt(model: str, given: dict[str, Any]) -> Translate:
 
 
 def ctranslate2(model: str, given: dict[str, Any]) -> Translate:
-    """A folder with a model of CTranslate2 and spm.model beside it."""
+    """A folder with a model of CTranslate2, and spm.model next to the folder."""
     import ctranslate2 as package
     import sentencepiece
 
@@ -70,8 +70,8 @@ def ctranslate2(model: str, given: dict[str, Any]) -> Translate:
 
 
 def web(folder: str, given: dict[str, Any]) -> dict[str, Any]:
-    """What bench_engine_web.js measures in node. A page translates line by line: there are no batches."""
-    import subprocess  # late: it would count in the memory of the others
+    """The measurements of bench_engine_web.js in node. A page translates line by line: there are no batches."""
+    import subprocess  # imported here, so that it adds no memory to the other programs
 
     script = Path(__file__).with_name("bench_engine_web.js")
     text = "\n".join(read(given["source"]))
@@ -88,7 +88,7 @@ KINDS = {"engine": engine, "nmt": nmt, "ctranslate2": ctranslate2}
 
 
 def native(kind: str, model: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Measured in this process."""
+    """Measure in this process."""
     translate = KINDS[kind](model, given)
     translate(["A man is riding a bike ."])
     start, memory = time.process_time(), peak_mb()

@@ -1,6 +1,6 @@
-/* One round of scripts/bench_engine_subwords.py: opens a SentencePiece model, splits each line of a text and joins it again.
+/* One round of scripts/bench_engine_subwords.py: opens a SentencePiece model, splits and joins each line of a text.
 
-   Arguments: model, text. Prints the CPU seconds of each of the three and the number of ids. */
+   Arguments: model, text. Prints the CPU seconds of each of the three steps and the number of ids. */
 
 #define _POSIX_C_SOURCE 200809L
 

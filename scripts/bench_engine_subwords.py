@@ -34,7 +34,7 @@ STEPS = ("open the model", "text to ids", "ids to text")
 
 def build_parser() -> argparse.ArgumentParser:
     """The model, the text and the number of rounds."""
-    parser = make_parser("scripts/bench_engine_subwords.py", "Measure the engine's subwords beside sentencepiece.")
+    parser = make_parser("scripts/bench_engine_subwords.py", "Compare the engine's subwords with sentencepiece.")
     parser.add_argument("model", metavar="MODEL", type=Path, help="SentencePiece model file")
     parser.add_argument("text", metavar="TEXT", type=Path, help="text, one sentence a line")
     parser.add_argument("--rounds", type=positive, default=11, metavar="N", help="default 11")
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def compiled(folder: Path) -> Path:
-    """The program of one round."""
+    """Compile the program of one round; return its path."""
     sources = [str(Path(__file__).with_suffix(".c")), *sorted(map(str, SOURCE.glob("subwords*.c")))]
     command = [*find_compiler(), "-std=c11", "-O3", f"-I{SOURCE}", *sources, "-o", str(folder / "round"), "-lm"]
     subprocess.run(command, check=True)
@@ -83,7 +83,7 @@ def engine(binary: Path, model: Path, text: Path) -> list[float]:
 
 
 def package(proto: bytes, lines: Sequence[str]) -> list[float]:
-    """The same of sentencepiece."""
+    """The same numbers for sentencepiece."""
     times = [time.process_time()]
     model = sentencepiece.SentencePieceProcessor(model_proto=proto)
     times.append(time.process_time())

@@ -2,8 +2,8 @@
 
    node scripts/bench_engine_web.js FOLDER '{"beam": 1, "lines": 200, "repeats": 3}' < lines
 
-   FOLDER is what scripts/build_web made, with a model. Prints a JSON object; all times are CPU times of this process, and
-   compiling WebAssembly in the background counts. */
+   FOLDER is the output of scripts/build_web --model. Prints a JSON object; all times are CPU times of this process,
+   including the compilation of WebAssembly in the background. */
 "use strict";
 
 const fs = require("fs");

@@ -31,7 +31,7 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
 
 
 def cpu_name() -> str:
-    """The processor as Linux names it."""
+    """The processor's name from Linux."""
     return cpu_info("model name") or "unknown processor"
 
 

@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_environment import ENVIRONMENT  # without what the import of nmt.cli sets: each case has to do so itself
+from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets: each case sets them itself
 from bench_facts import facts
 
 from nmt.cli.argument_types import natural, positive
@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("run", metavar="RUN", help="run directory, as nmt-translate takes it")
     parser.add_argument("--source", default=SOURCE, metavar="FILE", help=f"default {SOURCE}")
     parser.add_argument("--lines", type=positive, metavar="N", help="number of source lines to use; default: all")
-    parser.add_argument("--starts", type=positive, default=20, metavar="N", help="of them, for cold starts; default 20")
+    parser.add_argument("--starts", type=positive, default=20, metavar="N", help="lines for cold starts; default 20")
     parser.add_argument(
         "--warm", type=natural, default=20, metavar="N", help="first sentences, which are not counted; default 20"
     )
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def cases(arguments: argparse.Namespace, lines: Sequence[str]) -> dict[str, Callable[[], Result]]:
-    """What is measured, by name."""
+    """All measurements by name."""
     found: dict[str, Callable[[], Result]] = {}
     for beam in arguments.beam:
         search = "greedy" if beam == 1 else f"beam {beam}"
@@ -109,13 +109,13 @@ def python(*arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The caller's, in which this checkout is found."""
+    """The caller's environment, with this checkout in PYTHONPATH."""
     path = os.pathsep.join([str(CASE.parents[1]), *filter(None, [ENVIRONMENT.get("PYTHONPATH")])])
     return {**ENVIRONMENT, "PYTHONPATH": path}
 
 
 def started(command: Sequence[str], lines: Sequence[str]) -> Result:
-    """A process for each line; one before them fills the caches of files."""
+    """Translate each line in a new process, after one process that fills the file cache."""
     latencies = []
     for line in [lines[0], *lines]:
         began = time.perf_counter()
@@ -125,7 +125,7 @@ def started(command: Sequence[str], lines: Sequence[str]) -> Result:
 
 
 def piped(command: Sequence[str], lines: Sequence[str], *, warm: int) -> Result:
-    """One process that gets the next line when it has answered the one before; and all lines from a file."""
+    """Send each line to one process after the answer to the previous line; also translate all lines from a file."""
     with (
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(
@@ -155,19 +155,19 @@ def _whole_file(command: Sequence[str], lines: Sequence[str]) -> float:
         done = _checked([*command, "-i", str(file), "-o", str(output)], "")
     found = re.search(r"\(([\d.,]+) a second\)", " ".join(done.stderr.split()))
     if found is None:
-        raise DataError(f"no speed in what nmt-translate said: {done.stderr.strip()}")
+        raise DataError(f"nmt-translate reported no speed: {done.stderr.strip()}")
     return float(found[1].replace(",", ""))
 
 
 def library(folder: str, options: Result, lines: Sequence[str]) -> Result:
-    """nmt.load in a program."""
+    """Translate with nmt.load in a program."""
     done = _checked(python(str(CASE), folder, json.dumps(options)), "".join(f"{line}\n" for line in lines))
     result: Result = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
 def _checked(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
-    """Raises DataError with the last line of a command that fails."""
+    """Run a command; DataError with its last line if it fails."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment(), check=False)
     if done.returncode != 0:
         raise DataError(f"{command[1]} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
@@ -175,7 +175,7 @@ def _checked(command: Sequence[str], text: str) -> subprocess.CompletedProcess[s
 
 
 def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
-    """Markdown: latencies of all repeats together, and the medians of the repeats beside each other."""
+    """Markdown: the latencies of all repeats together, and the lowest and highest median of a repeat."""
     lines = ["# Latency of one sentence", "", *(f"- {name}: {value}" for name, value in stated.items()), ""]
     lines += [
         "From text to text, one sentence after the other, in ms; median and 95th percentile over all sentences and"
@@ -202,7 +202,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
 
 
 def percentile(ordered: Sequence[float], share: int) -> float:
-    """The smallest of some values, in order, that at least `share` percent of them do not exceed."""
+    """The smallest of the sorted values such that at least `share` percent of the values do not exceed it."""
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 

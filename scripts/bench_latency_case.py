@@ -1,8 +1,8 @@
 """One case of bench_latency, run in a separate process: sentences translated one by one by the library.
 
 python scripts/bench_latency_case.py RUN OPTIONS reads sentences from standard input; OPTIONS is a JSON object with
-beam, warm (sentences that do not count), torch_first and worker (for nmt.load). Prints a JSON object: `latencies`, the
-seconds of each sentence, `lines_per_second` of all of them in one call, and what the translator says it is.
+beam, warm (first sentences, not counted), torch_first and worker (for nmt.load). Prints a JSON object: `latencies`, the
+seconds of each sentence; `lines_per_second` for all sentences in one call; and `place`, where the translator computes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 def measure(run: str, options: dict[str, Any], lines: list[str]) -> dict[str, Any]:
-    """Load, warm up, and translate each line alone, then all of them twice, of which the second time counts."""
+    """Load, warm up, translate each line alone, then all lines twice; only the second time is measured."""
     if options["torch_first"]:
-        import torch  # noqa: F401  (how a program finds it that imports nmt later)
+        import torch  # noqa: F401  (as in a program that imports nmt later)
     import nmt
 
     latencies = []

@@ -66,7 +66,7 @@ def _peak() -> float:
 
 
 def main() -> None:
-    """One case in this process, given as JSON, or all of them."""
+    """Measure one case, given as JSON, in this process; without it, measure all cases."""
     arguments = sys.argv[1:]
     if arguments and arguments[0].startswith("["):
         print(json.dumps(measure(*json.loads(arguments[0]))))

@@ -64,9 +64,9 @@ def resident(field: str) -> float:
 
 
 def peak_memory(name: str, sizes: tuple[int, int, int], dtype: torch.dtype, threads: int) -> float:
-    """MiB by which two calls raise the resident memory of a fresh process at most."""
+    """Peak growth in MiB of the resident memory of a new process during two calls."""
     torch.set_num_threads(threads)
-    forms(64, 64, 64, dtype)[name]()  # libraries are loaded, kernels compiled
+    forms(64, 64, 64, dtype)[name]()  # loads libraries and compiles kernels
     run = forms(*sizes, dtype)[name]
     before = resident("VmRSS")
     run()
@@ -75,7 +75,7 @@ def peak_memory(name: str, sizes: tuple[int, int, int], dtype: torch.dtype, thre
 
 
 def times(sizes: tuple[int, int, int], dtype: torch.dtype, threads: int, rounds: int) -> dict[str, float]:
-    """Median milliseconds of a call of each form, in turn, in a process that keeps its memory as training does."""
+    """Median milliseconds of a call of each form, alternating, in a process that keeps its memory as training does."""
     keep_large_blocks()
     torch.set_num_threads(threads)
     runs = forms(*sizes, dtype)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time training steps and decoding steps of models of the published size on a GPU, one unit against another.
+"""Time training steps and decoding steps of models of the published size on a GPU, and compare the units.
 
     scripts/bench_models.py [-o FILE.json]
 
@@ -28,11 +28,11 @@ from nmt.registry import CELLS
 TRAINING: Final = {"lrn": 0.37, "olrn": 0.43, "atr": 0.50, "sru": 0.50}
 """Published times of a training step as a share of GRU's."""
 DECODING: Final = {"atr": 0.76, "lrn": 0.80, "olrn": 0.89}
-"""The same of decoding."""
+"""Published times of a decoding step as a share of GRU's."""
 
 
 class Size(NamedTuple):
-    """A model and a batch: those of configs/wmt14_*.yaml."""
+    """Sizes of a model and a batch; the defaults are the sizes of configs/wmt14_*.yaml."""
 
     width: int = 1024
     layers: int = 6
@@ -43,7 +43,7 @@ class Size(NamedTuple):
 
 
 def make_model(unit: str, size: Size, device: torch.device) -> Seq2Seq:
-    """The model of a unit with random weights, as configs/wmt14_*.yaml have it but without dropout."""
+    """The model of configs/wmt14_*.yaml with this unit, random weights and no dropout."""
     config: Any = SimpleNamespace(
         architecture="deepnmt", cell=unit, cell_options={}, encoder_cell=None, encoder_cell_options={},
         decoder_cell=None, decoder_cell_options={}, hidden_size=size.width, encoder_hidden_size=None,
@@ -75,13 +75,13 @@ def training_step(unit: str, size: Size, bench: Bench) -> Callable[[], None]:
 
 
 def training_time(unit: str, size: Size, bench: Bench, choice: str) -> float:
-    """Microseconds of such a step."""
+    """Microseconds of a training step."""
     with selected(choice):
         return bench.time(training_step(unit, size, bench))
 
 
 def training(unit: str, bench: Bench, size: Size, *, gru: Callable[[str], float]) -> Iterator[Row]:
-    """A unit with its kernels against GRU as a loop, and against GRU with its kernels."""
+    """Compare a unit that uses its kernels with GRU as a loop, and with GRU that uses its kernels."""
     time = training_time(unit, size, bench, bench.fast)
     if unit == "lrn":
         yield Row(
@@ -97,7 +97,7 @@ def training(unit: str, bench: Bench, size: Size, *, gru: Callable[[str], float]
 
 
 def decode(model: GraphedModel, source: torch.Tensor, size: Size, *, steps: int | None = None) -> None:
-    """As many steps of a beam search as the source has words, unless told; the rules for ending are left out."""
+    """Run `steps` steps of a beam search (default: one for each source word), without its rules for ending."""
     state = model.start(source).expand(size.beam)
     first = torch.arange(len(source), device=source.device).unsqueeze(1) * size.beam
     tokens, totals = None, source.new_zeros(len(source), size.beam, dtype=torch.float32)
@@ -109,7 +109,7 @@ def decode(model: GraphedModel, source: torch.Tensor, size: Size, *, steps: int 
 
 
 def decoding_step(unit: str, bench: Bench, size: Size) -> float:
-    """Microseconds of a step of a search, with weights in bf16 as nmt-translate has them."""
+    """Microseconds of a step of a search, with weights in bf16 as in nmt-translate."""
     model = GraphedModel(inference_copy(make_model(unit, size, bench.device).eval(), bf16=True))
     source = torch.randint(4, size.words, (size.sentences, size.length), device=bench.device)
     with selected(bench.fast), torch.inference_mode(), torch.autocast(bench.device.type, torch.bfloat16):
@@ -117,13 +117,13 @@ def decoding_step(unit: str, bench: Bench, size: Size) -> float:
 
 
 def decoding(unit: str, bench: Bench, size: Size, *, gru: Callable[[], float]) -> Iterator[Row]:
-    """A unit against GRU."""
+    """Compare a unit with GRU."""
     time = decoding_step(unit, bench, size)
     yield Row(f"decoding, {unit} of gru", time / gru(), "", DECODING[unit], most=True, details={"us a step": time})
 
 
 def groups(bench: Bench, size: Size) -> dict[str, Group]:
-    """All measurements, first what is asked first."""
+    """All measurements, the most important ones first."""
     gru = cache(partial(training_time, "gru", size, bench))
     gru_step = cache(partial(decoding_step, "gru", bench, size))
     found: dict[str, Group] = {"training lrn": partial(training, "lrn", bench, size, gru=gru)}

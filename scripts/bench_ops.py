@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time the operations on a GPU: kernels against the loops they replace, cuDNN, and the measured copy bandwidth.
+"""Time the operations on a GPU; compare kernels with the loops they replace, cuDNN and the measured copy bandwidth.
 
     scripts/bench_ops.py [-o FILE.json]
 
@@ -28,14 +28,14 @@ PARTS: Final = {"lrn": (3, 4, 8), "olrn": (4, 5, 10), "sru": (4, 6, 10)} | {
     "min_gru": (2, 3, 6),
     "min_lstm": (3, 4, 8),
 }
-"""Products of the input; tensors [B, T, H] that a forward and a backward pass must read or write at least, one in fp32
-counting twice."""
+"""For each unit: its products of the input; the fewest tensors [B, T, H] that a forward pass must read or write, and
+the fewest for a backward pass. A tensor in fp32 counts twice."""
 STACKED: Final = 3
 """Layers of a language model."""
 
 
 class Shapes(NamedTuple):
-    """What is measured."""
+    """The sizes of the measurements."""
 
     elementwise: tuple[int, int, int] = (256, 64, 512)
     """B, T, H"""
@@ -51,7 +51,7 @@ class Shapes(NamedTuple):
 
 
 def sequence(unit: str, bench: Bench, shape: tuple[int, int, int]) -> tuple[Callable[[], Any], list[Tensor]]:
-    """A function that runs a unit over projected inputs, and what has gradients."""
+    """A function that runs a unit over projected inputs, and the tensors that have gradients."""
     batch, length, hidden = shape
     cell = CELLS.get(unit)(hidden, hidden).to(bench.device)
     with torch.no_grad():
@@ -71,7 +71,7 @@ def sequence(unit: str, bench: Bench, shape: tuple[int, int, int]) -> tuple[Call
 def both_ways(
     bench: Bench, run: Callable[[], Tensor], leaves: list[Tensor], *, replay: bool = False
 ) -> tuple[float, float]:
-    """Microseconds of the forward pass, and of both; with `replay` each as one CUDA graph."""
+    """Microseconds of the forward pass, and of forward and backward pass; with `replay` each is one CUDA graph."""
     gradient = torch.ones_like(run())
 
     def step() -> object:
@@ -87,7 +87,7 @@ def both_ways(
 
 
 def elementwise(unit: str, bench: Bench, shapes: Shapes, *, bandwidth: Callable[[], float]) -> Iterator[Row]:
-    """A unit without matrices against the copy bandwidth, bytes a second, and the loop."""
+    """Compare a unit that has no matrices with the copy bandwidth (bytes per second) and with the loop."""
     batch, length, hidden = shapes.elementwise
     run, leaves = sequence(unit, bench, shapes.elementwise)
     with selected(bench.fast):
@@ -104,8 +104,11 @@ def elementwise(unit: str, bench: Bench, shapes: Shapes, *, bandwidth: Callable[
 
 
 def peer_type(bench: Bench) -> torch.dtype:
-    """bf16, as ours; fp16, which has as many bytes, where recurrent layers of cuDNN (9.13) or of PyTorch (2.10), which
-    would run its own loop without a word, do not take bf16."""
+    """The type of torch's layers: bf16 as in our kernels, or fp16, which has the same size.
+
+    fp16 is needed with cuDNN before 9.13 or PyTorch before 2.10, whose recurrent layers do not take bf16: PyTorch would
+    run its own loop without a warning.
+    """
     if bench.device.type != "cuda":
         return torch.bfloat16
     like = torch.empty(1, dtype=torch.bfloat16, device=bench.device)
@@ -114,10 +117,10 @@ def peer_type(bench: Bench) -> torch.dtype:
 
 
 def torch_layers(bench: Bench, shapes: Shapes) -> dict[str, tuple[float, float]]:
-    """Microseconds of the layers of torch, forward and both ways; on a GPU by cuDNN.
+    """Microseconds of torch's layers for the forward pass, and for forward and backward pass; on a GPU with cuDNN.
 
-    In fp16 PyTorch asks for cuDNN's persistent LSTM where the widths are multiples of 128, and the sentences 8 to 128
-    in multiples of 8.
+    In fp16 PyTorch requests cuDNN's persistent LSTM if the widths are multiples of 128 and the number of sentences is a
+    multiple of 8 from 8 to 128.
     """
     _, _, hidden = shapes.recurrent
     dtype, times = peer_type(bench), {}
@@ -133,7 +136,7 @@ def torch_layers(bench: Bench, shapes: Shapes) -> dict[str, tuple[float, float]]
 
 
 def layer_rows(bench: Bench, layers: Mapping[str, tuple[float, float]]) -> Iterator[Row]:
-    """What others are compared with."""
+    """The times of torch's layers, with which the units are compared."""
     for name, times in layers.items():
         details = {"us": times, "type": "fp16" if "fp16" in name else str(peer_type(bench)).removeprefix("torch.")}
         yield Row(f"torch {name} layer, forward and backward", times[1], "us", details=details)
@@ -142,12 +145,12 @@ def layer_rows(bench: Bench, layers: Mapping[str, tuple[float, float]]) -> Itera
 def recurrent(
     unit: str, bench: Bench, shapes: Shapes, *, layers: Callable[[], Mapping[str, tuple[float, float]]]
 ) -> Iterator[Row]:
-    """A unit with a recurrent matrix, a step and a whole layer, against the loop and cuDNN."""
+    """Compare a unit that has a recurrent matrix with the loop and with cuDNN: one step, and a whole layer."""
     _, length, hidden = shapes.recurrent
     x = bench.randn(*shapes.recurrent, grad=True)
     run, leaves = sequence(unit, bench, shapes.recurrent)
     with selected(bench.fast):
-        forward, both = both_ways(bench, run, leaves, replay=unit == "atr")  # the others are CUDA graphs by themselves
+        forward, both = both_ways(bench, run, leaves, replay=unit == "atr")  # the others run as CUDA graphs already
     details: dict[str, Any] = {"us": (forward, both), "both ways a step": both / length}
     target = 3.0 if unit == "atr" else None
     yield Row(f"{unit} forward", forward / length, "us a step", target, most=True, details=details)
@@ -172,7 +175,7 @@ def recurrent(
 
 
 def cudnn_layer(bench: Bench, x: Tensor) -> Row:
-    """An LSTM layer over padded sentences in fp16 by cuDNN, against our kernels."""
+    """Compare cuDNN with our kernels: an LSTM layer over padded sentences in fp16."""
     cell = CELLS.get("lstm")(x.size(-1), x.size(-1)).to(bench.device)
     mask = torch.arange(x.size(1), device=bench.device) < torch.arange(1, len(x) + 1, device=bench.device)[:, None]
     ways = {"cuDNN": lambda: cell.layer(x, mask=mask), "ours": lambda: cell.sequence(cell.project(x), None, mask)}
@@ -216,7 +219,7 @@ def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
     if unit == "lrn":
         found = {}
         for once, limit in ((True, float("inf")), (False, float("-inf"))):
-            graphs._recorder.cache_clear()  # its graphs are those of the rule
+            graphs._recorder.cache_clear()  # its graphs were recorded with another limit
             with selected(bench.fast), patch.object(memory_product, "MOVED_MEANWHILE", limit):
                 found[once] = both_ways(bench, run, leaves)[1]
         graphs._recorder.cache_clear()
@@ -225,7 +228,7 @@ def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
 
 
 def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
-    """Output layer and loss, against all logits at once."""
+    """Compare output layer and loss with a loss over all logits at once."""
     from nmt.ops.linear_cross_entropy import linear_cross_entropy
 
     rows, words, width = shapes.loss
@@ -247,7 +250,7 @@ def loss(bench: Bench, shapes: Shapes) -> Iterator[Row]:
 
 
 def dropped(bench: Bench, shapes: Shapes) -> Iterator[Row]:
-    """Dropout by place, against PyTorch's, which draws from a generator and keeps its mask."""
+    """Compare dropout by place with PyTorch's dropout, which draws from a generator and keeps its mask."""
     from nmt.ops.dropout import Masks, layer_dropout, masked_by
 
     x = bench.randn(*shapes.dropped, grad=True)
@@ -264,7 +267,7 @@ def dropped(bench: Bench, shapes: Shapes) -> Iterator[Row]:
 
 
 def stack(bench: Bench, shapes: Shapes) -> Iterator[Row]:
-    """The layers of a language model against those of torch."""
+    """Compare the layers of a language model with torch's layers."""
     x, dtype = bench.randn(*shapes.stack, grad=True), peer_type(bench)
     peer = nn.LSTM(x.size(-1), x.size(-1), STACKED, batch_first=True).to(bench.device, dtype)
     theirs = x.detach().to(dtype).requires_grad_()

@@ -1,4 +1,4 @@
-"""A peer for benchmarks: JoeyNMT, installed in a separate environment, trained for some updates or translating."""
+"""A peer for benchmarks: JoeyNMT, installed in a separate environment, which trains for some updates or translates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import yaml
 from nmt.errors import DataError
 
 USERS_ENVIRONMENT = dict(os.environ)
-"""Without what nmt.cli adds, whose import comes later: a peer runs as its users run it."""
+"""The environment before nmt.cli is imported, which adds variables: a peer runs as its users run it."""
 LOG_EVERY = 5
 _RATE = re.compile(r"Tokens per Sec: +([\d,]+)")
 _GENERATION = re.compile(r"Generation took ([\d.]+)")
@@ -29,7 +29,7 @@ def run_joeynmt(
     """Train for `updates` updates without validation: target tokens a second, peak memory.
 
     JoeyNMT logs the real target tokens of every 5 updates; the first line is a warm-up and not counted.
-    Raises DataError with its last line where it fails.
+    Raises DataError with its last line if it fails.
     """
     if updates < 2 * LOG_EVERY:
         raise DataError(f"--peer-updates: must be {2 * LOG_EVERY} or more, because the first {LOG_EVERY} do not count")
@@ -61,7 +61,7 @@ def translate_joeynmt(
 ) -> tuple[float, list[str]]:
     """The seconds reported by JoeyNMT, without loading, and the translations of `lines`.
 
-    `environment` is added to the user's. Raises DataError with its last line where it fails.
+    `environment` is added to the user's environment. Raises DataError with JoeyNMT's last line if it fails.
     """
     content = yaml.safe_load(config.read_text(encoding="utf-8"))
     content["testing"] |= {"beam_size": beam, "load_model": str(checkpoint.resolve())}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Times nmt-translate on a pipe: answers to one line at a time, and a file through a pipe against the file itself.
+"""Time nmt-translate on a pipe: answers to one line at a time, and a file through a pipe compared with the file itself.
 
 Prints the requests per second of a client that sends a line and waits for its translation; then, in alternating rounds,
 the lines per second of `-i FILE` and of `cat FILE |`, from the last line that the command prints, and their ratio.
@@ -25,8 +25,8 @@ def main() -> None:
     parser.add_argument("model", help="run or model directory to translate with")
     parser.add_argument("text", type=Path, help="plain text with a sentence a line")
     parser.add_argument("--requests", type=int, default=200, help="lines sent one at a time (default: 200)")
-    parser.add_argument("--lines", type=int, default=1000, help="lines of the text for the rest (default: 1000)")
-    parser.add_argument("--rounds", type=int, default=3, help="of file and pipe (default: 3)")
+    parser.add_argument("--lines", type=int, default=1000, help="lines of the text to use (default: 1000)")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of file and pipe (default: 3)")
     arguments, options = parser.parse_known_args()
     command = [*TRANSLATE, arguments.model, *options]
     lines = arguments.text.read_bytes().splitlines(keepends=True)[: arguments.lines]

@@ -27,7 +27,7 @@ from urllib.request import urlopen
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_environment import ENVIRONMENT  # without what the import of nmt.cli sets
+from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets
 from bench_facts import facts
 from bench_latency import percentile
 
@@ -55,11 +55,11 @@ with nmt.load(model, device="cpu") as translator:
         found = {"done": done, "seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
         print(json.dumps(found | {"latencies": latencies if ways == "one by one" else []}), flush=True)
 """
-"""Translates for some seconds in both ways."""
+"""Translates for some seconds in each of the two ways."""
 
 
 class Measured(NamedTuple):
-    """What was done in some seconds; latencies in seconds, none where they say nothing."""
+    """Sentences translated in some seconds; latencies in seconds, empty if they were not measured."""
 
     done: int
     seconds: float
@@ -70,14 +70,12 @@ class Measured(NamedTuple):
 def build_parser() -> argparse.ArgumentParser:
     """All options."""
     parser = make_parser("scripts/bench_serve.py", "Measure requests a second and latency of nmt-serve on the CPU.")
-    parser.add_argument("models", metavar="MODEL", nargs="+", help="run, folder or file, each served by itself")
+    parser.add_argument("models", metavar="MODEL", nargs="+", help="run, folder or file, each served separately")
     parser.add_argument("--source", default=SOURCE, metavar="FILE", help=f"default {SOURCE}")
     parser.add_argument("--beam", type=positive, default=5, metavar="N", help="default 5")
     parser.add_argument("--seconds", type=seconds, default=12, metavar="S", help="of each measurement; default 12")
-    parser.add_argument("--option", dest="options", metavar="OPTION", action="append", default=[], help="of nmt-serve")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE.md", help="also written there; default printed alone"
-    )
+    parser.add_argument("--option", dest="options", metavar="OPTION", action="append", default=[], help="for nmt-serve")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.md", help="also write there; default: only print")
     return parser
 
 
@@ -103,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines that are not empty. Raises DataError where there are none."""
+    """The lines that are not empty. Raises DataError if there are none."""
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
     lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -113,7 +111,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def by_library(model: str, lines: Sequence[str], arguments: argparse.Namespace) -> dict[str, Measured]:
-    """Sentences of the library, one by one and as one list."""
+    """Measure the library with sentences one by one and as one list."""
     command = [sys.executable, "-c", LIBRARY, model, str(arguments.beam), str(arguments.seconds)]
     done = subprocess.run(
         command, input=json.dumps(lines), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, check=True
@@ -124,7 +122,7 @@ def by_library(model: str, lines: Sequence[str], arguments: argparse.Namespace) 
 
 @contextmanager
 def served(model: str, arguments: argparse.Namespace) -> Iterator[str]:
-    """The address of a server. Raises NmtError where it does not start."""
+    """Start a server and yield its address. Raises NmtError if it does not start."""
     options = ["--port", "0", "--quiet", "--device", "cpu", "--beam-size", str(arguments.beam), *arguments.options]
     command = [sys.executable, "-m", "nmt.cli.serve", model, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Time the recurrent layers of a language model, forward and backward, against torch.nn.LSTM of the same size.
+"""Time the recurrent layers of a language model, forward and backward, compared with torch.nn.LSTM of the same size.
 
     scripts/bench_stack.py [--units UNIT ...] [--layers N] [--width N] [--rows N] [--steps N] [-o FILE.json]
 
-On a CPU, in fp32, by the CPU seconds of the process, so that other work on the machine counts for little; units and
-torch.nn.LSTM take turns. On a GPU scripts/bench_ops.py measures the same in bf16.
+Runs on a CPU in fp32. Times are CPU seconds of the process, so that other work on the machine has little effect; units
+and torch.nn.LSTM alternate. On a GPU, scripts/bench_ops.py measures the same in bf16.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Both = Callable[[], object]
 
 
 class Stack(nn.Module):
-    """Layers of one unit, each of which reads the one below, without dropout and layer norm."""
+    """Layers of one unit without dropout and layer norm; each layer reads the layer below."""
 
     def __init__(self, unit: str, layers: int, width: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Stack(nn.Module):
 
 
 def both_ways(module: nn.Module, x: Tensor, dtype: torch.dtype) -> Both:
-    """A function that runs a module over x [B, T, H], and back; the result of a module of torch is in a tuple."""
+    """A function that runs a module forward and backward over x [B, T, H]; modules of torch return tuples."""
     x = x.detach().requires_grad_()
     leaves = [x, *module.parameters()]
 
@@ -59,7 +59,7 @@ def both_ways(module: nn.Module, x: Tensor, dtype: torch.dtype) -> Both:
 
 
 def measure(functions: dict[str, Both], *, repeats: int) -> dict[str, list[float]]:
-    """CPU seconds of each function, in turns, after one that does not count."""
+    """CPU seconds of each function, alternating, after one call that is not counted."""
     found: dict[str, list[float]] = {name: [] for name in functions}
     for repeat in range(repeats + 1):
         for name, function in functions.items():
@@ -75,10 +75,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--units", nargs="+", default=list(UNITS), choices=CELLS.names(), metavar="UNIT")
     for name, value, text in (
         ("layers", 3, "recurrent layers"),
-        ("width", 1024, "of each"),
-        ("rows", 20, "of text, side by side"),
+        ("width", 1024, "width of each layer"),
+        ("rows", 20, "rows of text in a batch"),
         ("steps", 70, "words of a row"),
-        ("repeats", 7, "measurements of each"),
+        ("repeats", 7, "measurements of each unit"),
         ("threads", 1, "threads"),
     ):
         parser.add_argument(f"--{name}", type=int, default=value, metavar="N", help=f"{text}; default {value}")

@@ -3,8 +3,9 @@
 
     scripts/bench_subwords.py multi30k_lrn.yaml --set data.tokenizer_options.bpe_dropout=0.1
 
-Prints Markdown: without it, with the compiled kernel, and with Python, as on machines without a compiler. The text is
-encoded into a temporary directory; the rounds of the rows take turns.
+Prints a Markdown table with three rows: the text as encoded once, split again by the compiled kernel, and split again
+by Python, as on machines without a compiler. The text is encoded into a temporary directory; the rounds of the rows
+alternate.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from nmt.tasks.translation import build_sampler
 
 def build_parser() -> argparse.ArgumentParser:
     """The configuration and the number of rounds."""
-    parser = make_parser("scripts/bench_subwords.py", "Measure what splitting the training text anew costs.")
+    parser = make_parser("scripts/bench_subwords.py", "Measure the cost of splitting the training text again.")
     parser.add_argument("config", metavar="CONFIG")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="default 3")
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def without_kernels(chosen: bool) -> Iterator[None]:
-    """As on a machine without a compiler, if that is `chosen`."""
+    """Run the block as on a machine without a compiler, if `chosen`."""
     before = native.problem
     if chosen:
         native.problem = lambda source=None: "this is what is measured"
@@ -73,7 +74,7 @@ def without_kernels(chosen: bool) -> Iterator[None]:
 
 
 def epoch_seconds(sampler: BatchSampler, data: PreparedData, *, epoch: int) -> float:
-    """CPU time in which this process makes all batches."""
+    """CPU seconds in which this process makes all batches of an epoch."""
     started = time.process_time()
     for number in range(sampler.pools):
         batches, drawn = sampler.pool(epoch, number)

@@ -4,9 +4,9 @@
     scripts/bench_train.py [--unit gru lrn atr] [--peer PYTHON CONFIG] [-o docs/benchmarks/train-cpu.md]
 
 Padding is never counted. Every case runs in a separate process, `--repeats` times, alternating with the others. The
-built-in sizes are those of JoeyNMT's GRU: hidden 512, two directions of 256 in the encoder, embeddings 256, 8,000 joint
-subwords, one layer, 115 sentences per update; `rnnsearch` is the nearest architecture. `--peer` takes the Python of
-an installed JoeyNMT and its configuration.
+built-in sizes are copied from JoeyNMT's GRU: hidden 512, two directions of 256 in the encoder, embeddings 256, 8,000
+joint subwords, one layer, 115 sentences per update; `rnnsearch` is the nearest architecture. `--peer` takes the Python
+of an installed JoeyNMT and its configuration.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--architecture", nargs="+", default=["rnnsearch"], metavar="NAME", help="default rnnsearch")
     parser.add_argument("--config", nargs="+", metavar="FILE", help="configurations instead of the built-in sizes")
     parser.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="as nmt-train"
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="as for nmt-train"
     )
     parser.add_argument("--hidden", type=positive, default=512, metavar="N", help="default 512")
     parser.add_argument("--encoder-hidden", type=positive, default=256, metavar="N", help="each direction, default 256")
     parser.add_argument("--embedding", type=positive, default=256, metavar="N", help="default 256")
     parser.add_argument("--vocabulary", type=positive, default=8000, metavar="N", help="joint subwords, default 8000")
-    parser.add_argument("--sentences", type=positive, default=115, metavar="N", help="in an update, default 115")
+    parser.add_argument("--sentences", type=positive, default=115, metavar="N", help="of an update, default 115")
     parser.add_argument("--data", default="data/multi30k/train", metavar="PREFIX", help="default data/multi30k/train")
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
     parser.add_argument("--threads", type=positive, default=available_cores(), metavar="N", help="default: all cores")
-    parser.add_argument("--updates", type=positive, default=40, metavar="N", help="measured, default 40")
-    parser.add_argument("--warm-up", type=natural, default=10, metavar="N", help="updates before them, default 10")
+    parser.add_argument("--updates", type=positive, default=40, metavar="N", help="measured updates, default 40")
+    parser.add_argument("--warm-up", type=natural, default=10, metavar="N", help="updates before those, default 10")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="default 3")
-    parser.add_argument("--peer", nargs=2, metavar=("PYTHON", "CONFIG"), help="a JoeyNMT to run in turn with the cases")
-    parser.add_argument("--peer-updates", type=positive, default=25, metavar="N", help="default 25, the first 5 unseen")
-    parser.add_argument("--work", default="runs/bench_train", metavar="DIR", help="keeps tokenizer and encoded text")
+    parser.add_argument("--peer", nargs=2, metavar=("PYTHON", "CONFIG"), help="an installed JoeyNMT")
+    parser.add_argument("--peer-updates", type=positive, default=25, metavar="N", help="default 25, 5 of them warm-up")
+    parser.add_argument("--work", default="runs/bench_train", metavar="DIR", help="for tokenizer and encoded text")
     parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
     parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
     return parser
@@ -194,7 +194,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
 
 
 def median(runs: Sequence[Result], field: str) -> float:
-    """Of one figure over the repeats."""
+    """The median of a field over the repeats."""
     return statistics.median(float(run[field]) for run in runs)
 
 

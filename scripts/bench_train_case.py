@@ -17,14 +17,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import nmt.cli  # noqa: F401  (sets what must be set before torch is imported, as the commands do)
+import nmt.cli  # noqa: F401  (sets variables before torch is imported, as the commands do)
 from nmt.training.allocator import keep_large_blocks
 
 PARTS = ("data", "encoder", "decoder", "loss", "backward", "optimizer")
 
 
 class Parts:
-    """Seconds by part; while an inner part runs, the clock of the outer one stands still."""
+    """Seconds by part; the clock of a part stops while a part inside it runs."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
@@ -33,7 +33,7 @@ class Parts:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Count the block to `part`."""
+        """Add the time of the block to `part`."""
         self._count()
         self._open.append(part)
         try:
@@ -43,7 +43,7 @@ class Parts:
             self._open.pop()
 
     def wrap(self, owner: object, name: str, part: str) -> None:
-        """Count the method `name` of `owner` to `part`."""
+        """Add the time of the method `name` of `owner` to `part`."""
         method: Callable[..., Any] = getattr(owner, name)
 
         def timed(*arguments: Any, **options: Any) -> Any:
@@ -62,9 +62,9 @@ class Parts:
 def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[str, Any]:
     """Train for `warm_up` and then `updates` updates; only the latter are measured.
 
-    A part is what its method does besides the parts inside it: the decoder without the encoder that it calls,
-    `backward` without the forward pass, `optimizer` with clipping and moving average. Where the loss makes its
-    gradient together with its value, that counts as loss.
+    The time of a part excludes the parts inside it: the decoder without the encoder that it calls, `backward` without
+    the forward pass. `optimizer` includes clipping and moving average. If the loss computes its gradient together with
+    its value, both count as loss.
     """
     import torch
 
@@ -92,7 +92,7 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
 
     def step(number: int) -> tuple[Group, float]:
         started = time.perf_counter()
-        with parts.timed("data"):  # nmt-train makes it ahead in a thread; here it is part of the time
+        with parts.timed("data"):  # nmt-train prepares it in a thread; here it is part of the time
             group = next(groups)
         updater.update(group, step=number)
         return group, time.perf_counter() - started

@@ -51,23 +51,23 @@ PRODUCTS: Final = ("mm", "addmm", "bmm", "baddbmm")
 
 
 class Count(TorchDispatchMode):
-    """Counts what operations would cost on a GPU; within a recording they cost nothing."""
+    """Counts what operations would cost on a GPU; while a graph is recorded, they are counted as its nodes only."""
 
     def __init__(self) -> None:
         super().__init__()
         self.nodes: int | None = None
-        """Of the graph that is recorded, if one is."""
+        """Nodes of the graph that is being recorded; None if none is."""
         self.recorded = 0
         self.reset()
 
     def reset(self) -> None:
-        """Begin to count."""
+        """Start to count from zero."""
         self.launches = self.copies = self.allocations = self.waits = self.replays = 0
         self.in_graphs = 0
         """Launches within the graphs that are replayed."""
 
     def launch(self, *, copy: bool = False) -> None:
-        """One more."""
+        """Count one more launch."""
         if self.nodes is not None:
             self.nodes += 1
         else:
@@ -102,7 +102,7 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 @contextlib.contextmanager
 def on_a_fake_gpu(count: Count) -> Iterator[None]:
-    """What asks for a GPU finds one in the block."""
+    """In the block, code that looks for a GPU finds one."""
 
     def record(work: graphs.Replay) -> graphs.Replay:
         count.recorded += 1
@@ -140,7 +140,7 @@ def on_a_fake_gpu(count: Count) -> Iterator[None]:
 
 
 def micro_batch(unit: str, size: Size) -> Count:
-    """What the last of some batches costs, forward and backward, in bf16 with dropout."""
+    """The counts for the last of some batches, forward and backward, in bf16 with dropout."""
     model = make_model(unit, size, CPU).train()
     number_layers(model)
     for module in model.modules():
@@ -163,7 +163,7 @@ def micro_batch(unit: str, size: Size) -> Count:
 
 
 def search_step(unit: str, size: Size) -> Count:
-    """What a step of a beam search costs, with weights in bf16: one more, behind all that a search begins with."""
+    """The counts for a step of a beam search, with weights in bf16: two searches differ by one step."""
     source = torch.full((size.sentences, size.length), 5)
     count = Count()
     with on_a_fake_gpu(count), selected("triton"), torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):

@@ -1,4 +1,4 @@
-"""The main job, shown: train on configs/demo.yaml, translate held-out sentences, evaluate. Run by scripts/demo."""
+"""Shows the main job: train on configs/demo.yaml, translate held-out sentences, evaluate. Run by scripts/demo."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MODULES = {"nmt-train": "nmt.cli.train", "nmt-translate": "nmt.cli.translate", "
 CURVE_ROWS = 10
 SAMPLES = 5
 ORDINARY = range(6, 13)
-"""Words of a sentence that is proposed to be translated."""
+"""Lengths in words of a sentence that the demo suggests for a translation."""
 
 
 class StepFailedError(Exception):
-    """A command ended with an exit code other than 0; it has said why."""
+    """A command ended with an exit code other than 0; it has printed the reason."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -54,12 +54,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The two options of nmt-train that make sense here."""
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__, allow_abbrev=False)
     parser.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
-    parser.add_argument("--overwrite", action="store_true", help="train anew; the run that is there is moved aside")
+    parser.add_argument("--overwrite", action="store_true", help="train again; the existing run is moved aside")
     return parser.parse_args(argv)
 
 
 def train_options(overrides: Sequence[str], *, overwrite: bool) -> list[str]:
-    """What nmt-train gets besides the configuration."""
+    """The options of nmt-train besides the configuration."""
     options = [part for override in overrides for part in ("--set", override)]
     return [*options, "--overwrite"] if overwrite else options
 
@@ -126,7 +126,7 @@ def read_events(log: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_rows(*paths: Path) -> list[tuple[str, ...]]:
-    """The lines of files side by side."""
+    """For each line number, the lines of all files."""
     return list(zip(*(path.read_text(encoding="utf-8").splitlines() for path in paths), strict=True))
 
 
@@ -139,7 +139,7 @@ def show_samples(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def right_one(rows: Sequence[tuple[str, ...]]) -> str:
-    """A sentence of ordinary length whose translation was the reference; the first sentence where there is none."""
+    """A sentence of ordinary length whose translation equals the reference; the first sentence if there is none."""
     right = [source for source, reference, translation in rows if reference == translation and "'" not in source]
     return next((source for source in right if len(source.split()) in ORDINARY), rows[0][0])
 

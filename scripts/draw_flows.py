@@ -147,8 +147,8 @@ UNITS = {
         out c
     """,
 }
-"""By the name of the unit. A name after `before` is of the state before, after `input` a product of the input, and
-after `out` what is carried to the next step besides the last line."""
+"""Flows by the name of the unit. Names after `before` belong to the previous state, names after `input` are products of
+the input. The value of the last line is carried to the next step, and so are the names after `out`."""
 
 ARCHITECTURES = {
     "deepnmt": """
@@ -217,7 +217,7 @@ ARCHITECTURES = {
         next_word = norm,|softmax _z
     """,
 }
-"""By the name of the architecture; `_` in an operation is a space, `|` a new line."""
+"""Flows by the name of the architecture; `_` in an operation is a space, `|` a new line."""
 
 OPERATIONS = ("+", "−", "×", "÷", "σ", "tanh", "relu", "1−")
 INK, PAPER = "#1B1F24", "#FFFFFF"
@@ -237,24 +237,24 @@ class Node:
     inputs: list[str] = field(default_factory=list)
     column: int = 0
     place: float = 0.0
-    """Of its middle, across the flow."""
+    """Position of its middle, across the flow."""
     down: bool = False
     """Whether the flow goes down; if not, it goes to the right."""
     x: float = 0.0
     y: float = 0.0
     reach: float = 0.0
-    """Of a bend, its size along the flow: that of its column, so that lines turn between columns, not behind boxes."""
+    """The size of a bend along the flow, equal to its column's: lines turn between columns, not behind boxes."""
 
     @property
     def kind(self) -> str:
-        """Which colour it has."""
+        """Its kind, which determines its colour."""
         if self.operation in ("before", "input", "output"):
             return self.operation
         return "operation" if self.operation in OPERATIONS else "matrix"
 
     @property
     def lines(self) -> list[str]:
-        """What stands in it."""
+        """Its lines of text."""
         if self.operation == "bend":
             return []
         named = {"before": self.name, "input": self.name, "output": self.inputs[0] if self.inputs else ""}
@@ -283,7 +283,7 @@ class Node:
 
 
 def parse(flow: str) -> dict[str, Node]:
-    """The nodes of a flow by their names, inputs before what reads them."""
+    """The nodes of a flow by their names, each after its inputs."""
     nodes: dict[str, Node] = {}
     carried: list[str] = []
     for line in flow.strip().splitlines():
@@ -300,7 +300,7 @@ def parse(flow: str) -> dict[str, Node]:
 
 
 def set_columns(nodes: dict[str, Node]) -> None:
-    """Each node stands right of its inputs, and what comes from outside next to where it is first read."""
+    """Put each node to the right of its inputs, and each input of the flow just before its first reader."""
     for node in nodes.values():
         node.column = 1 + max((nodes[name].column for name in node.inputs), default=-1)
     for node in nodes.values():
@@ -314,7 +314,7 @@ def set_columns(nodes: dict[str, Node]) -> None:
 
 
 def with_bends(nodes: dict[str, Node]) -> tuple[list[list[Node]], dict[tuple[str, str], list[Node]]]:
-    """The columns, and the way of each line: its ends and a bend in each column between them."""
+    """The columns, and the path of each line: its ends and a bend in each column between them."""
     columns: list[list[Node]] = [[] for _ in range(1 + max(node.column for node in nodes.values()))]
     for node in nodes.values():
         columns[node.column].append(node)
@@ -331,7 +331,7 @@ def with_bends(nodes: dict[str, Node]) -> tuple[list[list[Node]], dict[tuple[str
 
 
 def arrange(columns: list[list[Node]], ways: dict[tuple[str, str], list[Node]]) -> None:
-    """Order each column by where its neighbours are, then set places so that lines are as straight as possible."""
+    """Order each column by the places of its neighbours, then move nodes so that lines are as straight as possible."""
     pairs = [pair for way in ways.values() for pair in itertools.pairwise(way)]
 
     def crossings() -> int:
@@ -375,7 +375,7 @@ def arrange(columns: list[list[Node]], ways: dict[tuple[str, str], list[Node]]) 
 
 
 def _spread(column: list[Node]) -> None:
-    """Move nodes of a column apart, by as little as their order allows, around where they want to be."""
+    """Move overlapping nodes of a column apart, in the same order and around the same mean place."""
     wanted = [node.place for node in column]
     for node, above in zip(column[1:], column, strict=False):
         node.place = max(node.place, above.place + (above.breadth + node.breadth) / 2 + ROW_GAP)
@@ -385,7 +385,7 @@ def _spread(column: list[Node]) -> None:
 
 
 def label(text: str, x: float, y: float, *, small: bool = False) -> str:
-    """A line of text around x; in short names `_` begins an index. Small ones stand out from lines behind them."""
+    """A line of text centred at x; in short names `_` begins an index. Small texts stand out from lines behind them."""
     size = SIZE - 2 if small else SIZE
     if len(text) > 4:
         inner = escape(text.replace("_", " "))
@@ -441,14 +441,14 @@ def drawn(flow: str, *, title: str, down: bool = False) -> str:
 
 
 def note(text: str, way: list[Node]) -> str:
-    """A text at the end of a way, such as the sign of what is subtracted."""
+    """A text at the end of a path, such as the minus sign of an input that is subtracted."""
     end = way[-1]
     below = way[-2].y > end.y
     return label(text, end.x - end.width / 2 - 7, end.y + (10 if below else -10), small=True)
 
 
 def line(way: list[Node]) -> str:
-    """An arrow along a way."""
+    """An arrow along a path."""
     path = ""
     for node, other in itertools.pairwise(way):
         if node.down:
@@ -465,7 +465,7 @@ def line(way: list[Node]) -> str:
 
 
 def box(node: Node) -> str:
-    """A node with its text: round for operations, square for all else."""
+    """A node with its text: round for operations, square for all other kinds."""
     radius = 14 if node.kind == "operation" else 4
     frame = (
         f'<rect x="{node.x - node.width / 2:.1f}" y="{node.y - node.height / 2:.1f}" width="{node.width:.1f}" '

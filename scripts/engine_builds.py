@@ -1,4 +1,4 @@
-"""Compiles the engine for this machine or, with zig, for others: what build_light and build_web share."""
+"""Compiles the engine for this machine or, with zig, for others; common part of build_light and build_web."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Target(NamedTuple):
     """A system that the engine can be compiled for."""
 
     triple: str
-    """as zig calls it, with the version of its C library"""
+    """its name in zig, with the version of its C library"""
     machine: str
-    """as `nmt.light.sources` calls it"""
+    """its name in `nmt.light.sources`"""
     platform: str
-    """the tag of wheels for it; of Linux as far as the C library says no more"""
+    """the tag of its wheels; on Linux `platform_tag` adds the version of the C library"""
     library: str
-    """what a shared library is called there"""
+    """the file name of the shared library"""
 
 
 TARGETS = {
@@ -44,12 +44,12 @@ TARGETS = {
     "macos-x86_64": Target("x86_64-macos.11.0", "x86_64", "macosx_11_0_x86_64", "libnmt_engine.dylib"),
     "macos-aarch64": Target("aarch64-macos.11.0", "aarch64", "macosx_11_0_arm64", "libnmt_engine.dylib"),
 }
-"""By the names that --target takes."""
+"""By the names that --target accepts."""
 REFUSED = {"windows": "the engine has no code for files and threads of Windows yet (nmt/light/src/system.c)"}
 
 
 def find_zig() -> list[str] | None:
-    """The command of zig: ZIG of the environment, else `zig`, else the package ziglang; None where there is none."""
+    """The command of zig: ZIG of the environment, else `zig`, else the package ziglang; None if there is none."""
     chosen = os.environ.get("ZIG", "").split()
     if chosen:
         return chosen
@@ -59,7 +59,7 @@ def find_zig() -> list[str] | None:
 
 
 def target_of(name: str) -> Target:
-    """BuildError names what there is instead."""
+    """The target with this name. BuildError lists the names that are allowed."""
     for system, reason in REFUSED.items():
         if name.startswith(system):
             raise BuildError(f"--target {name}: {reason}")
@@ -69,7 +69,7 @@ def target_of(name: str) -> Target:
 
 
 def native_target() -> Target:
-    """This machine, by its own compiler."""
+    """This machine, with its own compiler."""
     tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     return Target(
         "", platform.machine(), tag, "libnmt_engine.dylib" if sys.platform == "darwin" else "libnmt_engine.so"
@@ -77,7 +77,7 @@ def native_target() -> Target:
 
 
 def built(target: Target, to: Path) -> None:
-    """The shared library for a target, written to `to`: the same bytes from the same sources and compiler."""
+    """Write the shared library for a target to `to`. The same sources and compiler give the same bytes."""
     command = find_compiler() if not target.triple else [*zig_for(target.triple), "cc", "-target", target.triple]
     strip = [] if "macos" in target.platform or "macosx" in target.platform else ["-s", "-Wl,--build-id=none"]
     with tempfile.TemporaryDirectory() as scratch:
@@ -88,7 +88,7 @@ def built(target: Target, to: Path) -> None:
 
 
 def zig_for(what: str) -> list[str]:
-    """The command of zig; BuildError where there is none."""
+    """The command of zig; BuildError if there is none."""
     zig = find_zig()
     if zig is None:
         raise BuildError(f"{what}: needs zig: pip install ziglang, or zig on PATH, or ZIG in the environment")
@@ -96,7 +96,7 @@ def zig_for(what: str) -> list[str]:
 
 
 def compiled(command: Sequence[str], parts: Sequence[Compilation], flags: Sequence[str], folder: Path) -> list[str]:
-    """Objects in `folder`, which the cores share; sources are named from the root, so that no path gets into them."""
+    """Compile to objects in `folder`, on all cores. Sources have relative paths: objects contain no local path."""
     outputs = [str(folder / f"{part.name}.o") for part in parts]
     jobs = [
         [*command, *FLAGS, *flags, *part.flags, "-c", f"nmt/{part.source}", "-o", output]
@@ -109,7 +109,7 @@ def compiled(command: Sequence[str], parts: Sequence[Compilation], flags: Sequen
 
 
 def run(command: Sequence[str]) -> None:
-    """Run a compiler from the root; BuildError has the first line of what it says where it fails."""
+    """Run a compiler from the root; BuildError with the first line of its errors if it fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
@@ -120,13 +120,13 @@ def run(command: Sequence[str]) -> None:
 
 
 def platform_tag(target: Target, library: bytes) -> str:
-    """The tag of a wheel with this library: on Linux manylinux of the oldest glibc that has all that it needs."""
+    """The tag of a wheel with this library: on Linux manylinux with the oldest glibc that has all symbols it needs."""
     if not target.platform.startswith("linux_"):
         return target.platform
     machine, oldest = target.platform.removeprefix("linux_"), (2, 17)  # which all installers know
-    # The versions of symbols, which stand as text in the library.
+    # The library contains the versions of its symbols as text.
     needed = [(int(major), int(minor)) for major, minor in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", library)]
-    if not needed:  # another C library, of which a wheel cannot say the version
+    if not needed:  # another C library, whose version a wheel cannot state
         return target.platform
     major, minor = max(*needed, oldest)
     tag = f"manylinux_{major}_{minor}_{machine}"

@@ -12,7 +12,7 @@ from nmt.interop.stored_weights import FORMATS, layout
 from nmt.models import build_model
 
 CONFIGS = {"demo.yaml": 2000, "multi30k_lrn.yaml": 5000, "wmt14_lrn.yaml": 27700}
-"""Entries of each vocabulary; with tied tables both languages have the same."""
+"""Entries of each vocabulary; with tied tables both languages have the same vocabulary."""
 
 
 def main() -> int:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write a parallel corpus of any size from a seed, to measure with: words of two made-up languages.
+"""Write a parallel corpus of any size from a seed, for measurements: words of two invented languages.
 
     scripts/generate_corpus.py PREFIX --pairs 5000000 [--seed 1]
 
 writes PREFIX.en and PREFIX.de. Words follow Zipf's law, lengths a log-normal distribution (mean 23 words, like
-newspaper text), a target sentence is its source word by word with neighbours exchanged, words left out and added.
-A smaller corpus is the beginning of a larger one with the same seed.
+newspaper text). A target sentence is its source, translated word by word, with some neighbours exchanged, words left
+out and words added. A smaller corpus is the beginning of a larger one with the same seed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SYLLABLES = {
 
 def main() -> int:
     """Parse, write, report."""
-    parser = make_parser("scripts/generate_corpus.py", "Write a parallel corpus from a seed, to measure with.")
-    parser.add_argument("prefix", metavar="PREFIX", help="PREFIX.en and PREFIX.de are written")
+    parser = make_parser("scripts/generate_corpus.py", "Write a parallel corpus from a seed, for measurements.")
+    parser.add_argument("prefix", metavar="PREFIX", help="writes PREFIX.en and PREFIX.de")
     parser.add_argument("--pairs", type=positive, required=True, metavar="N")
     parser.add_argument("--seed", type=natural, default=1, metavar="N", help="default 1")
     return execute(parser, run)
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def blocks(pairs: int, *, seed: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Lines with their line ends of both sides, some thousand at a time."""
+    """The lines of both sides with their line ends, in blocks of some thousand."""
     english, german = (vocabulary(language, seed=seed) for language in SYLLABLES)
     cumulative = np.cumsum(1 / (np.arange(WORDS) + 2.7))
     for start in range(0, pairs, BLOCK):
@@ -83,12 +83,12 @@ def translated(
     words[first], words[first + 1] = words[first + 1], words[first]
     copies = generator.choice(3, size=len(words), p=(0.05, 0.9, 0.05))
     starts = np.cumsum(lengths) - lengths
-    copies[starts] = np.maximum(1, copies[starts])  # a sentence without words would be no sentence
+    copies[starts] = np.maximum(1, copies[starts])  # so that no sentence loses all its words
     return np.repeat(words, copies), np.add.reduceat(copies, starts)
 
 
 def vocabulary(language: str, *, seed: int) -> list[str]:
-    """Different words, short ones first, as a frequent word is short."""
+    """Different words, short ones first, because frequent words are short."""
     onsets, vowels, codas = SYLLABLES[language]
     parts = [onsets.split(), vowels.split(), codas]
     generator = np.random.default_rng([seed, *language.encode()])

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write pairs of sentences with labels, to try the task `classification` with.
+"""Write pairs of sentences with labels, for trials of the task `classification`.
 
     scripts/generate_entailment.py FOLDER [--pairs 12000] [--seed 1]
 
-writes FOLDER/train.jsonl, dev.jsonl and test.jsonl, one JSON object a line with the keys that SNLI has: `sentence1`,
-`sentence2`, `gold_label`, and with `kind`: what decides, negation, hyponyms or numbers. No hypothesis is in two of the
-files, and none tells its label (see nmt/demo/entailment.py). Words and full stops stand between spaces.
+writes FOLDER/train.jsonl, dev.jsonl and test.jsonl, one JSON object a line. Its keys are `sentence1`, `sentence2` and
+`gold_label`, as in SNLI, and `kind`: whether negation, hyponyms or numbers decide. No hypothesis is in two of the
+files, and no hypothesis alone shows its label (see nmt/demo/entailment.py). Spaces separate words and full stops.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from nmt.demo.entailment import GROUP, generate_pairs
 from nmt.errors import DataError
 
 HELD_OUT = 100
-"""Groups of dev and of test."""
+"""Groups of pairs in dev, and in test."""
 KEYS = ("sentence1", "sentence2", "gold_label", "kind")
 
 
 def main() -> int:
     """Parse, write, report."""
     parser = make_parser("scripts/generate_entailment.py", "Write pairs of sentences with labels, from a seed.")
-    parser.add_argument("folder", metavar="FOLDER", help="train.jsonl, dev.jsonl and test.jsonl are written into it")
-    said = "pairs to train on, rounded up to sixes (default 12000)"
+    parser.add_argument("folder", metavar="FOLDER", help="folder for train.jsonl, dev.jsonl and test.jsonl")
+    said = "pairs to train on, rounded up to a multiple of 6 (default 12000)"
     parser.add_argument("--pairs", type=positive, default=12_000, metavar="N", help=said)
     parser.add_argument("--seed", type=natural, default=1, metavar="N", help="default 1")
     return execute(parser, run)

@@ -22,13 +22,13 @@ from nmt.ops import dispatch
 
 REPEATS: Final = 30
 MOST_SECONDS: Final = 1.0
-"""A measurement has fewer repeats, but 5, where these would take longer."""
+"""A measurement has fewer repeats, at least 5, if they would take longer."""
 CACHE_BYTES: Final = 256 * 2**20
-"""Written before each repeat, so that nothing is read from the L2 cache that a model would not find there."""
+"""Written before each repeat to empty the L2 cache, in which a model would not find its inputs either."""
 
 
 class Row(NamedTuple):
-    """One result. `target` is a limit in the unit of the value, from below or, where `most`, from above."""
+    """One result. `target` is a limit in the unit of the value: the least value or, with `most`, the greatest."""
 
     what: str
     value: float
@@ -50,11 +50,11 @@ class Row(NamedTuple):
 
 
 Group = Callable[[], Iterable[Row]]
-"""Measures a few rows that share what they need."""
+"""Measures a few rows that share their preparations."""
 
 
 class Bench(NamedTuple):
-    """Where and how things are timed."""
+    """The device and the method of timing."""
 
     device: torch.device
     time: Callable[..., float]
@@ -70,14 +70,14 @@ class Bench(NamedTuple):
 
 
 def gpu_problem() -> str | None:
-    """Why nothing can be measured here, None if it can."""
+    """Why nothing can be measured here; None if measuring is possible."""
     if not torch.cuda.is_available():
         return "no NVIDIA GPU can be used here"
     return dispatch.triton_problem()
 
 
 def time_on_gpu(function: Callable[[], object], *, prepare: Callable[[], object] | None = None) -> float:
-    """See `Bench.time`: with CUDA events, the cache emptied, after three runs that do not count."""
+    """`Bench.time` with CUDA events and an empty cache, after three runs that are not counted."""
     cache = torch.empty(CACHE_BYTES, dtype=torch.uint8, device="cuda")
     times: list[float] = []
     for repeat in range(-3, REPEATS):
@@ -106,12 +106,12 @@ def replayed(function: Callable[[], object], bench: Bench) -> Callable[[], objec
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(3):  # kernels are compiled, and what libraries allocate at first is there
+        for _ in range(3):  # compiles kernels, and lets libraries allocate their memory
             function()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        kept = function()  # its memory is the graph's as long as this is there
+        kept = function()  # keeps the memory that the graph writes
     return lambda: (graph.replay(), kept)
 
 
@@ -137,7 +137,7 @@ HEAD: Final = "| what | value | target | met |\n|-|-|-|-|"
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row, as JSON has it, of a Markdown table."""
+    """The line of a Markdown table for a row in its JSON form."""
     sign = "≤" if row["most"] else "≥"
     target = "" if row["target"] is None else f"{sign} {row['target']:g} {row['unit']}".rstrip()
     met = {True: "yes", False: "no", None: ""}[row["met"]]
@@ -145,12 +145,12 @@ def line(row: dict[str, Any]) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table of rows as JSON has them."""
+    """A Markdown table of rows in their JSON form."""
     return "\n".join([HEAD, *map(line, rows)])
 
 
 def write(output: Path | None, rows: Sequence[dict[str, Any]], failed: dict[str, str]) -> None:
-    """Results so far, whole or not at all: the process may be killed at any time."""
+    """Write the results so far, completely or not at all: the process may be killed at any time."""
     if output is None:
         return
     temporary = output.with_name(f".{output.name}")
@@ -194,7 +194,7 @@ def run_groups(program: str, groups: Mapping[str, Group], output: Path | None, *
 
 
 def gpu_works() -> bool:
-    """Whether this process can still use the GPU: after an illegal access nothing but a new one can."""
+    """Whether this process can still use the GPU: after an illegal access only a new process can."""
     try:
         torch.cuda.synchronize()
         return True
@@ -212,6 +212,6 @@ def _earlier(output: Path | None) -> tuple[list[dict[str, Any]], dict[str, str]]
 def parse(description: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments of a GPU benchmark."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="write the results there as JSON, each as it comes")
+    parser.add_argument("-o", "--output", type=Path, help="write each result there at once, as JSON")
     parser.add_argument("--after", metavar="GROUP", help="continue after this group, with the results in --output")
     return parser.parse_args(argv)

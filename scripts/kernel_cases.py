@@ -24,16 +24,16 @@ UNITS: Final = (
 STORAGES: Final = ("bf16", "fp32")
 FORWARD: Final = ((64, 1, 12), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
 BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
-"""What `nmt.ops.triton_tools.launch_for` can choose, but for one between the first two, and that of single steps."""
+"""SINGLE_STEP, and all launches that `nmt.ops.triton_tools.launch_for` can choose except one between the first two."""
 
 SINGLE_STEP: Final = (128, 1, 1)
-"""That of `nmt.ops.scan.triton.STEP`."""
+"""The launch `nmt.ops.scan.triton.STEP`."""
 
 HOPPER_SHARED: Final = 227 * 1024
 """Bytes of shared memory that a program can have on an H100."""
 
 EXCHANGE: Final = (r"\b(ld|atom)\S*\.acquire", r"\b(atom|red)\S*\.release", r"\bld\S*\.cg\b")
-"""How programs that run together exchange states; Triton 3.6 drops an acquire whose value nobody uses."""
+"""Instructions of programs that run together and exchange states; Triton 3.6 drops an acquire with an unused value."""
 
 VECTORS: Final = (r"\bld\.global\S*\.v4\.b32|\bcp\.async\S* .*, 0x10", r"\bst\.global\S*\.v4\.b32")
 """Loads and stores of 16 bytes by one thread."""
@@ -47,24 +47,27 @@ class Case(NamedTuple):
     storage: str
     """Type of the sequences."""
     form: str
-    """What tells it from the other cases of the kernel."""
+    """Its difference from the other cases of the kernel."""
     constants: dict[str, Any]
     types: dict[str, str]
     """Types of arguments that are not guessed from their names."""
     warps: int
     options: Mapping[str, Any] = MappingProxyType({})
-    """More for the compiler."""
+    """Further options for the compiler."""
     together: int = 1
     """How many programs must run on a multiprocessor at the same time."""
     instructions: tuple[str, ...] = ()
-    """Patterns of what must be in its code."""
+    """Patterns of instructions that its code must have."""
     odd: tuple[str, ...] = ()
-    """Sizes and steps that are multiples of 16 by their names, but not here."""
+    """Sizes and strides that are not multiples of 16 here, although they usually are."""
 
 
 def scan_cases() -> Iterator[Case]:
-    """Units that need no matrix: each launch there is, with mask and initial state; of the first in bf16 also
-    without, in both directions, and for pairs of cells; those with an option once."""
+    """Units without a matrix, in each launch, with mask and initial state.
+
+    The first launch in bf16 is also compiled in both directions without mask and initial state, and for pairs of cells.
+    Units with an option are compiled in one launch only.
+    """
     from nmt.ops.lrn import LRN
     from nmt.ops.min_gru import MinGRU
     from nmt.ops.min_lstm import MinLSTM
@@ -116,10 +119,10 @@ ATR_FORMS: Final[tuple[tuple[str, int, dict[str, Any]], ...]] = (
     ("a launch that ends with the sums, in tests", 512, {"PERSISTENT": False, "NORMALIZED": True, "REST": False}),
     ("a launch that begins with the sums, in tests", 512, {"PERSISTENT": False, "NORMALIZED": True, "SUMS": False}),
 )  # fmt: skip
-"""What a form of ATR's kernels is for, its channels, and its constants that are not the usual ones."""
+"""The purpose of a form of ATR's kernels, its channels, and its unusual constants."""
 
 ATR_SIZES: Final = 4
-"""The first forms, of which fp32 is compiled; what the others have of their own is the same text in bf16."""
+"""Number of forms, from the first, that are also compiled in fp32; the special code of the others is the same there."""
 
 
 def atr_cases() -> Iterator[Case]:
@@ -155,7 +158,7 @@ def atr_cases() -> Iterator[Case]:
 
 
 def attention_cases() -> Iterator[Case]:
-    """Attention: a short source with wide heads, a longer one, and the greatest with the most registers; in loops."""
+    """Attention: a short source with wide heads, also in a loop; a longer one; the longest, with the most registers."""
     from nmt.ops.attention import kernels
     from nmt.ops.attention.triton import MEMORY_BLOCKS, MEMORY_WARPS, MOST_SOURCE, WARPS, block_rule
 
@@ -183,13 +186,13 @@ def attention_cases() -> Iterator[Case]:
 
 
 def memory_types(storage: str) -> dict[str, str]:
-    """What attention reads and writes in the type of its memory."""
+    """Types of the arguments of attention that have the type of its memory."""
     names = ("p_query", "p_keys", "p_values", "p_context", "p_dcontext", "p_dquery", "p_dkeys")
     return dict.fromkeys(names, f"*{storage}")
 
 
 def step_cases() -> Iterator[Case]:
-    """One step of GRU, LSTM and ATR: a usual size with and without layer norm, and the greatest."""
+    """One step of GRU, LSTM and ATR: a usual size with and without layer norm, and the largest size."""
     from nmt.ops.atr import step_kernels as atr
     from nmt.ops.gru import kernels as gru
     from nmt.ops.lstm import kernels as lstm
@@ -219,7 +222,7 @@ def step_cases() -> Iterator[Case]:
 
 
 def loss_cases() -> Iterator[Case]:
-    """The loss: rows of a large and of a small vocabulary, whose sizes are multiples of nothing."""
+    """The loss: rows of a large and of a small vocabulary, whose sizes need not be multiples of 16."""
     from nmt.ops.linear_cross_entropy.triton import LONGEST_BLOCK, WARPS, loss_gradient_kernel
 
     types = {"p_target": "*i64", "confidence": "fp32", "rest": "fp32", "constant": "fp32"}

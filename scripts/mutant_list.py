@@ -1,4 +1,4 @@
-"""The plausible bugs of scripts/mutant_lists: what one is, reading them, putting one into a text."""
+"""The plausible bugs of scripts/mutant_lists: their type, reading them, putting one into a text."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _WIDER = {
     "search": ("tests/search", "tests/cli"),
     "training": ("tests/training", "tests/distributed", "tests/cli/test_train.py"),
 }
-"""By package below nmt: what runs where the tests named for a bug have not noticed it."""
+"""By package of nmt: the tests that run if the tests named for a bug have not noticed it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A bug that a person could have written: one place in one file that reads otherwise."""
+    """A bug that a person could have written: a change of one place in one file."""
 
     name: str
     """What is wrong, in plain words."""
     file: str
     """From the root of the tree."""
     text: str
-    """What stands there, once in the whole file."""
+    """The original text, which is in the file exactly once."""
     instead: str
     tests: str
     """Arguments of pytest for the tests that should notice it, as in a shell."""
@@ -49,26 +49,26 @@ class Mutant:
 
     @property
     def digest(self) -> str:
-        """Of the change alone: another name, explanation or test leaves the bug what it is."""
+        """Hash of the change only: it does not depend on the name, the explanation and the tests."""
         return hashlib.sha256("\0".join((self.file, self.text, self.instead)).encode()).hexdigest()[:16]
 
     @property
     def package(self) -> str:
-        """The package below nmt that the file is in."""
+        """The package of nmt that contains the file."""
         return Path(self.file).parts[1]
 
     @property
     def named_tests(self) -> list[str]:
-        """The arguments of pytest, taken apart."""
+        """The arguments of pytest as a list."""
         return shlex.split(self.tests)
 
     @property
     def wider_tests(self) -> list[str]:
-        """What else concerns the package."""
+        """Further tests of the package."""
         return list(_WIDER.get(self.package, ("tests/config", "tests/robustness")))
 
     def changed(self, source: str) -> str:
-        """The file's text with the bug in it; DataError if the place is not there, or more than once."""
+        """The file's text with the bug in it; DataError unless the original text is there exactly once."""
         count = source.count(self.text)
         if count != 1:
             found = "is no longer in" if count == 0 else f"stands {count} times in"
@@ -77,7 +77,7 @@ class Mutant:
 
 
 def read_mutants(folder: Path = LISTS) -> list[Mutant]:
-    """All bugs in the .yaml files of `folder`, by file; DataError for an entry that is not one, or a name twice."""
+    """All bugs in the .yaml files of `folder`, by file; DataError for an invalid entry, or a name used twice."""
     mutants: list[Mutant] = []
     for path in sorted(folder.glob("*.yaml")):
         try:
@@ -88,7 +88,7 @@ def read_mutants(folder: Path = LISTS) -> list[Mutant]:
     names = [mutant.name for mutant in mutants]
     for name in names:
         if names.count(name) > 1:
-            raise DataError(f"{folder}: the name '{name}' stands {names.count(name)} times; each bug has its own")
+            raise DataError(f"{folder}: the name '{name}' is used {names.count(name)} times; each bug needs its own")
     return mutants
 
 
@@ -103,7 +103,7 @@ def _mutant(entry: Any, path: Path) -> Mutant:
 
 
 def chosen(mutants: Iterable[Mutant], words: Sequence[str]) -> list[Mutant]:
-    """Those of `mutants` with one of `words` in their name or file, all without any; ConfigError for a word of none."""
+    """The mutants with one of `words` in their name or file, or all without `words`; ConfigError for an unused word."""
     found = list(mutants)
     for word in words:
         if not any(word in mutant.name or word in mutant.file for mutant in found):

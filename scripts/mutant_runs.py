@@ -1,4 +1,4 @@
-"""Copies of the tree in which tests run, a bug at a time, and what they say of it."""
+"""Copies of the tree in which tests run with one bug at a time, and their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mutant_list import Mutant
 from nmt.errors import DataError
 
 NOTICED, EXPLAINED, SURVIVED, DOUBTFUL = "noticed", "explained", "survived", "doubtful"
-"""What can become of a mutant; doubtful is one whose test fails without it, too."""
+"""The possible verdicts on a mutant; doubtful: the test that noticed it fails without it, too."""
 
 SERVER = Path(__file__).with_name("mutant_server.py")
 _LEFT_OUT = shutil.ignore_patterns(".*_cache", ".git", ".hypothesis", ".venv", "__pycache__", "*.egg-info")
@@ -28,38 +28,38 @@ _OPTIONS = ("-q", "-x", "--no-header", "--tb=no", "-rN")
 _PASSED, _NO_SUCH_TEST = 0, (4, 5)
 """Exit codes of pytest."""
 WIDER_TIMES = 6
-"""How much longer wider tests may take than those named."""
+"""Time limit of wider tests, as a multiple of the limit of the named tests."""
 
 
 class Outcome(NamedTuple):
-    """What pytest said."""
+    """The result of pytest."""
 
     code: int | None
     """None: not in time."""
     failed: list[str]
     """Ids of the tests that failed."""
     last: str
-    """Line of what it printed."""
+    """Last line of its output."""
 
 
 class Found(NamedTuple):
-    """What became of a mutant."""
+    """The verdict on a mutant."""
 
     verdict: str
     by: str = ""
-    """The test that noticed it, or how else it showed."""
+    """The test that noticed it, or another sign of it."""
     wider: bool = False
-    """Whether that was none of the tests named for it."""
+    """Whether this was a wider test, not a test named for it."""
     seconds: float = 0.0
     digest: str = ""
-    """That of the mutant."""
+    """The digest of the mutant."""
 
 
 class Copy:
-    """A copy of the tree. C kernels that its tests compile are kept in a cache of the copies' own."""
+    """A copy of the tree. C kernels that its tests compile are kept in a cache that only the copies use."""
 
     def __init__(self, tree: Path, folder: Path, *, cache: Path) -> None:
-        """Make it at `folder`, in place of what was there."""
+        """Make the copy in `folder`; older contents of `folder` are deleted."""
         self._root, self._scratch = folder / "tree", folder
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(tree, self._root, ignore=_ignored(tree))
@@ -71,7 +71,7 @@ class Copy:
             **os.environ,
             "NMT_CACHE": str(cache),
             "PYTHONPATH": str(self._root),
-            # What is compiled beside a file that has changed would be found by its time and size.
+            # Otherwise Python could use the compiled form of a file after the file has changed.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         self._server = subprocess.Popen(
@@ -81,18 +81,18 @@ class Copy:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for us, who then end it
+            start_new_session=True,  # Ctrl-C reaches this process only, which then ends the server
         )
 
     @contextlib.contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[None]:
-        """The bug is in the copy while the block runs. DataError where its place is not in the file."""
+        """The bug is in the copy while the block runs. DataError if its text is not in the file."""
         path = self._root / mutant.file
         if not path.is_file():
             raise DataError(f"mutant '{mutant.name}': there is no {mutant.file}")
         before, times = path.read_bytes(), path.stat()
         path.write_bytes(mutant.changed(before.decode("utf-8")).encode("utf-8"))
-        os.utime(path, (0, 0))  # certainly another time than that of the compiled file
+        os.utime(path, (0, 0))  # a time that differs from the one in the compiled file
         try:
             yield
         finally:
@@ -100,7 +100,7 @@ class Copy:
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def test(self, arguments: Sequence[str], *, seconds: float, options: Sequence[str] = _OPTIONS) -> Outcome:
-        """Run pytest with `arguments` in the copy for at most so long."""
+        """Run pytest with `arguments` in the copy, for at most `seconds`."""
         memory, output = self._scratch / "pytest_cache", self._scratch / "output"
         shutil.rmtree(memory, ignore_errors=True)
         given = [*options, "-o", f"cache_dir={memory}", f"--basetemp={self._scratch / 'tmp'}", *arguments]
@@ -117,7 +117,7 @@ class Copy:
         return Outcome(json.loads(answer), _failed(memory), lines[-1] if lines else "")
 
     def close(self) -> None:
-        """End whatever runs in the copy."""
+        """End everything that runs in the copy."""
         self._server.terminate()
         self._server.communicate()
 
@@ -127,12 +127,12 @@ def _ended() -> DataError:
 
 
 def judge(copy: Copy, mutant: Mutant, *, seconds: float, narrow: bool) -> Found:
-    """Put the bug into the copy and run the tests named for it, then, if these see nothing, wider ones.
+    """Put the bug into the copy and run the tests named for it, then, if these pass, the wider tests.
 
-    `narrow` leaves the wider ones out, as for bugs that are explained.
+    The wider tests do not run with `narrow`, or for bugs that are explained.
 
     Raises:
-        DataError: its place is not in the file, or there are no such tests.
+        DataError: its text is not in the file, or there are no such tests.
     """
     started = time.monotonic()
     runs = [(mutant.named_tests, seconds)]
@@ -151,10 +151,10 @@ def judge(copy: Copy, mutant: Mutant, *, seconds: float, narrow: bool) -> Found:
 
 
 def failing(copy: Copy, tests: Sequence[str], *, seconds: float) -> list[str]:
-    """Which of `tests` fail in a copy that has no bug put into it."""
+    """The tests of `tests` that fail in a copy without a bug."""
     if not tests:
         return []
-    # Not by their parameters, of which pytest does not find all that it names.
+    # Without their parameters: pytest does not find all ids that it prints.
     functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))
     outcome = copy.test(functions, seconds=seconds, options=("-q", "--no-header", "--tb=no", "-rN"))
     if outcome.code not in (_PASSED, 1):

@@ -1,10 +1,10 @@
-"""Runs pytest in children of a process that has imported PyTorch and the like already, which takes longer than tests.
+"""Runs pytest in children of a process that has imported PyTorch and other packages already, because imports take long.
 
     python mutant_server.py
 
 Each line of standard input is a JSON list: a file for the output, seconds, and the arguments of pytest. The answer is
-a line with the exit code, negative for a signal, null where the tests were not done in time. A child has a session
-of its own, which ends with it.
+a line with the exit code, negative for a signal, null if the tests did not end in time. Each child has its own session,
+which ends with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-# Nothing of the tree, which is another one each time, and nothing that begins threads.
+# Nothing from the tree, because each child imports it with another bug, and nothing that starts threads.
 import numpy
 import pytest
 import safetensors.torch
@@ -37,7 +37,7 @@ _POLL = 0.02
 def main() -> None:
     """Serve until standard input ends."""
     sys.path.insert(0, os.getcwd())  # as `python -m pytest` does
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # through the end of the child's session
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # runs the code that ends the child's session
     for line in sys.stdin:
         output, seconds, arguments = json.loads(line)
         sys.stdout.write(json.dumps(_run(output, float(seconds), arguments)) + "\n")

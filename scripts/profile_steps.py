@@ -3,8 +3,8 @@
 
     scripts/profile_steps.py [-o FILE.json]
 
-For each unit: how long a step takes, how long the host is busy with it, how long the GPU; how many kernels, copies and
-sums of launches a step has; and its longest kernels. Needs PyTorch with its profiler, Triton and NumPy.
+For each unit: the time of a step, and how much of it the host and the GPU are busy; the numbers of launches, waits,
+allocations, kernels and copies; and the longest kernels. Needs PyTorch with its profiler, Triton and NumPy.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from nmt.ops.dispatch import selected
 
 UNITS: Final = ("lrn", "gru", "atr")
 WARM: Final = 4
-"""Steps before anything counts: kernels are compiled, and graphs recorded, at the first two of a shape."""
+"""Steps that are not counted: kernels are compiled and graphs recorded in the first two steps of a shape."""
 STEPS: Final = 10
-"""That are timed; one more is profiled."""
+"""Steps that are timed; one more is profiled."""
 LONGEST: Final = 6
 """Kernels that are listed."""
 
@@ -38,7 +38,7 @@ ALLOCATIONS: Final = ("cudaMalloc", "cudaHostAlloc")
 
 
 class Event(NamedTuple):
-    """What the profiler has seen."""
+    """An event of the profiler."""
 
     name: str
     on_gpu: bool
@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 
 def busy(events: Iterable[Event]) -> float:
-    """Microseconds in which at least one of the events goes on."""
+    """Microseconds in which at least one of the events is running."""
     total, until = 0.0, float("-inf")
     for event in sorted(events, key=lambda event: event.start):
         total += max(0.0, event.end - max(event.start, until))
@@ -57,12 +57,12 @@ def busy(events: Iterable[Event]) -> float:
 
 
 def called(events: Iterable[Event], names: tuple[str, ...]) -> int:
-    """How often the host has called a function whose name begins like that."""
+    """How often the host has called a function whose name begins with one of `names`."""
     return sum(event.name.startswith(names) for event in events if not event.on_gpu)
 
 
 def rows(unit: str, events: Sequence[Event], *, wall: float, host: float) -> Iterator[Row]:
-    """The profile of one step in words; `wall` and `host` are microseconds measured without the profiler."""
+    """The profile of one step as rows; `wall` and `host` are microseconds measured without the profiler."""
     gpu = [event for event in events if event.on_gpu]
     copies = [event for event in gpu if event.name.startswith("Memcpy")]
     working = busy(gpu)
@@ -82,7 +82,7 @@ def rows(unit: str, events: Sequence[Event], *, wall: float, host: float) -> Ite
 
 
 def measured(step: Callable[[], object], wait: Callable[[], object]) -> tuple[float, float]:
-    """Median microseconds of a step, and those after which the host is through with it."""
+    """Median microseconds of a step, and median microseconds until the host has launched all of it."""
     walls, hosts = [], []
     for number in range(-WARM, STEPS):
         wait()
@@ -97,7 +97,7 @@ def measured(step: Callable[[], object], wait: Callable[[], object]) -> tuple[fl
 
 
 def profiled(step: Callable[[], object], wait: Callable[[], object]) -> list[Event]:
-    """What happens in one step."""
+    """The events of one step."""
     with torch.profiler.profile() as profiler:
         step()
         wait()
@@ -109,7 +109,7 @@ def profiled(step: Callable[[], object], wait: Callable[[], object]) -> list[Eve
 
 
 def profile(unit: str, bench: Bench, size: Size) -> Iterator[Row]:
-    """One unit."""
+    """Profile one unit."""
     step = training_step(unit, size, bench)
     wait = torch.cuda.synchronize if bench.device.type == "cuda" else lambda: None
     with selected(bench.fast):

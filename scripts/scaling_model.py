@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The tables of docs/scaling.md: what data-parallel training should cost on 8 to 1,024 GPUs, by arithmetic alone.
+"""The tables of docs/scaling.md: the expected cost of data-parallel training on 8 to 1,024 GPUs, by arithmetic only.
 
     scripts/scaling_model.py [--config wmt14_lrn.yaml]
 
-Nothing here is measured. Where each figure below comes from, or that it is assumed, stands in docs/scaling.md.
+Nothing here is measured. For each number below, docs/scaling.md has the source or states that it is assumed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from nmt.cli.common import execute, make_parser
 PEAK = 989e12
 """Floating-point operations a second of an H100 SXM in bf16, without sparsity."""
 UTILISATION = 0.25
-"""Share of them that is used. Assumed."""
+"""Share of PEAK that is used. Assumed."""
 FIXED = 10e-3
-"""Seconds that an update takes however few tokens it has: loops over time, kernel launches, optimizer. Assumed."""
+"""Seconds of an update that do not depend on its tokens: loops over time, kernel launches, optimizer. Assumed."""
 IMBALANCE = 0.05
-"""By how much the slowest share is slower than the mean. Assumed."""
+"""How much longer the slowest share takes than the mean, as a fraction. Assumed."""
 TOKENS = 12_000
-"""Target tokens of the published update, and of each GPU's share where updates grow with the GPUs."""
+"""Target tokens of the published update, and of each GPU's share if updates grow with the GPUs."""
 NODE = 8
 BUS_NODE = 365e9
 """Bus bandwidth of an all-reduce between the 8 GPUs of a node, bytes a second."""
 NETWORKS = {"8 x 400 Gb/s": 300e9, "1 x 100 Gb/s": 12.2e9}
-"""Bus bandwidth of an all-reduce between nodes, by what connects each to the others."""
+"""Bus bandwidth of an all-reduce between nodes, by the network of a node."""
 LATENCY = 46e-6
 """Seconds of a small all-reduce between two nodes; assumed to grow by HOP with each doubling of the nodes."""
 HOP = 10e-6
@@ -41,7 +41,7 @@ SIZES = (1, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class Model:
-    """What counts of a model: its weights, and those that each source and each target token is multiplied with."""
+    """The sizes of a model: all its weights, and the weights that multiply each source token, and each target token."""
 
     parameters: int
     source: int
@@ -55,22 +55,22 @@ class Model:
         return 4 * self.parameters
 
     def compute(self, tokens: float) -> float:
-        """Seconds of an update with so many target tokens, and as many source tokens, on one GPU."""
+        """Seconds of an update with `tokens` target tokens, and as many source tokens, on one GPU."""
         # A product costs two operations for each weight and token, its two gradients four.
         return FIXED + tokens * 6 * (self.source + self.target) / (PEAK * UTILISATION)
 
     def exchange(self, gpus: int, network: float) -> float:
-        """Seconds in which gradients are added up, after all are there."""
+        """Seconds for adding up the gradients, after all are there."""
         if gpus == 1:
             return 0.0
         nodes = -(-gpus // NODE)
         bandwidth = BUS_NODE if nodes == 1 else min(BUS_NODE, network)
         latency = LATENCY + HOP * max(0.0, math.log2(nodes / 2)) if nodes > 1 else LATENCY / 2
-        buckets = -(-self.gradient_bytes // self.bucket) + 2  # and the losses, and how to go on
+        buckets = -(-self.gradient_bytes // self.bucket) + 2  # and the losses, and how to continue
         return self.gradient_bytes * 2 * (gpus - 1) / gpus / bandwidth + buckets * latency
 
     def update(self, tokens: float, gpus: int, network: float) -> float:
-        """Seconds of an update with so many target tokens for each GPU."""
+        """Seconds of an update with `tokens` target tokens for each GPU."""
         return self.compute(tokens) * (1 + IMBALANCE * (gpus > 1)) + self.exchange(gpus, network)
 
 
@@ -128,7 +128,7 @@ def _table(model: Model, share: Callable[[int], float]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables."""
-    parser = make_parser("scripts/scaling_model.py", "Print what data-parallel training should cost, by arithmetic.")
+    parser = make_parser("scripts/scaling_model.py", "Print the expected cost of data-parallel training.")
     parser.add_argument("--config", default="wmt14_lrn.yaml", metavar="FILE", help="default wmt14_lrn.yaml")
 
     def run(arguments: object) -> int:

@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 LOG = logging.getLogger("mkdocs.hooks")
 NAMED_BY_FILE = re.compile(r"\[(?:docs/)?[\w./-]*\.md\]\(((?!https?:)[^)#]+\.md)(#[^)]*)?\)")
-"""A link to a page whose text is the name of its file: path, place in the page."""
+"""A link to a page with the file's name as its text: path, place in the page."""
 CODE_IN_A_ROW = re.compile(r"^\|.*\\\|.*$", re.MULTILINE)
 """A row of a table with an escaped bar."""
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(?:#[^)]*)?\)")
@@ -24,7 +24,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(?:#[^)]*)?\)")
 
 
 def first_page(readme: str) -> str:
-    """README.md with its links as they are for a page in docs/."""
+    """README.md with links that are right for a page in docs/."""
     outside = re.sub(r"\]\((?!https?:|docs/|#)([^)]+)\)", r"](../\1)", readme)
     return outside.replace("](docs/", "](")
 
@@ -37,7 +37,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) -> str:
-    """The titles of pages, the names of files outside docs/, which the site does not contain, and bars in code."""
+    """Name pages by their titles and files outside docs/, which the site does not contain, by path; unescape bars."""
     folder = Path(config["docs_dir"], page.file.src_uri).parent
 
     def named(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Tokenizer training and encoding killed at random moments, compared byte by byte with both left in peace."""
+"""Tokenizer training and encoding killed at random moments, compared byte by byte with both undisturbed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.tiny_training import write_config, write_corpus
 PAIRS = 40_000
 PIECES = 300
 VERIFIED = "verified.json"
-"""Records, such as file times, by which files were found complete; they differ from run to run."""
+"""A file of records such as file times, which differ from run to run."""
 LONGEST = {"any moment": 0.0, "tokenizer": 0.5, "encoding": 0.2}
-"""Seconds after the beginning of a moment until the kill, at most."""
+"""The longest time from the beginning of a moment to the kill, in seconds."""
 
 
 def data_kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
-    """At least `count` kills over as many preparations of a corpus as they take.
+    """Kill the preparation of corpora at least `count` times; each preparation is restarted until it is complete.
 
-    The moments: the tokenizer being trained, text being encoded, and any. Tokenizer, encoded corpora and the weights
-    after one update must be those of a run that nothing has disturbed.
+    The kills come while the tokenizer is trained, while text is encoded, and at any moment. Tokenizer, encoded corpora
+    and the weights after one update must be equal to the files of an undisturbed run.
 
     Raises:
-        DataError: what differs, or a process that did not end as it should.
+        DataError: a file differs, or a process ended in the wrong way.
     """
     chance = random.Random(seed)
     found: collections.Counter[str] = collections.Counter()
@@ -74,7 +74,7 @@ def data_kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
 
 
 def _await(process: subprocess.Popen[bytes], run: Path, moment: str, delay: float) -> None:
-    """Wait for a moment of this kind, `any moment` for so many seconds, or for the end of the process."""
+    """Wait for a moment of this kind, with `any moment` for `delay` seconds, or for the end of the process."""
     end = time.monotonic() + delay if moment == "any moment" else math.inf
     until(lambda: process.poll() is not None or moment == _activity(run) or time.monotonic() > end)
 
@@ -92,7 +92,7 @@ def _made(run: Path) -> dict[str, bytes]:
 
 
 def _activity(run: Path) -> str | None:
-    """What a process is doing or, once it is killed, was, as far as that can be seen."""
+    """What a process is doing, or was doing when it was killed, as far as its files show it."""
     if any(run.glob("cache/*.partial")):
         return "encoding"
     if (run / "lock").is_file() and (run / "cache/files.json").is_file() and not (run / "tokenizer").is_dir():

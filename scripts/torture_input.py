@@ -1,4 +1,4 @@
-"""Configurations, model files and text damaged at random, and odd lines: an answer or one line, and nothing lost."""
+"""Randomly damaged configurations, model files and texts, and odd lines: each gets an answer or a one-line error."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ QUICKLY = ("--beam-size", "1", "--max-length-offset", "2", "--batch-tokens", "20
 
 
 def fuzz(work: Path, *, minutes: float, seed: int) -> dict[str, int]:
-    """Damage configurations, model files and text in turn for so long.
+    """Damage configurations, model files and text, alternating, for `minutes`.
 
     Raises:
-        DataError: what came instead of an answer or one line; the input is in `work`/guilty.
+        DataError: there was neither an answer nor a one-line error; the input is in `work`/guilty.
     """
     chance = random.Random(seed)
     words = make_run(work / "run", steps=(10,), best=(10,))
@@ -76,7 +76,7 @@ def fuzz(work: Path, *, minutes: float, seed: int) -> dict[str, int]:
 
 
 def mutated(content: bytes, chance: random.Random, *, header: bool = False) -> bytes:
-    """`content` with some bytes changed, put in, taken out, doubled or cut off; `header`: among the first 100."""
+    """`content` with some bytes changed, inserted, deleted, doubled or cut off; `header`: among the first 100 bytes."""
     data = bytearray(content)
     for _ in range(chance.randint(1, 8)):
         place = chance.randrange(min(len(data), 100) if header and data else len(data) + 1)
@@ -95,7 +95,7 @@ def mutated(content: bytes, chance: random.Random, *, header: bool = False) -> b
 
 
 def _hostile(run: Path, name: str, content: bytes) -> None:
-    """Load and check a model of which one file has this content."""
+    """Load and check a model after its file `name` was given this content."""
     path = run / name
     whole = path.read_bytes()
     try:
@@ -114,7 +114,7 @@ def _hostile(run: Path, name: str, content: bytes) -> None:
 
 
 def _text(translator: Translator, work: Path, content: bytes) -> int | None:
-    """How many lines were translated, one for each; None where the text is refused."""
+    """The number of lines, each of which has a translation; None if the text is refused."""
     path = work / "text"
     path.write_bytes(content)
     try:
@@ -134,11 +134,11 @@ def _text(translator: Translator, work: Path, content: bytes) -> int | None:
 def lines(work: Path, *, count: int, seed: int) -> dict[str, int]:
     """nmt-translate on `count` random lines, then on the same lines in reverse order: each line gets the same answer.
 
-    The first of them by the beam of the configuration, then all by greedy search with short answers: the model never
-    ends one by itself, and a million of them would take hours.
+    The first lines are translated with the configured beam, then all lines with greedy search and short answers: the
+    model never ends an answer by itself, and a million long answers would take hours.
 
     Raises:
-        DataError: the first line that is lost, out of order or answered otherwise.
+        DataError: a line is lost, out of order or answered differently; the first such line is named.
     """
     run = make_run(work / "run", steps=(10,), best=(10,))
     text = random_lines(count, seed=seed)
@@ -161,9 +161,9 @@ def _same_both_ways(run: Path, text: list[str], work: Path, *options: str) -> No
 
 
 def _translated(run: Path, text: list[str], work: Path, *options: str) -> list[bytes]:
-    """An answer in JSON for each line; they are read when they are needed, as a million takes gigabytes."""
+    """An answer in JSON for each line; the caller parses them one by one, as a million objects take gigabytes."""
     command = [sys.executable, "-m", "nmt.cli.translate", str(run), "--format", "jsonl", "--device", "cpu", *options]
-    # Without the last, products of Intel's library are rounded in another way in another batch.
+    # Without MKL_CBWR, Intel's library rounds products differently in another batch.
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MKL_CBWR": "AUTO,STRICT"}
     (work / "in").write_bytes("".join(f"{line}\n" for line in text).encode())
     done = subprocess.run([*command, "-i", str(work / "in")], capture_output=True, env=environment, check=False)

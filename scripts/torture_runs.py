@@ -1,4 +1,4 @@
-"""Training that is killed at random moments and started again, compared bit by bit with training left in peace."""
+"""Training that is killed at random moments and started again, compared bit by bit with undisturbed training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "model": {"cell": "atr"},
     },
     "bf16, LSTM": {"training": {"precision": "bf16", "ema_decay": 0.99}, "model": {"cell": "lstm"}},
-    # The rate falls at each score that is no better, so patience is at its end before the last update
+    # The rate falls at each score that is not better, so patience ends before the last update.
     "score schedule and patience, SRU": {
         "training": {"schedule": "score", "schedule_options": {"patience": 1}, "patience": 4, "lr": 0.1},
         "model": {"cell": "sru"},
@@ -46,18 +46,18 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 SIGNALS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
-"""What is sent, and the exit code that must follow."""
+"""The signals that are sent, and the exit codes that must follow."""
 PATIENCE = 120  # seconds
 
 
 def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
-    """At least `count` kills over as many runs as they take; every run must end as its undisturbed twin did.
+    """Kill runs at least `count` times; every run must end with the results of an undisturbed run.
 
-    Seven of ten are SIGKILL, the others SIGTERM, Ctrl-C or SIGHUP, which must end with their exit code. The moments:
-    any since the start of the process, a checkpoint being written, a validation.
+    Seven of ten kills are SIGKILL, the others SIGTERM, Ctrl-C or SIGHUP, which must end with their exit code. A kill
+    comes at any moment since the start of the process, while a checkpoint is written, or in a validation.
 
     Raises:
-        DataError: what differs, or a process that did not end as it should.
+        DataError: a result differs, or a process ended in the wrong way.
     """
     chance = random.Random(seed)
     found: collections.Counter[str] = collections.Counter()
@@ -79,9 +79,9 @@ def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
                 break
             process.send_signal(wanted)
             code = wait(process, folder)
-            if code == 0:  # it came to its end just then
+            if code == 0:  # it ended before the signal came
                 break
-            if code not in (SIGNALS[wanted], -wanted):  # the latter before the first line of nmt runs
+            if code not in (SIGNALS[wanted], -wanted):  # -wanted before the first line of nmt runs
                 raise DataError(f"{folder}: {wanted.name} at {moment} ended with exit code {code}; see {folder}/said")
             found["kills"] += 1
             found[wanted.name] += 1
@@ -98,10 +98,10 @@ def kills(work: Path, *, count: int, seed: int) -> dict[str, int]:
 
 
 def ranks(work: Path, *, size: int, count: int, seed: int) -> dict[str, int]:
-    """`size` processes under torchrun; `count` times one of them is killed, and all must end soon; then the comparison.
+    """Kill one of `size` processes under torchrun `count` times; all must end soon each time; then compare the runs.
 
     Raises:
-        DataError: what differs, or processes that hang.
+        DataError: a result differs, or processes hang.
     """
     chance = random.Random(seed)
     config = _config(work, {"training": {"accumulate": 2}})
@@ -128,22 +128,22 @@ def ranks(work: Path, *, size: int, count: int, seed: int) -> dict[str, int]:
         if code == 0:
             raise DataError(f"{work}: one of {size} processes was killed, and torchrun ended with exit code 0")
         if any(Path(f"/proc/{child}").exists() for child in children):
-            raise DataError(f"{work}: a process goes on after torchrun has ended")
+            raise DataError(f"{work}: a process still runs after torchrun has ended")
     expect(start(resumed), 0, f"{work}: the last life of the run")
     compare(straight, resumed)
     return {"processes": size, "kills of one of them": count, "longest wait for the others (seconds)": round(longest)}
 
 
 def compare(straight: Path, resumed: Path) -> None:
-    """Weights, training state and log of two runs; resuming may add checkpoints and nothing else.
+    """Compare weights, training state and log of two runs; resuming may only add checkpoints.
 
     Raises:
-        DataError: what differs.
+        DataError: one of them differs.
     """
     last = run_layout.last_step(straight)
     name = f"checkpoints/step-{last}"
     if last is None or run_layout.last_step(resumed) != last:
-        raise DataError(f"{resumed}: its last checkpoint is not {name}, as that of {straight}")
+        raise DataError(f"{resumed}: its last checkpoint is not {name}, the last one of {straight}")
     if (straight / name / "model.safetensors").read_bytes() != (resumed / name / "model.safetensors").read_bytes():
         raise DataError(f"{resumed}: the weights differ from {straight}")
     if not same(training_state(straight, last), training_state(resumed, last)):
@@ -166,9 +166,9 @@ def _config(folder: Path, changes: dict[str, dict[str, Any]]) -> Path:
 
 
 def start_process(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
-    """A process with one thread in a session of its own; what it says is added to `folder`/said.
+    """Start a process with one thread in a new session; its output is added to `folder`/said.
 
-    It takes SIGHUP and Ctrl-C even where nohup, or a shell that runs this in the background, has them ignored.
+    It reacts to SIGHUP and Ctrl-C even if nohup, or a shell that runs this in the background, ignores them.
     """
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     with (folder / "said").open("ab") as said:
@@ -197,7 +197,7 @@ def expect(process: subprocess.Popen[bytes], code: int, what: str) -> None:
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Wait for a condition; False if it does not come about."""
+    """Wait for a condition; False if it is not met in time."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -207,7 +207,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 
 def _moment(process: subprocess.Popen[bytes], run: Path, kind: str, delay: float, chance: random.Random) -> bool:
-    """Wait for a moment of this kind; False if the process came to its end before."""
+    """Wait for a moment of this kind; False if the process ended before."""
     if kind == "any moment":
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(delay)
@@ -243,7 +243,7 @@ def _updates(run: Path) -> int:
 
 
 def _validating(run: Path) -> bool:
-    """Whether the last thing in the log is an update that a validation follows."""
+    """Whether the last event in the log is an update that a validation follows."""
     try:
         return (last := read_events(run)[-1])["event"] == "train" and last["step"] % VALIDATE_EVERY == 0
     except (DataError, ValueError, IndexError):
@@ -251,7 +251,7 @@ def _validating(run: Path) -> bool:
 
 
 def _activity(run: Path) -> str:
-    """What a killed process was doing, as far as it left traces."""
+    """What a killed process was doing, as far as its files show it."""
     if _writing(run):
         return "a checkpoint being written"
     return "a validation" if _validating(run) else "start or update"

@@ -1,4 +1,4 @@
-"""Files that cannot be read at random moments, which leaves no trace, and damaged ones, which are found."""
+"""Files that cannot be read at random moments, which must change nothing, and damaged files, which must be found."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ FILES = (
 )
 DAMAGE_EVERY = 5
 LEAST_KEPT = ("lock", "train.log")
-"""What an attempt may write: who holds the lock, and what was said."""
+"""Files that an attempt may write: the holder of the lock, and the messages."""
 
 
 def unreadable(work: Path, *, count: int, seed: int) -> dict[str, int]:
-    """`count` moments in which one file of a run cannot be read, for another command and reason each.
+    """Run commands while one file of a run cannot be read, until `count` commands have failed for this reason.
 
-    Each command must end with one line and leave every byte as it was. After every fifth a copy of the run gets a
-    wrong bit in its newest checkpoint and must go on from the one before, or from this one if nothing needs it. All
-    that go on must end as an undisturbed run does.
+    Command, file and reason are random. Each command must end with one line and change no byte. After every fifth
+    command a copy of the run gets a wrong bit in its newest checkpoint; training in the copy must resume from the
+    checkpoint before, or from the damaged one if it does not need this bit. All resumed runs must end with the results
+    of an undisturbed run.
 
     Raises:
-        DataError: what was lost, changed or said otherwise.
+        DataError: something was lost or changed, or a message is wrong.
     """
     chance = random.Random(seed)
     write_corpus(work, train=200, dev=8)
@@ -76,7 +77,7 @@ def unreadable(work: Path, *, count: int, seed: int) -> dict[str, int]:
         name = chance.choice(list(commands))
         found["unreadable moments"] += _moment(run, commands[name], name, chance.choice(FILES), chance)
         if (attempts := attempts + 1) > 20 * count:
-            raise DataError(f"{work}: the commands read next to nothing")
+            raise DataError(f"{work}: the commands read hardly any file")
         if attempts % DAMAGE_EVERY == 0:
             found["damages"] += 1
             found["damages that cost a checkpoint"] += _damaged(run, work / "damaged", train, chance)
@@ -88,13 +89,13 @@ def unreadable(work: Path, *, count: int, seed: int) -> dict[str, int]:
             (work / left).unlink(missing_ok=True)
     with contextlib.redirect_stderr(io.StringIO()):
         if train(run, STEPS):
-            raise DataError(f"{run}: does not go on after all that")
+            raise DataError(f"{run}: cannot be resumed after the unreadable moments")
     compare(straight, run)
     return {**dict(sorted(found.items())), "runs compared bit by bit": found["damages"] + 1}
 
 
 def _moment(run: Path, command: Callable[[], int], name: str, file: str, chance: random.Random) -> bool:
-    """One command while `file` cannot be read; whether it would have read it."""
+    """Run one command while `file` cannot be read; return whether it tried to read it."""
     number, before = chance.choice(ERRORS), _contents(run)
     out, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said), _failing(run / file, number) as hits:
@@ -107,13 +108,13 @@ def _moment(run: Path, command: Callable[[], int], name: str, file: str, chance:
         raise DataError(f"{what} ended with exit code {code}: {said.getvalue()}")
     lines = said.getvalue().splitlines() if name != "nmt-check" else ["one"]
     if hits and (len(lines) != 1 or "internal error" in lines[0] or "can be deleted" in out.getvalue()):
-        raise DataError(f"{what} said: {said.getvalue()}{out.getvalue()}")
+        raise DataError(f"{what} printed: {said.getvalue()}{out.getvalue()}")
     return bool(hits)
 
 
 @contextlib.contextmanager
 def _failing(path: Path, number: int) -> Iterator[list[str]]:
-    """In the block opening `path` to read it fails; the attempts are listed."""
+    """In the block, attempts to open `path` fail; yields the list of attempts."""
     hits: list[str] = []
 
     def failing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,7 +136,7 @@ def _failing(path: Path, number: int) -> Iterator[list[str]]:
 
 
 def _damaged(run: Path, copy: Path, train: Callable[[Path, int], int], chance: random.Random) -> bool:
-    """Train on in a copy whose newest checkpoint has a wrong byte; whether that was found to be damage."""
+    """Resume training in a copy with a wrong bit in its newest checkpoint; return whether the damage was found."""
     shutil.copytree(run, copy)
     path = run_layout.step_dir(copy, HALF) / chance.choice(CHECKPOINT)
     content = bytearray(path.read_bytes())

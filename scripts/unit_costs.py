@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Count what each unit has and computes: the table of docs/units.md, from the units themselves.
+"""Count parameters and computations of each unit: the table of docs/units.md, computed from the units.
 
 scripts/unit_costs.py [--size 512]
 """
@@ -15,19 +15,19 @@ SHIPPED = ("lrn", "olrn", "atr", "sru", "ssru", "min_gru", "min_lstm", "gru", "l
 
 
 class Costs(NamedTuple):
-    """Of a unit with inputs and states of `size` values, without layer norm."""
+    """Costs of a unit with inputs and states of `size` values, without layer norm."""
 
     parameters: int
     at_once: int
-    """Multiplications with matrices for a word that need no state before: done for all words of a sentence together."""
+    """Multiplications with matrices that need no earlier state: done for all words of a sentence at once."""
     in_turn: int
-    """The costs that depend on the previous state, one word after the other."""
+    """Multiplications with matrices that need the previous state: done for one word after the other."""
     state: int
     """Numbers that are carried from word to word."""
 
 
 def costs(name: str, size: int) -> Costs:
-    """Counted in the parameters of a unit that is made for it."""
+    """The costs of a unit, counted from its parameters."""
     cell = CELLS.get(name)(size, size)
     matrices = {key: weight.numel() for key, weight in cell.named_parameters() if weight.dim() == 2}
     at_once = matrices.pop("input_weight")
@@ -53,7 +53,7 @@ def table(size: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Count what each unit has and computes.")
+    parser = argparse.ArgumentParser(description="Count parameters and computations of each unit.")
     parser.add_argument("--size", type=int, default=512, help="width of inputs and states (default: 512)")
     print(table(parser.parse_args().size), end="")
 

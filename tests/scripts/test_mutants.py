@@ -119,7 +119,7 @@ def test_what_is_noticed_explained_and_survives(
     assert (tree / "nmt" / "data" / "sums.py").read_bytes() == before
 
     assert run(program, tree, bugs) == 2
-    assert "--continue goes on with it" in capsys.readouterr().err
+    assert "--continue resumes it" in capsys.readouterr().err
     bugs[3] = bug("another number", "return 1", "return 1 / 0", explained="nobody calls it")
     assert run(program, tree, bugs, "--continue") == 0
     printed = capsys.readouterr()
