@@ -173,7 +173,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str], commands: S
     beside = any(name.startswith(PEER) for name in results)
     title = f"# Translation on a CPU, compared with {PEER}" if beside else "# Settings of translation on a CPU"
     lines = [title, "", *(f"- {name}: {value}" for name, value in stated.items())]
-    lines += [f"- command: {command}" for command in commands]
+    lines += [f"- command: `{command}`" for command in commands]
     lines += ["", "From text to text, loading excluded; medians over the repeats, in brackets the lowest and highest."]
     if beside:
         lines += ["Against JoeyNMT: the same search in the same number of threads, in batches."]

@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_facts import facts
+from bench_facts import facts, listed
 from bench_train import NO_VALIDATION, median
 
 from nmt.cli.argument_types import natural, positive
@@ -154,7 +154,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
     """Markdown: one line for each case, medians over the repeats."""
     first = next(iter(results.values()))
     alone = median(first, "target_tokens_per_second")
-    lines = ["# Training by several processes on CPUs", "", *(f"- {name}: {value}" for name, value in stated.items())]
+    lines = ["# Training by several processes on CPUs", "", *listed(stated)]
     lines += [f"- gradients: {first[0]['gradient_mb']:.1f} MB, added up by gloo; precision {first[0]['precision']}", ""]
     lines += [
         "Medians over the repeats, in brackets the lowest and highest; padding is never counted. `exchange` is the"

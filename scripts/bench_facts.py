@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench_peer import peer_version
@@ -28,6 +28,11 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
         "command": shlex.join([f"scripts/{script}", *_public(sys.argv[1:])]),
     }
     return found | ({"peer": peer_version(peer[0])} if peer else {})
+
+
+def listed(stated: Mapping[str, str]) -> list[str]:
+    """The lines of a Markdown list of facts, in which the command is code."""
+    return [f"- {name}: `{value}`" if name == "command" else f"- {name}: {value}" for name, value in stated.items()]
 
 
 def cpu_name() -> str:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets: each case sets them itself
-from bench_facts import facts
+from bench_facts import facts, listed
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
@@ -176,7 +176,7 @@ def _checked(command: Sequence[str], text: str) -> subprocess.CompletedProcess[s
 
 def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
     """Markdown: the latencies of all repeats together, and the lowest and highest median of a repeat."""
-    lines = ["# Latency of one sentence", "", *(f"- {name}: {value}" for name, value in stated.items()), ""]
+    lines = ["# Latency of one sentence", "", *listed(stated), ""]
     lines += [
         "From text to text, one sentence after the other, in ms; median and 95th percentile over all sentences and"
     ]

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets
-from bench_facts import facts
+from bench_facts import facts, listed
 from bench_latency import percentile
 
 from nmt.cli.argument_types import positive, seconds
@@ -201,7 +201,7 @@ def report(results: dict[str, dict[str, Measured]], named: dict[str, str]) -> st
             p50, p99 = (f"{percentile(times, share):,.1f}" if times else "-" for share in (50, 99))
             rate, cpu = one.done / one.seconds, 1000 * one.cpu / max(1, one.done)
             rows.append(f"| {model} | {how} | {rate:,.1f} | {p50} | {p99} | {cpu:,.2f} |")
-    return "".join(f"- {name}: {value}\n" for name, value in named.items()) + "\n" + "\n".join(rows) + "\n"
+    return "\n".join([*listed(named), ""]) + "\n" + "\n".join(rows) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

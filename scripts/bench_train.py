@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import yaml
-from bench_facts import facts
+from bench_facts import facts, listed
 from bench_peer import USERS_ENVIRONMENT, run_joeynmt
 from bench_train_case import PARTS
 
@@ -171,7 +171,7 @@ def _peer(arguments: argparse.Namespace, work: Path) -> Result:
 
 def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
     """Markdown: one table of speed and memory, one of time by part; medians over the repeats."""
-    lines = ["# Training on a CPU", "", *(f"- {name}: {value}" for name, value in stated.items()), ""]
+    lines = ["# Training on a CPU", "", *listed(stated), ""]
     lines += ["Medians over the repeats, in brackets the lowest and highest; padding is never counted.", ""]
     peer = median(results[PEER], "target_tokens_per_second") if results.get(PEER) else None
     lines += ["| case | target tokens/s | against JoeyNMT | peak memory | padding | parameters | repeats |"]
