@@ -78,7 +78,7 @@ class Terminated(BaseException):
 
 
 def make_parser(
-    program: str, description: str, *, examples: Sequence[str], usage: str | None = None
+    program: str, description: str, *, examples: Sequence[str] = (), usage: str | None = None
 ) -> argparse.ArgumentParser:
     """A parser with the options that every command has; abbreviations of options are refused.
 
@@ -86,7 +86,7 @@ def make_parser(
     of the program: it is put before them.
     """
     usage = None if usage is None else f"%(prog)s {usage}"
-    epilog = EXAMPLES + "\n".join(f"  %(prog)s {example}" for example in examples)
+    epilog = EXAMPLES + "\n".join(f"  %(prog)s {example}" for example in examples) if examples else None
     parser = Parser(prog=program, usage=usage, description=description, epilog=epilog, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
