@@ -1,4 +1,4 @@
-"""What is said of an error that came out of a plugin: its file and line, and the component that was at work."""
+"""The report of an error raised by a plugin: its file and line, and the component that was running."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class CorpusWriter:
     """Appends encoded pieces to the files of a folder; a context manager that closes them.
 
     After `mark` everything up to there is kept: a new writer in the same folder, with the same
-    key, checks size and sum of what is there, cuts off what came later and goes on from
+    key, checks size and sum of what is there, cuts off what came later and continues from
     `position` with `report`. What is damaged, or of another key, is written anew.
     """
 

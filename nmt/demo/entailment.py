@@ -53,7 +53,7 @@ class _Matter(NamedTuple):
     decisive: tuple[Clause, Clause]
     """For each hypothesis, a premise from which it follows, so that the other cannot be true."""
     idle: tuple[Clause, Clause]
-    """Premises that say nothing of either."""
+    """Premises that neither support nor contradict either."""
 
 
 def generate_pairs(groups: int, *, seed: int) -> list[EntailmentPair]:

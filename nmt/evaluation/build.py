@@ -38,5 +38,5 @@ def build_metrics(evaluation: EvaluationConfig, *, language: str | None) -> list
     metrics = []
     for name, options in choices(evaluation.metrics):
         metrics.append(build_metric(name, options, language=language))
-        metrics[-1].scorer()  # which fails for want of a package or file that a tokenizer needs
+        metrics[-1].scorer()  # fails without a package or file that a tokenizer needs
     return metrics

@@ -90,7 +90,7 @@ def check_computable(hyper: Mapping[str, Any]) -> None:
 
 
 def sections(hyper: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that all hyper-parameters `hyper` mean, but for what the variables decide: unchecked YAML.
+    """The configuration that all hyper-parameters `hyper` mean, except what the variables decide: unchecked YAML.
 
     Without `data.dev` there is no validation, so that what follows from its scores is left out.
     """

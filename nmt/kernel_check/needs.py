@@ -152,7 +152,7 @@ def _all_designs() -> Mapping[str, list[Design]]:
 
 
 def _options(kind: type[Cell[Any]]) -> Iterator[Any]:
-    """All options of a cell, but for those that are numbers."""
+    """All options of a cell except numbers."""
     choices, hints = dict[str, Sequence[Any]](), get_type_hints(kind.Options)
     for field in fields(kind.Options):
         if hints[field.name] is bool or get_origin(hints[field.name]) is Literal:

@@ -95,7 +95,7 @@ class AttentionRNN(nn.Module):
         return self.attention.heads
 
     def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
-        """What there is to attend to, from memory [B, S, M] and mask [B, S]."""
+        """What the decoder attends to, from memory [B, S, M] and mask [B, S]."""
         return self.attention.prepare(memory, mask)
 
     def sequence(

@@ -34,7 +34,7 @@ class Phrases:
 
     A phrase is looked for as it is written, as the tokenizer writes it, and with its first letter in the other case; by
     characters, as a word or a sequence of words. A token that completes it is excluded even if the next one
-    could make the last word longer: else the search would have to go on with a word that it did not mean.
+    could make the last word longer: otherwise the search would have to continue with a word that it did not mean.
     """
 
     def __init__(self, pieces: Sequence[bytes], tokenizer: Tokenizer) -> None:

@@ -1,4 +1,4 @@
-"""A sentence pair read by a model, or an ensemble, with all that can be seen of what went on inside."""
+"""A sentence pair read by a model, or an ensemble, with all the inner values that can be shown."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class StartedWord(NamedTuple):
     after: int
     """Tokens of the prefix before it."""
     text: bytes
-    """What the next tokens spell, and go on from."""
+    """What the next tokens must spell before anything else."""
 
 
 class Spellings:
@@ -40,7 +40,7 @@ class Spellings:
             yield from ((i, length) for i in self._of.get(text[:length], ()))
 
     def beyond(self, text: bytes) -> Iterator[int]:
-        """Ids of the pieces that begin with `text` and go on."""
+        """Ids of the pieces that begin with `text` and are longer."""
         for piece, i in self._sorted[bisect_left(self._sorted, (text, len(self.pieces))) :]:
             if not piece.startswith(text):
                 return
@@ -48,10 +48,10 @@ class Spellings:
 
 
 class SpelledWords:
-    """The rule that has each sentence go on with its started word.
+    """The rule that makes each sentence finish its started word.
 
-    Tokens within the word have the model's probability whatever other rules say, those that go on beyond its end
-    what these leave.
+    Tokens within the word have the model's probability whatever other rules exclude; for tokens that run beyond its
+    end, the other rules apply.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SpelledWords:
 def _choices(
     text: bytes, spellings: Spellings, places: dict[int, int] | None
 ) -> dict[int, tuple[list[int], list[int]]]:
-    """By the bytes spelled so far, the places of the tokens that go on within a text and beyond its end.
+    """By the bytes spelled so far, the places of the tokens that continue within a text and beyond its end.
 
     Only tokens after which the rest can be spelled, too.
     """

@@ -58,8 +58,8 @@ def batch_limits(decoding: DecodingConfig, *, vocabulary: int) -> tuple[int, int
 class Translator:
     """Translates lines of text with a model, or several, which must be in evaluation mode.
 
-    Each line's translation depends on that line alone, not on its companions in a batch, but for rounding. Empty
-    lines, and lines that the tokenizer makes nothing of, are not sent through the model: their
+    Each line's translation depends on that line alone, not on the other lines of a batch, up to rounding. Empty
+    lines, and lines of which the tokenizer makes no token, are not sent through the model: their
     translation is empty. No line is too long: one with more than `decoding.split_long` tokens is
     translated in parts, so that time and memory grow no faster than its length. Its translation
     is that of the parts, joined by spaces: the i-th best from the i-th best of each part, or the

@@ -82,7 +82,7 @@ def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
     for step in run_layout.checkpoint_steps(run):
         checked = check_checkpoint(run, step, config=config, expected=expected, plugins=plugins)
         if not is_folder(run_layout.step_dir(run, step)):
-            continue  # training is going on and has deleted it in the meantime
+            continue  # training is running and has deleted it in the meantime
         found.checkpoints.append(checked)
         found.problems += checked.problems
     _leftovers(found)

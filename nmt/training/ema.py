@@ -65,7 +65,7 @@ class EMA:
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict`; CheckpointError if it is of another model."""
+        """Continue from a `state_dict`; CheckpointError if it is of another model."""
         saved = state["averages"]
         if saved.keys() != self._averages.keys():
             different = ", ".join(sorted(saved.keys() ^ self._averages.keys()))

@@ -117,5 +117,5 @@ class BadUpdateGuard:
         return {"total": self.total, "in_a_row": self.in_a_row}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on counting from a `state_dict`."""
+        """Continue counting from a `state_dict`."""
         self.total, self.in_a_row = state["total"], state["in_a_row"]

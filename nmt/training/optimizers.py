@@ -80,7 +80,7 @@ class Adam(torch.optim.Adam):
         super().__init__(weights, lr=lr, betas=betas, eps=options.epsilon, fused=_can_fuse(weights) or None)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`, which may come from another kind of device."""
+        """Continue from a `state_dict`, which may come from another kind of device."""
         super().load_state_dict(_with_own_choice(self, state_dict))
 
 
@@ -102,7 +102,7 @@ class AdamW(torch.optim.AdamW):
         )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a `state_dict`, which may come from another kind of device."""
+        """Continue from a `state_dict`, which may come from another kind of device."""
         super().load_state_dict(_with_own_choice(self, state_dict))
 
 

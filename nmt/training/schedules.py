@@ -81,7 +81,7 @@ class Schedule:
         return {"rate": self._rate}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict` of the same kind of schedule."""
+        """Continue from a `state_dict` of the same kind of schedule."""
         self._rate = state["rate"]
 
     def _rate_at(self, step: int) -> float:
@@ -187,7 +187,7 @@ class Score(Schedule):
         return super().state_dict() | {"best": self._best, "bad": self._bad}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a `state_dict` of this schedule; Zero cannot do this."""
+        """Continue from a `state_dict` of this schedule; Zero cannot do this."""
         super().load_state_dict(state)
         self._best, self._bad = state["best"], state["bad"]
 

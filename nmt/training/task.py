@@ -61,7 +61,7 @@ class Prepared(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What there is of each text, for the log."""
+        """Sizes of each text, for the log."""
 
     @property
     def dev_facts(self) -> ValidationFacts | None:
@@ -101,7 +101,7 @@ class Task(ABC):
     scores: ClassVar[Mapping[str, bool]] = {}
     """What validation always measures besides the loss, and whether more of it is better."""
     unused: ClassVar[Mapping[str, str]] = {}
-    """Keys that say nothing to this task, such as `data.target_language`, and what does instead, if anything."""
+    """Keys that have no effect on this task, such as `data.target_language`, each with the reason."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

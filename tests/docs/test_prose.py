@@ -1,10 +1,11 @@
-"""scripts/check_prose: what it reads of a page, what it finds, and that it finds nothing in the pages as they are."""
+"""scripts/check_prose: what it reads of pages and code, what it finds, and that it finds nothing in them as they are."""
 
 from __future__ import annotations
 
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -28,13 +29,15 @@ teh code
 
 
 @pytest.fixture(scope="module")
-def checker() -> ModuleType:
+def checker() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(SCRIPT.parent))
     loader = SourceFileLoader("check_prose", str(SCRIPT))
     spec = importlib.util.spec_from_loader("check_prose", loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    return module
+    yield module
+    sys.path.remove(str(SCRIPT.parent))
 
 
 def test_code_is_not_read_and_lines_keep_their_numbers(checker: ModuleType) -> None:
@@ -72,6 +75,34 @@ def test_phrases_with_a_plainer_form(checker: ModuleType, text: str, found: str)
     assert [line.split("'")[1] for line in lines] == [found] * bool(found)
 
 
-def test_the_pages_as_they_are(checker: ModuleType) -> None:
-    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-    assert checker.check(pages) == []
+CODE = {
+    "a.py": '''"""Training goes on after a kill."""
+name = "goes on"  # what goes on here
+help = f"{name} and so on goes on {name}"
+''',
+    "a.c": """int goes_on; /* training
+   goes on */ // it goes on
+char *url = "http://it goes on";
+""",
+    "a.yaml": """goes on: "a goes on"   # training goes on
+""",
+}
+
+
+@pytest.mark.parametrize(("name", "lines"), [("a.py", [1, 2, 3]), ("a.c", [2, 2]), ("a.yaml", [1])])
+def test_docstrings_comments_and_messages_are_read_but_not_names(
+    name: str, lines: list[int], tmp_path: Path, checker: ModuleType
+) -> None:
+    file = tmp_path / name
+    file.write_text(CODE[name], encoding="utf-8")
+    assert checker.check([file]) == [f"{name}:{line}: 'goes on': resumes, continues" for line in lines]
+
+
+def test_scripts_without_an_ending_are_read(checker: ModuleType) -> None:
+    files = {file.name for file in checker.all_files()}
+    assert {"check_prose", "mutants", "trainer.py", "native.c", "demo.yaml", "README.md"} <= files
+    assert "setup_env" not in files  # a shell script
+
+
+def test_pages_and_code_as_they_are(checker: ModuleType) -> None:
+    assert checker.check(checker.all_files()) == []

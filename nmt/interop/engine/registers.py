@@ -10,7 +10,7 @@ from nmt.interop.engine.program import Instruction, Lowered, Op, Register, Space
 
 @dataclass
 class _Life:
-    """Where a register is in use: places of instructions, those of `STEP` after those of `ENCO`."""
+    """Where a register is in use: positions of instructions, counted through `ENCO` and on through `STEP`."""
 
     first: int
     last: int

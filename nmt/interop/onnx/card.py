@@ -121,8 +121,8 @@ def readme_of(
         "With ONNX Runtime, in any language that has it: `encoder.onnx` reads sentences, `step.onnx` scores what word "
         "comes next in each row, a hypothesis. The first step takes what the encoder puts out, by the same names; a "
         "later one takes, in place of an input such as `state_0`, what the step before puts out as `next_state_0`, and "
-        "as `tokens` the words that were chosen. A beam search goes on with some of the rows, those of `tokens` and of "
-        "`next_...` alike.",
+        "as `tokens` the words that were chosen. A beam search keeps some of the rows, the same ones of `tokens` and "
+        "of `next_...`.",
         _table(config, "encoder"),
         _table(config, "step"),
         "`rows_or_1`: as many as rows, or 1 where all rows are hypotheses of one sentence.",

@@ -3,7 +3,7 @@
    a result depends on the other rows of a call.
 
    Rows of floats stand `..s` floats apart (xs, ys, ...). Widths need not be multiples of anything; memory beyond a
-   width is neither read for its value nor written. Inputs and outputs do not overlap unless it is said. See
+   width is neither read for its value nor written. Inputs and outputs do not overlap unless a comment allows it. See
    docs/engine_format.md for the layout of matrices and for what each operation computes. */
 
 #ifndef NMT_KERNELS_H

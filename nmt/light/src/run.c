@@ -23,7 +23,7 @@ struct runner {
     float *weights, *attending; /* of attention, heads times positions: what is told, and for kernels */
     float *turns;     /* cosines and sines of rotary positions, of the width and for the positions below */
     i64 turn_width, turn_positions;
-    cached *caches[2]; /* [cache][row], those of now and those of the next step */
+    cached *caches[2]; /* [cache][row]: of this step, and of the next one */
     size_t scratch_size, attending_size;
 };
 
@@ -398,7 +398,7 @@ const float *runner_features(const runner *r, i64 row, i64 *apart) {
     return r->base[number] + row * *apart;
 }
 
-/* Hypotheses that go on take the words of the one before; of several that share it, all but the first copy them. */
+/* A hypothesis takes over the words of the one it continues; if several continue it, all but the first copy them. */
 static bool reorder_caches(runner *r, uint32_t which, const i64 *from, i64 count) {
     size_t width = 2 * (size_t)r->m->cache_widths[which];
     cached *now = r->caches[0] + (i64)which * r->rows, *next = r->caches[1] + (i64)which * r->rows;

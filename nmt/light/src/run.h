@@ -41,7 +41,7 @@ bool runner_step(runner *, const hypothesis_row *rows, i64 count);
 /* The features of a row, after a step; those of the next row stand `*apart` floats behind. */
 const float *runner_features(const runner *, i64 row, i64 *apart);
 
-/* For the next step row i goes on with what row from[i] became in the last. False where memory ends. */
+/* For the next step row i continues what row from[i] became in the last. False where memory ends. */
 bool runner_reorder(runner *, const i64 *from, i64 count);
 
 #endif

@@ -54,7 +54,7 @@ struct searcher {
     slot *all;
     i64 *order, active; /* numbers of the slots that have a sentence, in the order of their rows */
     hypothesis_row *now;
-    i64 *from;    /* of each row of the next step the one of this step that it goes on with */
+    i64 *from;    /* of each row of the next step, the row of this step that it continues */
     i64 *parents; /* of each alive hypothesis of one sentence the row within it that it continues */
     float *logits, *single; /* [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
     void *scratch;

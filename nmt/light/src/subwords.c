@@ -14,7 +14,7 @@ static int byte_of(const char *text, size_t size) {
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
 }
 
-/* Notes what is said of one piece: null, or what is wrong with it. */
+/* Checks one piece and notes its type and bytes: null, or what is wrong with it. */
 static const char *check_piece(subwords *model, int32_t id) {
     piece *p = &model->pieces[id];
     const char *text = model->bytes + p->offset;

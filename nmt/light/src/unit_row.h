@@ -1,5 +1,5 @@
-/* One step of a unit without matrices for a row of channels: include this after the unit's step.h, which says what
-   there is of INPUTS, STATES, VECTORS and OPTIONS. */
+/* One step of a unit without matrices for a row of channels: include this after the unit's step.h, which defines
+   those of INPUTS, STATES, VECTORS and OPTIONS that the unit has. */
 
 INLINE void UNIT(channel)(const float *x, const float *before, const float *const v[4], float *after, i64 H, i64 j,
                           const int options) {

@@ -40,7 +40,7 @@ from nmt.training.trainer import Trainer
 
 _NO_PAIRS = "a language model reads one text"
 _NO_SEARCH = "training of a language model does not search"
-"""Why keys of translation say nothing here."""
+"""Why keys of translation have no effect here."""
 _OF_LINES = ("data.pool_batches", "training.normalization")
 """Keys that mean something to batches of lines, and nothing to a stream."""
 
