@@ -119,12 +119,10 @@ def as_lines(found: RunCheck) -> list[str]:
     purpose = "translate" if found.task == "translation" else "use"
     if found.translate:
         listed = ", ".join(f"{step} (best)" if step == found.best else str(step) for step in found.translate)
-        better = (
-            ""
-            if found.best in found.translate
-            else f"; the best checkpoint, step {found.best}, cannot be used: choose one with --checkpoint"
-        )
-        lines.append(f"{purpose}: step {listed}{better if found.best is not None else ''}")
+        note = ""
+        if found.best is not None and found.best not in found.translate:
+            note = f"; the best checkpoint, step {found.best}, cannot be used: choose one with --checkpoint"
+        lines.append(f"{purpose}: step {listed}{note}")
     elif found.needs_plugin and found.checkpoints:
         lines.append(f"{purpose}: unknown without the plugin")
     else:

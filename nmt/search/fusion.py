@@ -1,4 +1,4 @@
-"""Shallow fusion: a language model of the target language adds its scores in each step of a search (Gulcehre et al., 2015).
+"""Shallow fusion: a language model of the target language adds scores in each step of a search (Gulcehre et al., 2015).
 
 N rows of hypotheses, V words of the vocabulary, U words of a shortlist.
 """

@@ -56,7 +56,8 @@ OF_TRANSLATION: Final = {
 def unused_keys(*, pairs: str, search: str, model: str, evaluation: str) -> Mapping[str, str]:
     """Keys of translation that have no effect on such a task.
 
-    The reasons: `pairs` of parallel text, `search` of searches, `model` of encoders and decoders, `evaluation` of metrics.
+    The reasons: `pairs` of parallel text, `search` of searches, `model` of encoders and decoders, `evaluation` of
+    metrics.
     """
     return {
         **{f"data.{key}": pairs for key in OF_TRANSLATION["data"]},

@@ -1,4 +1,4 @@
-"""scripts/check_prose: what it reads of pages and code, what it finds, and that it finds nothing in them as they are."""
+"""scripts/check_prose: what it reads of pages and code, what it finds, and that all of them pass."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
 #include "kernels.h"
 #include "vectors.h"
 
-/* e^x of numbers up to 0, each with an error of at most 2e-7 of the largest term of the sum, which is 1: x = n ln 2 + r,
-   |r| <= ln 2 / 2, and a polynomial fitted to e^r. Below -87 it is 1.6e-38. */
+/* e^x of numbers up to 0, each with an error of at most 2e-7 of the largest term of the sum, which is 1:
+   x = n ln 2 + r, |r| <= ln 2 / 2, and a polynomial fitted to e^r. Below -87 it is 1.6e-38. */
 INLINE vf falling_exp(vf x) {
     x = larger(x, (vf){0} - 87.0f);
     vf shifted = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the low bits are now the rounded quotient */

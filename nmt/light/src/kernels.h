@@ -78,7 +78,8 @@ typedef struct {
     i64 (*first_maximum)(const float *x, i64 n);
 
     /* Adds to best[count], sorted by falling value and, of equal ones, in the order in which they came, those of x[i] +
-       add that belong to the k best: id = first_id + i. Returns the new count, at most k. NaN and -infinity never count. */
+       add that belong to the k best: id = first_id + i. Returns the new count, at most k. NaN and -infinity never
+       count. */
     i64 (*add_best)(const float *x, i64 n, float add, int32_t first_id, scored_id *best, i64 count, i64 k);
 } kernels;
 

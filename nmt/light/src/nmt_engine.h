@@ -51,8 +51,8 @@ NMT_API nmt_options nmt_defaults(const nmt_model *);
 /* The name of the instruction set that it computes with. */
 NMT_API const char *nmt_kernels(const nmt_model *);
 
-/* The model card of a file, a JSON object; null if the file has none, or if there is no such file. `number` is the place
-   of the file among those that were opened together, from 0. */
+/* The model card of a file, a JSON object; null if the file has none, or if there is no such file. `number` is the
+   place of the file among those that were opened together, from 0. */
 NMT_API const char *nmt_card(const nmt_model *, int32_t number, size_t *size);
 
 /* Translates lines of at most 2^28 bytes each. Each depends on itself alone. */

@@ -1,5 +1,5 @@
-/* One channel of ATR, for the training kernels and the engine: q = u + b, i = sigmoid(p + q) or 1 - f, f = sigmoid(p - q) or
-   1 - i, h = i p + f h', with a tanh on p or on h if asked. */
+/* One channel of ATR, for the training kernels and the engine: q = u + b, i = sigmoid(p + q) or 1 - f,
+   f = sigmoid(p - q) or 1 - i, h = i p + f h', with a tanh on p or on h if asked. */
 
 #ifndef NMT_ATR_STEP_H
 #define NMT_ATR_STEP_H

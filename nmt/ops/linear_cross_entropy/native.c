@@ -10,7 +10,8 @@
 #include "simd.h"
 
 API void NAME(cross_entropy_step)(T *logits, i64 xn, const i64 *targets, const float *OPTIONAL weights, float *losses,
-                                  float *OPTIONAL nll, i64 N, i64 V, float confidence, float rest, float constant, i64 threads) {
+                                  float *OPTIONAL nll, i64 N, i64 V, float confidence, float rest, float constant,
+                                  i64 threads) {
     PARALLEL_FOR(N * V)
     for (i64 n = 0; n < N; n++) {
         T *restrict x = logits + n * xn;

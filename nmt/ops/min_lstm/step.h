@@ -1,8 +1,8 @@
 /* minLSTM: f = sigmoid(x_f + b_f), i = sigmoid(x_i + b_i), g = x_h + b_h, h = f / (f + i) h' + i / (f + i) g;
    x = x_f, x_i, x_h, v = b_f, b_i, b_h.
 
-   With the arguments f and i of the sigmoids, f / (f + i) = (1 + e^-i) / (2 + e^-f + e^-i). Numerator and denominator are
-   multiplied by e^-m, m being the greatest of 0, -f and -i: no power overflows, and the denominator is 1 or more.
+   With the arguments f and i of the sigmoids, f / (f + i) = (1 + e^-i) / (2 + e^-f + e^-i). Numerator and denominator
+   are multiplied by e^-m, m being the greatest of 0, -f and -i: no power overflows, and the denominator is 1 or more.
 
    One channel, for the training kernels and the engine; the numbers and options are those of scan.h. */
 

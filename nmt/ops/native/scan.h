@@ -4,8 +4,8 @@
    UNIT(name)   for example NAME(lrn_##name): the names of its functions
    INPUTS, STATES, VECTORS, OPTIONS   the numbers of its products, of the tensors of its state, its weights and options
    UNIT(step)(x, v, state, options): x[INPUTS], v[VECTORS]; `state`, with h first, is replaced by the new state
-   UNIT(gradient)(x, v, before, after, d, dx, dv, options): from the states before and after the step; d, the gradient of
-   the state after, is replaced by the gradient of the state before; dx[INPUTS] and dv[VECTORS] are written
+   UNIT(gradient)(x, v, before, after, d, dx, dv, options): from the states before and after the step; d, the gradient
+   of the state after, is replaced by the gradient of the state before; dx[INPUTS] and dv[VECTORS] are written
 
    The sequences x [B, T, cells * INPUTS * H] have strides xb and xt, mask [B, T] mb and mt. States are fp32
    [STATES, T, B, H] with stride bp or ap between tensors, sb between rows and st between steps: `before` has the state
