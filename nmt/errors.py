@@ -78,9 +78,13 @@ def plain(name: str) -> str:
     return name.casefold().replace("-", "_").replace(" ", "_")
 
 
-def near_miss(name: str, known: Sequence[str]) -> str:
-    """Return " Did you mean 'x'?" when `name` resembles one of `known`, else an empty string."""
-    wanted, candidates = plain(name), {plain(candidate): candidate for candidate in known}
+def near_miss(name: str, known: Sequence[str], *, ending: str = "") -> str:
+    """Return " Did you mean 'x'?" when `name` resembles one of `known`, else an empty string.
+
+    A common `ending` of the names, such as ".yaml", does not count as a resemblance.
+    """
+    wanted = plain(name.removesuffix(ending))
+    candidates = {plain(candidate.removesuffix(ending)): candidate for candidate in known}
     also = _ALSO_CALLED.get(wanted)
     close = [also] if also in candidates else difflib.get_close_matches(wanted, candidates, n=1)
     return f" Did you mean '{candidates[close[0]]}'?" if close else ""

@@ -144,7 +144,8 @@ def find_config(path: str | Path) -> Path:
     if Path(path).is_dir():
         raise ConfigError(f"{path}: is a directory, not a configuration file")
     names = bundled_names()
-    raise ConfigError(f"{path}: no such file.{near_miss(str(path), names)} Bundled: {', '.join(names)}.")
+    hint = near_miss(str(path), names, ending=".yaml")
+    raise ConfigError(f"{path}: no such file.{hint} Bundled: {', '.join(names)}.")
 
 
 def dump(config: Config) -> str:

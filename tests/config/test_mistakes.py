@@ -177,6 +177,13 @@ def test_letter_case_and_other_names_of_values(name: str, known: list[str], hint
     assert near_miss("qqqqq", known) == ""
 
 
+def test_a_common_ending_of_file_names_is_no_resemblance() -> None:
+    known = ["snli_lrn.yaml", "demo.yaml"]
+    assert near_miss("nothing.yaml", known, ending=".yaml") == ""
+    for name in ("snli_lnr.yaml", "snli_lrn"):
+        assert near_miss(name, known, ending=".yaml") == " Did you mean 'snli_lrn.yaml'?"
+
+
 def test_a_plugin_that_fails_brings_no_other_mistakes_with_it(write: Any, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 +")
     lines = mistakes(
