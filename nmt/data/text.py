@@ -118,6 +118,15 @@ def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
     return [prefixes] if isinstance(prefixes, str) else list(prefixes)
 
 
+def named_files(names: str | Sequence[str] | None) -> list[Path]:
+    """The files of a key of the configuration: each as it is named or, where that is missing, with .gz after it."""
+    found = []
+    for name in as_list(names):
+        plain, packed = Path(name), Path(f"{name}.gz")
+        found.append(packed if packed.is_file() and not plain.is_file() else plain)
+    return found
+
+
 def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
     """The file PREFIX.language or, where that is missing, PREFIX.language.gz.
 

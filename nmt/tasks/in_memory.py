@@ -14,7 +14,7 @@ from nmt.config.schema import Config
 from nmt.data import BatchSampler, Tokenizer
 from nmt.data.sampler import HasLengths
 from nmt.data.sampling import Rows
-from nmt.data.text import as_list
+from nmt.data.text import named_files
 from nmt.data.vectors import Vectors, read_vectors
 from nmt.errors import ConfigError
 from nmt.training.distributed import Share, World
@@ -75,7 +75,7 @@ class InMemoryTask(Task):
 
     def files(self) -> dict[str, list[Path]]:
         """The files of each of TEXTS; only the training text is required (ConfigError)."""
-        found = {name: [Path(path) for path in as_list(getattr(self.config.data, name))] for name in TEXTS}
+        found = {name: named_files(getattr(self.config.data, name)) for name in TEXTS}
         if not found["train"]:
             raise ConfigError("data.train: no training text; give a file or a list of files")
         return found

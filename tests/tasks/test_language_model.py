@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from itertools import islice
@@ -252,6 +253,18 @@ def test_architectures_are_for_their_task_alone(folder: Path, capsys: pytest.Cap
 def test_missing_files_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nmt_train(write_config(folder, data={"dev": str(folder / "none.txt")})) == 1
     assert f"data.dev: {folder / 'none.txt'}: no such file" in capsys.readouterr().err
+
+
+def test_a_text_may_be_compressed_under_the_name_of_the_configuration(folder: Path) -> None:
+    config = write_config(folder)
+    assert nmt_train(config) == 0
+    for text in folder.glob("*.txt"):
+        text.with_name(f"{text.name}.gz").write_bytes(gzip.compress(text.read_bytes()))
+        text.unlink()
+    assert nmt_train(config, "--set", f"run_dir={folder / 'packed'}") == 0
+    plain, packed = (folder / run / "checkpoints" / "step-12" / "model.safetensors" for run in ("run", "packed"))
+    assert plain.read_bytes() == packed.read_bytes()
+    assert events(folder / "packed", kinds=("test",)) == events(folder / "run", kinds=("test",))
 
 
 def test_a_run_learns_validates_and_scores_its_test_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from nmt.config.schema import Config
 from nmt.data import Tokenizer, collate
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.streams import EncodedText, Rows, encode_text
-from nmt.data.text import as_list
+from nmt.data.text import named_files
 from nmt.data.text_lines import TextLines
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError, DataError, counted
@@ -165,8 +165,7 @@ class LanguageModelling(Task):
         return max(1, training.batch_tokens // self.options.steps)
 
     def _files(self, name: str) -> list[Path]:
-        found = getattr(self.config.data, name)
-        return [Path(path) for path in as_list(found)] if found else []
+        return named_files(getattr(self.config.data, name))
 
     def missing_files(self) -> list[tuple[str, str]]:
         return [
