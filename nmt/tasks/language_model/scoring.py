@@ -66,17 +66,19 @@ class Reader:
     def read(self, source: Tensor, target: Tensor) -> Tensor:
         """Log-probabilities [T] of target [T] after source [T], and after all that was read before."""
         steps = STEPS if self.dynamic is None else self.dynamic.steps
-        found = []
-        for words, wanted in zip(source.split(steps), target.split(steps), strict=True):
+        # One tensor for all results: a small one for each step, kept between larger ones that are freed, would leave
+        # memory in pieces that cannot be used again.
+        log_probs = torch.empty(target.shape, device=target.device)
+        for words, wanted, found in zip(source.split(steps), target.split(steps), log_probs.split(steps), strict=True):
             with torch.set_grad_enabled(self.dynamic is not None):
                 run = self.model.run(words.unsqueeze(0), self._states)
                 weights = torch.full(wanted.shape, 1 / len(wanted), device=wanted.device).unsqueeze(0)
                 losses = self.model.losses(run.features, wanted.unsqueeze(0), weights=weights)
             self._states = tuple(type(state)(*(part.detach() for part in state)) for state in run.states)
-            found.append(-losses.nll.detach())
+            found.copy_(-losses.nll.detach())
             if self.dynamic is not None:
                 self._follow(losses.total, self.dynamic)
-        return torch.cat(found)
+        return log_probs
 
     def _follow(self, loss: Tensor, dynamic: Dynamic) -> None:
         gradients = torch.autograd.grad(loss, [weight for weight, _ in self._weights], allow_unused=True)
