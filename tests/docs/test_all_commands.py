@@ -12,6 +12,7 @@ import shlex
 import pytest
 
 from nmt.config.schema import SECTIONS, Config
+from nmt.registry import TASKS
 from tests.conftest import REPOSITORY, page_of
 from tests.console import entry_points, parser_of
 
@@ -20,6 +21,9 @@ PLACEHOLDERS = {r"<[^> ][^>]*>": "1", r"\$\(cat weights\)": "score=1"}
 """What stands for a value that the page gives in a table, and a value."""
 KEYS = {field.name for field in dataclasses.fields(Config)}
 KEYS |= {f"{name}.{field.name}" for name, section in SECTIONS.items() for field in dataclasses.fields(section)}
+KEYS |= {
+    f"task_options.{field.name}" for name in TASKS.names() for field in dataclasses.fields(TASKS.get(name).Options)
+}
 
 
 def commands(name: str) -> list[list[str]]:
