@@ -118,13 +118,14 @@ def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
     return [prefixes] if isinstance(prefixes, str) else list(prefixes)
 
 
+def _stored(plain: Path) -> Path | None:
+    """This file or, where it is missing, the same name with .gz after it; None if neither exists."""
+    return next((path for path in (plain, Path(f"{plain}.gz")) if path.is_file()), None)
+
+
 def named_files(names: str | Sequence[str] | None) -> list[Path]:
     """The files of a key of the configuration: each as it is named or, where that is missing, with .gz after it."""
-    found = []
-    for name in as_list(names):
-        plain, packed = Path(name), Path(f"{name}.gz")
-        found.append(packed if packed.is_file() and not plain.is_file() else plain)
-    return found
+    return [_stored(Path(name)) or Path(name) for name in as_list(names)]
 
 
 def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
@@ -134,11 +135,10 @@ def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
     configurations use.
     """
     plain = Path(f"{os.fspath(prefix)}.{language}")
-    packed = Path(f"{plain}.gz")
-    for path in (plain, packed):
-        if path.is_file():
-            return path
-    message = f"neither {plain} nor {packed} exists"
+    found = _stored(plain)
+    if found is not None:
+        return found
+    message = f"neither {plain} nor {plain}.gz exists"
     for folder, command in _FETCHED_BY.items():
         if plain.parent.parts[-2:] == folder:
             message += f"; {command} fetches the data"
