@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from nmt.config import dump, load_config
 from nmt.data import SentencePieceTokenizer, Tokenizer, Vocabulary, WhitespaceTokenizer
@@ -63,3 +64,12 @@ def make_run(
         rows = tuple(run_layout.Scored(step, 1.0 + place) for place, step in enumerate(best))
         run_layout.write_best(run, run_layout.Best("loss", rows))
     return run
+
+
+def change_weights(run: Path, alter: Callable[[dict[str, Tensor]], object], *, step: int = 10) -> Path:
+    """Rewrite the weights of a checkpoint, changed by `alter`; return their file."""
+    file = run_layout.step_dir(run, step) / run_layout.WEIGHTS
+    weights = load_file(file)
+    alter(weights)
+    save_file(weights, file)
+    return file

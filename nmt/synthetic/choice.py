@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from nmt.data.text import is_empty
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
+from nmt.search.notes import AT_LIMIT
 
 _NO_WORDS: Final = frozenset({SPECIAL_TOKENS[PAD], SPECIAL_TOKENS[EOS]})
 
@@ -54,7 +55,12 @@ def chosen(made: Made, reference: str | None, *, n_best: int, nearest: str | Non
 
     With `nearest`, a name of SIMILARITIES, one line: the translation that is most like the reference (Kim and Rush,
     EMNLP 2016, section 3.3), of equals the best by the model; without a reference the best.
+
+    Empty lines for one whose best translation was cut at the length limit: most of those repeat a word to their end,
+    and a student would learn to do so.
     """
+    if AT_LIMIT in made.notes:
+        return [""] * (n_best if nearest is None else 1)
     if nearest is None:
         return [*made.written[:n_best], *[""] * (n_best - len(made.written))]
     if reference is None or is_empty(reference) or len(made.texts) == 1:

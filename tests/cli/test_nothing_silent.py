@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.cli import score, translate
@@ -19,7 +17,7 @@ from nmt.interop.facts import FACTS, read_longest_source, write_longest_source
 from nmt.models import build_model
 from nmt.models.base import Encoded, Seq2Seq
 from tests.console import call
-from tests.tiny_run import make_run
+from tests.tiny_run import change_weights, make_run
 
 NAME = "readout.linear.weights.0"
 TEXT = "a b\nd c\n\nb\nc\n"
@@ -30,14 +28,6 @@ TEXT = "a b\nd c\n\nb\nc\n"
 def run(tmp_path: Path) -> Path:
     (tmp_path / "in").write_text(TEXT)
     return make_run(tmp_path / "run")
-
-
-def change(run: Path, alter: Callable[[dict[str, Tensor]], None], *, step: int = 10) -> Path:
-    file = run_layout.step_dir(run, step) / run_layout.WEIGHTS
-    weights = load_file(file)
-    alter(weights)
-    save_file(weights, file)
-    return file
 
 
 def poison(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +58,7 @@ def test_every_command_refuses_weights_that_are_no_numbers(
     def alter(weights: dict[str, Tensor]) -> None:
         weights[NAME].view(-1)[3:6] = value
 
-    file = change(run, alter)
+    file = change_weights(run, alter)
     wanted = f"{file}: {NAME} contains NaN or infinite values (3 of 128)"
     text = str(tmp_path / "in")
     for name, *arguments in (
@@ -88,14 +78,14 @@ def test_every_command_refuses_weights_that_are_no_numbers(
 
 
 def test_several_tensors_are_listed_in_a_bounded_line(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    change(run, lambda weights: set_all(weights, math.nan))
+    change_weights(run, lambda weights: set_all(weights, math.nan))
     assert translate.main([str(run), "-i", str(run.parent / "in")]) == 1
     err = capfd.readouterr().err
     assert err.count("\n") == 1 and err.count("contains NaN") == 3 and " more\n" in err
 
 
 def test_weights_in_float64_that_fp32_has_not_are_refused(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    change(run, lambda weights: weights.update({NAME: weights[NAME].double() + 1e39}))
+    change_weights(run, lambda weights: weights.update({NAME: weights[NAME].double() + 1e39}))
     assert translate.main([str(run), "-i", str(run.parent / "in")]) == 1
     assert f"{NAME} contains NaN or infinite values (128 of 128)" in capfd.readouterr().err
 
@@ -104,7 +94,7 @@ def test_weights_in_float64_that_fp32_has_not_are_refused(run: Path, capfd: pyte
 def test_weights_that_bf16_has_not_are_refused_for_it(
     run: Path, capfd: pytest.CaptureFixture[str], precision: str, code: int
 ) -> None:
-    change(run, lambda weights: weights[NAME].view(-1).__setitem__(0, -3.4e38))
+    change_weights(run, lambda weights: weights[NAME].view(-1).__setitem__(0, -3.4e38))
     arguments = ["-i", str(run.parent / "in"), "--precision", precision, "--beam-size", "1", "--device", "cpu"]
     found = translate.main([str(run), *arguments])
     err = capfd.readouterr().err
@@ -174,7 +164,7 @@ def test_lines_cut_by_the_length_limit_are_noted(run: Path, tmp_path: Path, capf
         weights["embeddings.target"][2] = 9.0 * sign
 
     for sign, numbers in ((-1.0, "4 lines stopped at the length limit: 1, 2, 4, 5"), (1.0, None)):
-        change(run, lambda weights, sign=sign: alter(weights, sign=sign))  # type: ignore[misc]
+        change_weights(run, lambda weights, sign=sign: alter(weights, sign=sign))  # type: ignore[misc]
         for beam in ("1", "3"):
             assert translate.main([str(run), "-i", str(tmp_path / "in"), "--beam-size", beam]) == 0
             summary = said(capfd)
@@ -255,7 +245,7 @@ def test_training_does_not_begin_or_go_on_with_them(run: Path, tmp_path: Path) -
 
     loaded = load_model(run)
     model = build_model(loaded.config.model, loaded.tokenizer.source_size, loaded.tokenizer.target_size)
-    change(run, lambda weights: set_all(weights, math.inf))
+    change_weights(run, lambda weights: set_all(weights, math.inf))
     with pytest.raises(CheckpointError, match="contains NaN or infinite values"):
         load_initial_weights(run_layout.step_dir(run, 10), model, tokenizer=loaded.tokenizer)
 

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from torch import Tensor
 
 import nmt
 from nmt.cli import backtranslate, distill, train, translate
+from nmt.data import EOS
 from nmt.interop.model_dir import load_model
+from nmt.search.notes import AT_LIMIT
 from nmt.synthetic import corpus
 from nmt.synthetic.choice import SIMILARITIES
-from tests.tiny_run import make_run
+from tests.tiny_run import change_weights, make_run
 
 SOURCE = ["a b c", "", "d", "long@@ er b", "a c d b", "b", "c c", "d a", "a"]
 TARGET = ["x y", "z", "t@@ w", "x", "u t@@ v", "y", "z z", "v u", ""]
@@ -28,13 +31,18 @@ MONO = ["a d", "b c a", "d d d"]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    make_run(tmp_path / "run")
+    change_weights(make_run(tmp_path / "run"), ends_sooner)
     (tmp_path / "text").mkdir()
     (tmp_path / "text/train.en.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in SOURCE).encode()))
     (tmp_path / "text/train.de").write_text("".join(f"{line}\n" for line in TARGET))
     (tmp_path / "text/mono.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in MONO).encode()))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def ends_sooner(weights: dict[str, Tensor]) -> None:
+    """Most translations of this model of random weights would reach the length limit."""
+    weights["embeddings.target"][EOS].neg_()
 
 
 def written(prefix: str) -> list[tuple[str, str]]:
@@ -44,13 +52,16 @@ def written(prefix: str) -> list[tuple[str, str]]:
 
 
 def tokens_of(lines: list[str], *options: str) -> list[list[str]]:
-    """What nmt-translate finds for each line, as the tokens of the model."""
+    """What nmt-translate finds for each line, as the tokens of the model; empty where the length limit has cut it."""
     Path("lines").write_text("".join(f"{line}\n" for line in lines))
     asked = ["--format", "jsonl", "--with", "tokens", "-o", "found", "-q"]
     assert translate.main(["run", "-i", "lines", *asked, *options]) in (0, 1)
     records = [json.loads(line) for line in Path("found").read_text().splitlines()]
     return [
-        [" ".join(token for token in one.get("tokens", []) if token != "<eos>") for one in record["translations"]]
+        [
+            "" if AT_LIMIT in record.get("notes", ()) else " ".join(t for t in one.get("tokens", ()) if t != "<eos>")
+            for one in record["translations"]
+        ]
         for record in records
     ]
 
@@ -75,6 +86,22 @@ def test_all_translations_and_the_references(folder: Path) -> None:
     for source, target, found in zip(SOURCE, TARGET, tokens_of(SOURCE, *options), strict=True):
         expected += [(source, text) for text in [*found, ""][:2]] + [(source, target)]
     assert written("made/all") == expected
+
+
+def test_translations_that_the_length_limit_has_cut_are_no_training_text(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--max-length-offset", "1"]
+    assert distill.main(["run", "-o", "made", "--train", "text/train", "--keep-original", *options]) == 0
+    expected = [found[0] for found in tokens_of(SOURCE, *options)]
+    places = [number for number, (line, text) in enumerate(zip(SOURCE, expected, strict=True), 1) if line and not text]
+    assert 1 < len(places) < 6
+    assert written("made") == [
+        pair for line, text, own in zip(SOURCE, expected, TARGET, strict=True) for pair in ((line, text), (line, own))
+    ]
+    said = capsys.readouterr().err
+    assert f"{len(places)} lines without a translation, because it stopped at the length limit (text" in said
+    assert f"train.en.gz, line {places[0]}; " in said
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import sacrebleu
 
+from nmt.search.notes import AT_LIMIT, LONGER
 from nmt.search.translation import ScoredText
 from nmt.synthetic.choice import Made, chosen, made
 
@@ -31,6 +34,13 @@ def test_without_a_reference_the_best(reference: str | None) -> None:
 def test_n_lines_always() -> None:
     assert chosen(of(TEXTS), None, n_best=2, nearest=None) == [f"{text} #{i}" for i, text in enumerate(TEXTS[:2])]
     assert chosen(of(TEXTS[:1]), "x", n_best=3, nearest=None) == [f"{TEXTS[0]} #0", "", ""]
+
+
+@pytest.mark.parametrize(("n_best", "nearest", "lines"), [(1, None, 1), (3, None, 3), (4, "bleu", 1)])
+def test_a_translation_cut_at_the_length_limit_is_no_training_text(n_best: int, nearest: str, lines: int) -> None:
+    cut = replace(of(TEXTS), notes=[LONGER, AT_LIMIT])
+    assert chosen(cut, "der Hund", n_best=n_best, nearest=nearest) == [""] * lines
+    assert "" not in chosen(replace(cut, notes=[LONGER]), "der Hund", n_best=n_best, nearest=nearest)
 
 
 def test_text_that_is_tokens_is_written_as_tokens() -> None:
