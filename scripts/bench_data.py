@@ -6,13 +6,14 @@
     scripts/bench_data.py resume --work runs/bench_data                          # start-up, waiting, padding
     scripts/bench_data.py encode data/big --work runs/bench_data                 # lines/s
 
-Each prints Markdown; the last two measure time and need an idle machine. The model is tiny, so that the data dominates
-the cost. `resume` first drops the encoded corpus from the system's file cache.
+Each prints Markdown, and adds its values to the file of `-o`; the last two measure time and need an idle machine. The
+model is tiny, so that the data dominates the cost. `resume` first drops the encoded corpus from the file cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
@@ -29,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import sentencepiece
 import yaml
-from bench_data_watch import PHASES, done_corpora, forget, marked_pairs, train_events, watch
+from bench_data_watch import PHASES, Watched, done_corpora, forget, marked_pairs, train_events, watch
+from bench_facts import facts
 
 from nmt.cli.argument_types import natural, positive, share
 from nmt.cli.common import execute, make_parser
@@ -46,6 +48,9 @@ from nmt.tasks.translation import build_batches
 from nmt.training.batches import BatchStream, Position
 
 LANGUAGES = ("en", "de")
+
+Measured = tuple[list[str], dict[str, Any]]
+"""Lines of Markdown, and the measured values."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -71,28 +76,41 @@ def build_parser() -> argparse.ArgumentParser:
     speed.add_argument("--repeats", type=positive, default=3, metavar="N", help="of each case; default 3")
     for part in (prepare, resume, speed):
         part.add_argument("--work", default="runs/bench_data", metavar="DIR", help="default runs/bench_data")
+        part.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="add the measured values to this file")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do one part."""
     parts = {"prepare": prepare, "resume": resume, "encode": measure_encoding}
-    print("\n".join(parts[arguments.part](arguments)))
+    lines, values = parts[arguments.part](arguments)
+    print("\n".join(lines))
+    if arguments.output is not None:
+        stated = facts("bench_data.py", threads=usable_cores(), peer=None)
+        record = json.loads(arguments.output.read_text(encoding="utf-8")) if arguments.output.is_file() else []
+        record.append({"facts": stated, "part": arguments.part, "results": values})
+        arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def prepare(arguments: argparse.Namespace) -> list[str]:
-    """Encode and start training, with --kill-at after one kill; return Markdown of memory and seconds by phase."""
+def prepare(arguments: argparse.Namespace) -> Measured:
+    """Encode and start training, with --kill-at after one kill: memory and seconds by phase."""
     config, run_dir = _write_config(arguments)
     with Path(f"{arguments.prefix}.{LANGUAGES[0]}").open("rb") as source:
         pairs = sum(1 for _ in source)
     lines = _header("process", *(f"{phase} {unit}" for phase in PHASES for unit in ("s", "MiB")))
+    values: dict[str, Any] = {}
+
+    def add(process: str, seen: Watched) -> None:
+        lines.append(_row(process, *_phases(seen.seconds, seen.peak)))
+        values[process] = {"seconds": seen.seconds, "peak_mib": seen.peak}
+
     if arguments.kill_at is not None:
         seen = watch(config, run_dir, overrides=[], kill=lambda: marked_pairs(run_dir) >= arguments.kill_at * pairs)
-        lines.append(_row(f"killed at {marked_pairs(run_dir):,} pairs", *_phases(seen.seconds, seen.peak)))
-    seen = watch(config, run_dir, overrides=[])
-    lines.append(_row(f"{pairs:,} pairs", *_phases(seen.seconds, seen.peak)))
-    return [*lines, "", *_sizes(arguments.prefix, run_dir, pairs)]
+        add(f"killed at {marked_pairs(run_dir):,} pairs", seen)
+    add(f"{pairs:,} pairs", watch(config, run_dir, overrides=[]))
+    sizes = _sizes(arguments.prefix, run_dir, pairs)
+    return [*lines, "", sizes], values | {"sizes": sizes}
 
 
 def _phases(seconds: dict[str, float], peak: dict[str, float]) -> list[str]:
@@ -100,21 +118,21 @@ def _phases(seconds: dict[str, float], peak: dict[str, float]) -> list[str]:
     return [cell for pair in cells for cell in pair]
 
 
-def _sizes(prefix: str, run_dir: Path, pairs: int) -> list[str]:
+def _sizes(prefix: str, run_dir: Path, pairs: int) -> str:
     folder = next(done_corpora(run_dir))
     corpus = Corpus(folder)
     text = sum(Path(f"{prefix}.{language}").stat().st_size for language in LANGUAGES)
     encoded = sum(path.stat().st_size for path in folder.iterdir())
     report = corpus.report
     tokens = (report.source_tokens + report.target_tokens) / len(corpus)
-    return [
+    return (
         f"{len(corpus):,} of {pairs:,} pairs kept, {tokens:.1f} subwords a pair, "
         f"{text / pairs:.0f} bytes of text and {encoded / len(corpus):.0f} encoded bytes a pair"
-    ]
+    )
 
 
-def resume(arguments: argparse.Namespace) -> list[str]:
-    """Resume the training of `prepare`; return Markdown with the waiting times of a resumed run."""
+def resume(arguments: argparse.Namespace) -> Measured:
+    """Resume the training of `prepare`: the waiting times of a resumed run."""
     work = Path(arguments.work)
     config, run_dir = work / "config.yaml", work / "run"
     log = run_dir / "log.jsonl"
@@ -144,7 +162,7 @@ def resume(arguments: argparse.Namespace) -> list[str]:
         "batches/s made": f"{batches:,.0f}",
         "longest ms": f"{longest * 1000:.0f}",
     }
-    return [*_header(*found), _row(*found.values())]
+    return [*_header(*found), _row(*found.values())], found
 
 
 def _stream_rate(stream: BatchStream, count: int) -> tuple[float, float]:
@@ -159,8 +177,8 @@ def _stream_rate(stream: BatchStream, count: int) -> tuple[float, float]:
     return count / sum(took), max(took)
 
 
-def measure_encoding(arguments: argparse.Namespace) -> list[str]:
-    """Encode the same pairs with SentencePiece alone and with this package, alternating; return Markdown of lines/s."""
+def measure_encoding(arguments: argparse.Namespace) -> Measured:
+    """Encode the same pairs with SentencePiece alone and with this package, alternating: lines/s."""
     tokenizer = SentencePieceTokenizer.load(Path(arguments.work) / "run" / "tokenizer", options=SentencePieceOptions())
     model = Path(arguments.work) / "run" / "tokenizer" / "joint.model"
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -196,13 +214,11 @@ def measure_encoding(arguments: argparse.Namespace) -> list[str]:
                 started = time.perf_counter()
                 case()
                 rates[name].append(2 * arguments.pairs / (time.perf_counter() - started))
-    return [
-        *_header("case", "lines/s", "lowest", "highest"),
-        *(
-            _row(name, f"{statistics.median(found):,.0f}", f"{min(found):,.0f}", f"{max(found):,.0f}")
-            for name, found in rates.items()
-        ),
+    rows = [
+        _row(name, f"{statistics.median(found):,.0f}", f"{min(found):,.0f}", f"{max(found):,.0f}")
+        for name, found in rates.items()
     ]
+    return [*_header("case", "lines/s", "lowest", "highest"), *rows], rates
 
 
 def _beginning(path: str, folder: Path, lines: int) -> Path:

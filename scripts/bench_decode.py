@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_facts import facts
+from bench_facts import add_output, earlier, facts, put
 from bench_peer import translate_joeynmt
 
 from nmt.cli.argument_types import natural, positive
@@ -60,21 +60,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--peer", nargs=3, metavar=("PYTHON", "CONFIG", "CHECKPOINT"), help="an installed JoeyNMT")
     parser.add_argument("--work", default="runs/bench_decode", metavar="DIR", help="directory for the shortlists")
     parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
+    add_output(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the shortlists, measure all cases in turn, report."""
-    output = Path(arguments.output) if arguments.output else None
     work = Path(arguments.work)
     work.mkdir(parents=True, exist_ok=True)
     cases = dict(_cases(arguments, work))
     results: dict[str, list[Result]] = {}
     commands: list[str] = []
-    if arguments.append and output is not None and output.with_suffix(".json").is_file():
-        record = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
-        results, commands = record["results"], record["commands"]
+    if arguments.append and (before := earlier(arguments.output)):
+        results, commands = before["results"], before["commands"]
     for number in range(arguments.repeats):
         for name, measure in cases.items():
             result = measure()
@@ -84,13 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     stated = facts("bench_decode.py", threads=arguments.threads, peer=arguments.peer)
     commands.append(stated.pop("command"))
     del stated["threads"]  # each case states its own number
-    text = report(results, stated, commands)
-    if output is None:
-        print(text, end="")
-        return 0
-    output.write_text(text, encoding="utf-8")
     record = {"facts": stated, "commands": commands, "results": results}
-    output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    put(arguments.output, report(results, stated, commands), record)
     return 0
 
 

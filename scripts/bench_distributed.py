@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_facts import facts, listed
+from bench_facts import add_output, earlier, facts, listed, put
 from bench_train import NO_VALIDATION, median
 
 from nmt.cli.argument_types import natural, positive
@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm-up", type=natural, default=5, metavar="N", help="updates before those, default 5")
     parser.add_argument("--work", default="runs/bench_distributed", metavar="DIR", help="for the encoded text")
     parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
+    add_output(parser)
     parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)  # for the processes that torchrun starts
     return parser
 
@@ -61,10 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nmt.data.prepare import prepare
 
     prepare(load_config(arguments.config, [*NO_VALIDATION, *arguments.overrides]), arguments.work)
-    results: dict[str, list[Result]] = {}
-    output = Path(arguments.output) if arguments.output else None
-    if arguments.append and output is not None and output.with_suffix(".json").is_file():
-        results = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["results"]
+    results: dict[str, list[Result]] = earlier(arguments.output).get("results", {}) if arguments.append else {}
     cores = available_cores()
     for processes, threads, times in ((1, 1, 1), (1, cores, 1), (cores, 1, 1), (cores, 1, cores)):
         result = _case(arguments, processes, threads=threads, times=times)
@@ -72,13 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         results.setdefault(name + f", updates {times} times as large" * (times > 1), []).append(result)
         print(f"{name}: {result['target_tokens_per_second']:,.0f} target tokens/s", file=sys.stderr, flush=True)
     stated = facts("bench_distributed.py", threads=cores, peer=None)
-    text = report(results, stated)
-    if output is None:
-        print(text, end="")
-        return 0
-    output.write_text(text, encoding="utf-8")
-    record = {"facts": stated, "results": results}
-    output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    put(arguments.output, report(results, stated), {"facts": stated, "results": results})
     return 0
 
 

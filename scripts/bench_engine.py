@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_facts import facts
+from bench_facts import add_output, facts, listed, put
 
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
@@ -81,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--repeats", type=positive, default=3, metavar="N", help="times in a process; the best one is reported"
     )
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="of processes (default: %(default)s)")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
+    add_output(parser)
     return parser
 
 
@@ -146,13 +146,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{number + 1}/{arguments.rounds} {case.name}", file=sys.stderr, flush=True)
     stated = facts("bench_engine.py", threads=max(arguments.threads), peer=None)
     stated["versions"] += "".join(f", {name} {found}" for name, found in others(arguments))
-    text = f"```\n{json.dumps(stated, indent=1)}\n```\n\n{table(results)}\n"
-    if not arguments.output:
-        print(text, end="")
-        return 0
-    output = Path(arguments.output)
-    output.write_text(text, encoding="utf-8")
-    output.with_suffix(".json").write_text(json.dumps({"facts": stated, "results": results}, indent=1) + "\n")
+    text = "\n".join([*listed(stated), "", table(results), ""])
+    put(arguments.output, text, {"facts": stated, "results": results})
     return 0
 
 

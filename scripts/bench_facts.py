@@ -1,12 +1,15 @@
-"""The facts to report with every benchmark result: date, machine, versions and command."""
+"""What every benchmark reports: date, machine, versions, command; as Markdown, with all measured values beside it."""
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench_peer import peer_version
 
@@ -33,6 +36,28 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
 def listed(stated: Mapping[str, str]) -> list[str]:
     """The lines of a Markdown list of facts, in which the command is code."""
     return [f"- {name}: `{value}`" if name == "command" else f"- {name}: {value}" for name, value in stated.items()]
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add `-o`, for `put`."""
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print"
+    )
+
+
+def put(output: Path | None, text: str, record: Mapping[str, Any]) -> None:
+    """Print the Markdown `text`; or write it to FILE.md, and `record`, from which it was made, to FILE.json."""
+    if output is None:
+        print(text, end="")
+        return
+    output.write_text(text, encoding="utf-8")
+    output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def earlier(output: Path | None) -> dict[str, Any]:
+    """The record that `put` has written to FILE.json; empty if there is none."""
+    file = None if output is None else output.with_suffix(".json")
+    return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
 
 
 def cpu_name() -> str:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets: each case sets them itself
-from bench_facts import facts, listed
+from bench_facts import add_output, facts, listed, put
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--beam", nargs="+", type=positive, default=[1, 5], metavar="N", help="default 1 and 5")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="default 3")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
+    add_output(parser)
     return parser
 
 
@@ -69,14 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             median = 1000 * statistics.median(result["latencies"])
             print(f"{number + 1}/{arguments.repeats} {name}: {median:,.1f} ms", file=sys.stderr, flush=True)
     stated = facts("bench_latency.py", threads=available_cores(), peer=None)
-    text = report(results, stated)
-    if arguments.output is None:
-        print(text, end="")
-        return 0
-    output = Path(arguments.output)
-    output.write_text(text, encoding="utf-8")
-    record = json.dumps({"facts": stated, "results": results}, indent=1)
-    output.with_suffix(".json").write_text(f"{record}\n", encoding="utf-8")
+    put(arguments.output, report(results, stated), {"facts": stated, "results": results})
     return 0
 
 

@@ -1,7 +1,9 @@
-#!/usr/bin/env python
-"""Time and memory of the output layer with its loss, forward and backward: the plain and the chunked form.
+#!/usr/bin/env python3
+"""Measure the output layer with its loss, forward and backward: time and memory of the plain and the chunked form.
 
-Prints a Markdown table. The plain form is torch's linear map and cross entropy with autograd; the matrix products alone
+    scripts/bench_loss.py [--widths 256 512] [-o docs/benchmarks/loss.md]
+
+The plain form is torch's linear map and cross entropy with autograd; the matrix products alone
 are the lower bound for any loss. The forms alternate; memory is measured in a separate process for each form.
 """
 
@@ -11,13 +13,22 @@ import argparse
 import multiprocessing
 import re
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 import torch.nn.functional as F
+from bench_facts import add_output, facts, listed, put
 
+from nmt.cli.argument_types import positive
+from nmt.cli.common import execute, make_parser
+from nmt.cpus import available_cores
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.training.allocator import keep_large_blocks
 
@@ -74,8 +85,8 @@ def peak_memory(name: str, sizes: tuple[int, int, int], dtype: torch.dtype, thre
     return resident("VmHWM") - before
 
 
-def times(sizes: tuple[int, int, int], dtype: torch.dtype, threads: int, rounds: int) -> dict[str, float]:
-    """Median milliseconds of a call of each form, alternating, in a process that keeps its memory as training does."""
+def times(sizes: tuple[int, int, int], dtype: torch.dtype, threads: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each call of each form, alternating, in a process that keeps its memory as training does."""
     keep_large_blocks()
     torch.set_num_threads(threads)
     runs = forms(*sizes, dtype)
@@ -86,32 +97,56 @@ def times(sizes: tuple[int, int, int], dtype: torch.dtype, threads: int, rounds:
             run()
             if number >= 2:
                 taken[name].append(1000 * (time.perf_counter() - started))
-    return {name: statistics.median(values) for name, values in taken.items()}
+    return taken
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=2048)
-    parser.add_argument("--words", type=int, default=8000)
-    parser.add_argument("--widths", type=int, nargs="+", default=[256, 512])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=15)
-    arguments = parser.parse_args()
-    print(f"torch {torch.__version__}, {arguments.threads} threads, {arguments.tokens} tokens, {arguments.words} words")
-    print("\n| numbers | width | form | ms | memory at most, MiB |\n|---|---|---|---|---|")
+def build_parser() -> argparse.ArgumentParser:
+    """All options."""
+    parser = make_parser("scripts/bench_loss.py", "Measure the output layer and its loss on the CPU.")
+    parser.add_argument("--tokens", type=positive, default=2048, metavar="N", help="target words (default: 2048)")
+    parser.add_argument("--words", type=positive, default=8000, metavar="N", help="of the vocabulary (default: 8000)")
+    parser.add_argument("--widths", type=positive, nargs="+", default=[256, 512], metavar="N", help="default: 256 512")
+    parser.add_argument("--threads", type=positive, default=available_cores(), metavar="N", help="default: all cores")
+    parser.add_argument("--rounds", type=positive, default=15, metavar="N", help="timed calls (default: 15)")
+    add_output(parser)
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and report."""
+    results: list[dict[str, Any]] = []
     processes = multiprocessing.get_context("spawn")
     for dtype in (torch.bfloat16, torch.float32):
         for width in arguments.widths:
             sizes = arguments.tokens, width, arguments.words
             with processes.Pool(1) as pool:
-                medians = pool.apply(times, (sizes, dtype, arguments.threads, arguments.rounds))
-            for name, took in medians.items():
+                taken = pool.apply(times, (sizes, dtype, arguments.threads, arguments.rounds))
+            for name, took in taken.items():
                 with processes.Pool(1) as pool:
                     peak = pool.apply(peak_memory, (name, sizes, dtype, arguments.threads))
-                print(
-                    f"| {str(dtype).removeprefix('torch.')} | {width} | {name} | {took:.1f} | {peak:.0f} |", flush=True
-                )
+                numbers = str(dtype).removeprefix("torch.")
+                results.append({"numbers": numbers, "width": width, "form": name, "ms": took, "peak_mib": peak})
+    stated = facts("bench_loss.py", threads=arguments.threads, peer=None)
+    stated |= {"target words": f"{arguments.tokens:,}", "vocabulary": f"{arguments.words:,}"}
+    put(arguments.output, report(results, stated), {"facts": stated, "results": results})
+    return 0
+
+
+def report(results: Sequence[dict[str, Any]], stated: dict[str, str]) -> str:
+    """The facts and a table of medians."""
+    rows = [
+        f"| {one['numbers']} | {one['width']} | {one['form']} | {statistics.median(one['ms']):.1f} "
+        f"| {one['peak_mib']:.0f} |"
+        for one in results
+    ]
+    head = ["| numbers | width | form | ms | memory at most, MiB |", "|-|-|-|-|-|"]
+    return "\n".join([*listed(stated), "", *head, *rows, ""])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the script and return its exit code."""
+    return execute(build_parser(), run, argv)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -21,14 +21,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets
-from bench_facts import facts, listed
+from bench_facts import add_output, facts, listed, put
 from bench_latency import percentile
 
 from nmt.cli.argument_types import positive, seconds
@@ -66,6 +66,16 @@ class Measured(NamedTuple):
     cpu: float
     latencies: Sequence[float]
 
+    def percentiles(self, *wanted: int) -> list[float]:
+        """Percentiles of the latencies in ms; none if they were not measured."""
+        times = sorted(1000 * seconds for seconds in self.latencies)
+        return [percentile(times, one) for one in wanted] if times else []
+
+    def values(self) -> dict[str, Any]:
+        """What is kept of it: of the latencies the percentiles 1 to 100."""
+        latencies = [round(one, 2) for one in self.percentiles(*range(1, 101))]
+        return {"sentences": self.done, "seconds": self.seconds, "cpu_seconds": self.cpu, "percentiles_ms": latencies}
+
 
 def build_parser() -> argparse.ArgumentParser:
     """All options."""
@@ -75,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--beam", type=positive, default=5, metavar="N", help="default 5")
     parser.add_argument("--seconds", type=seconds, default=12, metavar="S", help="of each measurement; default 12")
     parser.add_argument("--option", dest="options", metavar="OPTION", action="append", default=[], help="for nmt-serve")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.md", help="also write there; default: only print")
+    add_output(parser)
     return parser
 
 
@@ -93,10 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
                     base, lines, clients=clients, seconds=arguments.seconds
                 )
     named = facts("bench_serve.py", threads=available_cores(), peer=None)
-    text = report(results, named | {"beam": str(arguments.beam), "sentences": f"{len(lines):,}"})
-    print(text, end="")
-    if arguments.output is not None:
-        arguments.output.write_text(HEAD + text, encoding="utf-8")
+    named |= {"beam": str(arguments.beam), "sentences": f"{len(lines):,}"}
+    record = {model: {how: one.values() for how, one in found.items()} for model, found in results.items()}
+    put(arguments.output, HEAD + report(results, named), {"facts": named, "results": record})
     return 0
 
 
@@ -197,8 +206,7 @@ def report(results: dict[str, dict[str, Measured]], named: dict[str, str]) -> st
     rows = ["| model | how | sentences/s | p50 ms | p99 ms | CPU ms a sentence |", "|-|-|-|-|-|-|"]
     for model, found in results.items():
         for how, one in found.items():
-            times = sorted(1000 * seconds for seconds in one.latencies)
-            p50, p99 = (f"{percentile(times, share):,.1f}" if times else "-" for share in (50, 99))
+            p50, p99 = [f"{latency:,.1f}" for latency in one.percentiles(50, 99)] or "--"
             rate, cpu = one.done / one.seconds, 1000 * one.cpu / max(1, one.done)
             rows.append(f"| {model} | {how} | {rate:,.1f} | {p50} | {p99} | {cpu:,.2f} |")
     return "\n".join([*listed(named), ""]) + "\n" + "\n".join(rows) + "\n"

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import yaml
-from bench_facts import facts, listed
+from bench_facts import add_output, earlier, facts, listed, put
 from bench_peer import USERS_ENVIRONMENT, run_joeynmt
 from bench_train_case import PARTS
 
@@ -73,13 +73,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--peer-updates", type=positive, default=25, metavar="N", help="default 25, 5 of them warm-up")
     parser.add_argument("--work", default="runs/bench_train", metavar="DIR", help="for tokenizer and encoded text")
     parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
-    parser.add_argument("-o", "--output", metavar="FILE.md", help="Markdown, and FILE.json next to it; default: print")
+    add_output(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prepare the text, measure all cases in turn, report."""
-    output = Path(arguments.output) if arguments.output else None
     work = Path(arguments.work)
     work.mkdir(parents=True, exist_ok=True)
     cases: dict[str, Callable[[], Result]] = {}
@@ -89,8 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         for precision in arguments.precision:
             cases[f"{name} {precision}"] = partial(_case, arguments, file, folder, precision)
     results: dict[str, list[Result]] = {name: [] for name in cases}
-    if arguments.append and output is not None and output.with_suffix(".json").is_file():
-        results |= json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["results"]
+    if arguments.append:
+        results |= earlier(arguments.output).get("results", {})
     for number in range(arguments.repeats):
         for name, measure in cases.items():
             result = measure()
@@ -98,13 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
             rate = result["target_tokens_per_second"]
             print(f"{number + 1}/{arguments.repeats} {name}: {rate:,.0f} target tokens/s", file=sys.stderr, flush=True)
     stated = facts("bench_train.py", threads=arguments.threads, peer=arguments.peer)
-    text = report(results, stated)
-    if output is None:
-        print(text, end="")
-        return 0
-    output.write_text(text, encoding="utf-8")
-    record = {"facts": stated, "results": results}
-    output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    put(arguments.output, report(results, stated), {"facts": stated, "results": results})
     return 0
 
 

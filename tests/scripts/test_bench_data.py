@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,9 +64,15 @@ def test_every_part_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert 0 < float(found["start-up s"]) <= float(found["first update s"])
     assert float(found["waited for data"].rstrip("%")) <= 100 and 0 < float(found["padding"].rstrip("%")) < 50
     assert float(found["batches/s made"].replace(",", "")) > 0
-    rows = run(capsys, "encode", prefix, "--work", work, "--pairs", "200", "--repeats", "1")
+    output = tmp_path / "data.json"
+    for _ in range(2):
+        rows = run(capsys, "encode", prefix, "--work", work, "--pairs", "200", "--repeats", "1", "-o", str(output))
     assert {"SentencePiece alone, threads: 1", "files to encoded corpus, processes: 1"} <= {row[0] for row in rows}
     assert all(float(row[1].replace(",", "")) > 0 for row in rows[1:])
+    first, second = json.loads(output.read_text(encoding="utf-8"))
+    assert first["part"] == "encode" and {name: f"{rate:,.0f}" for name, (rate,) in second["results"].items()} == {
+        name: middle for name, middle, *_ in rows[1:]
+    }
 
 
 def test_what_cannot_be_measured_ends_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
