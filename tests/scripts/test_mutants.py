@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -115,11 +116,12 @@ def test_what_is_noticed_explained_and_survives(
     assert rows["needs an item"]["by"] == "tests/data/test_wider.py::test_empty" and rows["needs an item"]["wider"]
     text = page.read_text()
     assert text.startswith("# Page\n\n## Mutants\n") and text.endswith("## After\n\nstays\n") and "old" not in text
-    assert "| bugs | 5 |\n| noticed | 3 |" in text and "- the same (`nmt/data/sums.py`): 0 is the default" in text
+    assert "| bugs tried | 5 |\n| noticed | 3 |" in text and "- the same (`nmt/data/sums.py`): 0 is the default" in text
     assert (tree / "nmt" / "data" / "sums.py").read_bytes() == before
 
     assert run(program, tree, bugs) == 2
     assert "--continue resumes it" in capsys.readouterr().err
+    bugs[0]["name"] = "a new name of a bug that has a result"
     bugs[3] = bug("another number", "return 1", "return 1 / 0", explained="nobody calls it")
     assert run(program, tree, bugs, "--continue") == 0
     printed = capsys.readouterr()
@@ -166,3 +168,10 @@ def test_a_section_is_replaced_or_added(program: ModuleType) -> None:
     section = "## Mutants\n\nnew\n"
     assert program.with_section("# A\n\n## Mutants\n\nold\n", section) == "# A\n\n## Mutants\n\nnew\n"
     assert program.with_section("# A\n\n## B\n\nb\n", section) == "# A\n\n## B\n\nb\n\n## Mutants\n\nnew\n"
+
+
+def test_the_page_has_the_words_of_the_program(program: ModuleType) -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert f"{program.HEADING}\n\n" + "\n".join(program.INTRODUCTION) + "\n\n" in page
+    rows = set(re.findall(r"^\| .*? \|", program.report([], {}), re.MULTILINE))
+    assert len(rows) == 8 and rows <= set(re.findall(r"^\| .*? \|", page, re.MULTILINE))
