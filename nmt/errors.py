@@ -78,16 +78,20 @@ def plain(name: str) -> str:
     return name.casefold().replace("-", "_").replace(" ", "_")
 
 
-def near_miss(name: str, known: Sequence[str], *, ending: str = "") -> str:
+def near_miss(name: str, known: Sequence[str], *, ending: str = "", most: int = 1) -> str:
     """Return " Did you mean 'x'?" when `name` resembles one of `known`, else an empty string.
 
-    A common `ending` of the names, such as ".yaml", does not count as a resemblance.
+    A common `ending` of the names, such as ".yaml", does not count as a resemblance. At `most` so many names are
+    given, nearest first.
     """
     wanted = plain(name.removesuffix(ending))
     candidates = {plain(candidate.removesuffix(ending)): candidate for candidate in known}
     also = _ALSO_CALLED.get(wanted)
-    close = [also] if also in candidates else difflib.get_close_matches(wanted, candidates, n=1)
-    return f" Did you mean '{candidates[close[0]]}'?" if close else ""
+    close = [one for one in (also, wanted) if one in candidates][:1]
+    close = close or difflib.get_close_matches(wanted, candidates, n=most)
+    names = [f"'{candidates[one]}'" for one in close]
+    listed = " or ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
+    return f" Did you mean {listed}?" if names else ""
 
 
 @functools.cache

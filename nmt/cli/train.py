@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nmt.training.stopping import Budget
 
 EXAMPLES = (
+    "--list",
     "multi30k_lrn.yaml",
     "mine.yaml --dry-run",
     "mine.yaml --set training.lr=1e-3 --set run_dir=runs/slower",
@@ -33,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
         examples=EXAMPLES,
         usage="CONFIG [options]",
     )
-    parser.add_argument("config", metavar="CONFIG", nargs="?", help="YAML file, or the name of a bundled one")
+    parser.add_argument("config", metavar="CONFIG", nargs="?", help="YAML file, or a name shown by --list")
     parser.add_argument("--config", dest="config_by_option", metavar="CONFIG", help="alias of CONFIG")
     parser.add_argument(
         "--set",
@@ -42,6 +43,9 @@ def build_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="override a key, such as training.lr=3e-4; repeatable",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the shipped configurations, with descriptions, and exit"
     )
     parser.add_argument("--dump-config", action="store_true", help="print the resolved configuration and exit")
     parser.add_argument(
@@ -71,6 +75,8 @@ def build_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Load the configuration and run the requested action."""
     started, cpu = time.monotonic(), CpuClock()
+    if arguments.list:
+        return _list(arguments)
     arguments.config = _named_configuration(arguments)
     from nmt.training.allocator import keep_large_blocks
 
@@ -81,13 +87,26 @@ def run(arguments: argparse.Namespace) -> int:
         return _train(arguments, started=started, cpu=cpu, world=world)
 
 
+def _list(arguments: argparse.Namespace) -> int:
+    """Print the shipped configurations."""
+    from nmt.config.bundled import bundled_descriptions
+
+    if (config := arguments.config or arguments.config_by_option) is not None:
+        raise ConfigError(f"--list: shows all shipped configurations; leave out {config}")
+    descriptions = bundled_descriptions()
+    width = max(map(len, descriptions))
+    for name, description in descriptions.items():
+        print(f"{name:<{width}}  {description}")
+    return 0
+
+
 def _named_configuration(arguments: argparse.Namespace) -> str:
     """The configuration given on the command line, in one of the two ways."""
     place, option = arguments.config, arguments.config_by_option
     if place is not None and option is not None:
         raise ConfigError(f"--config {option}: CONFIG {place} is also given; a run has one configuration")
     if place is None and option is None:
-        raise ConfigError("no configuration; give a YAML file: nmt-train CONFIG")
+        raise ConfigError("no configuration; give a YAML file, or a name shown by nmt-train --list")
     return str(place if option is None else option)
 
 

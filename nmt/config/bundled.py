@@ -21,3 +21,9 @@ def bundled_path(name: str) -> Path | None:
 def bundled_names() -> list[str]:
     """File names of all bundled configurations, sorted."""
     return sorted(path.name for path in _folder().glob("*.yaml"))
+
+
+def bundled_descriptions() -> dict[str, str]:
+    """What each bundled configuration trains, in the words of its first line, by name."""
+    lines = {name: (_folder() / name).read_text(encoding="utf-8").partition("\n")[0] for name in bundled_names()}
+    return {name: line.removeprefix("# ") for name, line in lines.items()}

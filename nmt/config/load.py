@@ -37,6 +37,8 @@ Check = Callable[[Config], Sequence[Problem]]
 """Further checks by the caller: the problems of a complete configuration."""
 
 _ADAPTER = TypeAdapter(Config)
+_NEAREST = 3
+"""Names of shipped configurations that an error suggests."""
 
 
 def load_config(
@@ -144,8 +146,8 @@ def find_config(path: str | Path) -> Path:
     if Path(path).is_dir():
         raise ConfigError(f"{path}: is a directory, not a configuration file")
     names = bundled_names()
-    hint = near_miss(str(path), names, ending=".yaml")
-    raise ConfigError(f"{path}: no such file.{hint} Bundled: {', '.join(names)}.")
+    hint = near_miss(Path(path).name, names, ending=".yaml", most=_NEAREST)
+    raise ConfigError(f"{path}: no such file.{hint} nmt-train --list shows the {len(names)} shipped configurations.")
 
 
 def dump(config: Config) -> str:

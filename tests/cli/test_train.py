@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from nmt.cli import train
+from nmt.config.bundled import bundled_names
 from nmt.errors import CheckpointError
 from nmt.registry import CELLS
 from nmt.training.run_dir import locked
@@ -65,7 +66,21 @@ def test_a_configuration_is_named_by_its_place_or_by_an_option(
     said = capsys.readouterr().err
     assert said == "nmt-train: --config second.yaml: CONFIG first.yaml is also given; a run has one configuration\n"
     assert train.main(["--dump-config"]) == 2
-    assert capsys.readouterr().err == "nmt-train: no configuration; give a YAML file: nmt-train CONFIG\n"
+    assert capsys.readouterr().err == (
+        "nmt-train: no configuration; give a YAML file, or a name shown by nmt-train --list\n"
+    )
+
+
+def test_the_shipped_configurations_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == bundled_names()
+    assert "demo.yaml".ljust(34) + "The demo: a small LRN learns" in "\n".join(lines)
+    assert all(re.fullmatch(r"\S+ {2,}[A-Z].{20,}\.", line) for line in lines)
+    for words in (["demo.yaml", "--list"], ["--list", "--config", "demo.yaml"]):
+        assert train.main(words) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.startswith("nmt-train: --list: ") and "leave out demo.yaml" in said.err
 
 
 def test_mistakes_in_the_configuration_are_exit_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
