@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import os
 import signal
 import sys
@@ -27,10 +26,26 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output keeps
 the order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
+EXAMPLES: Final = """examples:
+  nmt-light model.nmt -i text.en -o text.de
+  echo "A dog runs in the snow." | nmt-light model.nmt --n-best 3
+  nmt-light model.nmt --beam-size 1 < text.en > text.de
+  nmt-light model.nmt --format jsonl --with tokens,scores -i text.en"""
 OPTIONS: Final = ("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", "threads")
 ENDINGS: Final = {signal.SIGTERM: ("terminated", 143)}
 if hasattr(signal, "SIGHUP"):
     ENDINGS[signal.SIGHUP] = ("hung up", 129)
+
+
+class Help(argparse.HelpFormatter):
+    """Keeps the lines of the examples."""
+
+    def __init__(self, prog: str) -> None:
+        # With a given width argparse does not look up the terminal's width, which would take longer than all the rest.
+        super().__init__(prog, width=79)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text == EXAMPLES else super()._fill_text(text, width, indent)
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,10 +77,15 @@ class Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-light."""
-    # With a given width argparse does not look up the terminal's width, which would take longer than all the rest.
-    wide = functools.partial(argparse.HelpFormatter, width=79)
     usage = "nmt-light MODEL... [-i FILE] [-o FILE] [options]"
-    parser = Parser(prog="nmt-light", usage=usage, description=DESCRIPTION, allow_abbrev=False, formatter_class=wide)
+    parser = Parser(
+        prog="nmt-light",
+        usage=usage,
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        allow_abbrev=False,
+        formatter_class=Help,
+    )
     add = parser.add_argument
     add("models", metavar="MODEL", nargs="+", help="file that nmt-export wrote (.nmt); several are an ensemble")
     add("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
@@ -80,8 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=tuple(FORMATS),
         default="text",
         help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
-        "fewer); "
-        "moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
+        "fewer); moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
     )
     add(
         "--with",

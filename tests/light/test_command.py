@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -154,6 +155,19 @@ def test_a_mistake_is_one_line(run: Any, model: Path, arguments: list[str], code
     found, out, err = run(None, "-q", *given)
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert err.startswith(f"nmt-light: {said}".replace("MODEL", str(model)))
+
+
+def test_help_ends_with_examples_that_parse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.endswith(f"\n\n{command.EXAMPLES}\n") and max(map(len, text.splitlines())) < 80
+    examples = command.EXAMPLES.splitlines()[1:]
+    assert examples
+    for example in examples:
+        words = shlex.split(example)
+        words = words[words.index("nmt-light") + 1 :]
+        ends = [place for place, word in enumerate(words) if word in ("<", ">")]
+        command.build_parser().parse_args(words[: min(ends, default=len(words))])
 
 
 def test_a_model_that_there_is_not(run: Any, model: Path) -> None:
