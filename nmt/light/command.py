@@ -100,7 +100,8 @@ def build_parser() -> argparse.ArgumentParser:
         choices=tuple(FORMATS),
         default="text",
         help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
-        "fewer); moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
+        "fewer); moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input "
+        "line",
     )
     add(
         "--with",
