@@ -144,7 +144,7 @@ def test_linked_files_exist(name: str) -> None:
 
 
 def test_shipped_configurations_are_those_it_lists() -> None:
-    section = README[README.index("Shipped, and found by name") :].split("\n#")[0]
+    section = README[README.index("## Shipped configurations\n") + 3 :].split("\n#")[0]
     listed = set()
     for name in re.findall(r"`([\w{},]+\.yaml)`", section):
         units = re.search(r"\{(.*)\}", name)
