@@ -98,7 +98,7 @@ def prepare(arguments: argparse.Namespace) -> Measured:
     config, run_dir = _write_config(arguments)
     with Path(f"{arguments.prefix}.{LANGUAGES[0]}").open("rb") as source:
         pairs = sum(1 for _ in source)
-    lines = _header("process", *(f"{phase} {unit}" for phase in PHASES for unit in ("s", "MiB")))
+    lines = _header("process", *(f"{phase}, {unit}" for phase in PHASES for unit in ("s", "MiB")))
     values: dict[str, Any] = {}
 
     def add(process: str, seen: Watched) -> None:
@@ -152,15 +152,15 @@ def resume(arguments: argparse.Namespace) -> Measured:
     batches, longest = _stream_rate(stream, arguments.batches)
     found = {
         "pairs": f"{len(corpus):,}",
-        "start-up s": f"{seen.began_after:.1f}",
-        "first update s": f"{seen.first_update_after:.1f}",
-        "waited for data": f"{waited / sum(times):.2%}",
+        "start-up, s": f"{seen.began_after:.1f}",
+        "first update, s": f"{seen.first_update_after:.1f}",
+        "time waited for data": f"{waited / sum(times):.2%}",
         "target tokens/s": f"{rate:,.0f}",
         "padding": f"{padding:.2%}",
         "padding of an epoch": f"{stream.padding_share():.2%}",
-        "MiB": f"{seen.peak['training']:.0f}",
+        "memory, MiB": f"{seen.peak['training']:.0f}",
         "batches/s made": f"{batches:,.0f}",
-        "longest ms": f"{longest * 1000:.0f}",
+        "longest batch, ms": f"{longest * 1000:.0f}",
     }
     return [*_header(*found), _row(*found.values())], found
 
@@ -218,7 +218,7 @@ def measure_encoding(arguments: argparse.Namespace) -> Measured:
         _row(name, f"{statistics.median(found):,.0f}", f"{min(found):,.0f}", f"{max(found):,.0f}")
         for name, found in rates.items()
     ]
-    return [*_header("case", "lines/s", "lowest", "highest"), *rows], rates
+    return [*_header("case", "lines/s, median", "lines/s, lowest", "lines/s, highest"), *rows], rates
 
 
 def _beginning(path: str, folder: Path, lines: int) -> Path:

@@ -169,13 +169,15 @@ def report(results: dict[str, list[Result]], stated: dict[str, str], commands: S
     lines += [f"- command: `{command}`" for command in commands]
     lines += ["", "From text to text, loading excluded; medians over the repeats, in brackets the lowest and highest."]
     if beside:
-        lines += ["Against JoeyNMT: the same search in the same number of threads, in batches."]
+        lines += ["`times JoeyNMT` compares the same search in the same number of threads, in batches."]
     lines += [
-        "`words` is the mean length of a translation: longer translations take more time, so a ratio means little"
+        "`words a line` is the mean length of a translation: longer translations take more time, so a ratio means"
     ]
-    lines += ["between models whose BLEU and words are far apart.", ""]
-    column = " against JoeyNMT |" if beside else ""
-    lines += [f"| case | sentences/s | ms a sentence |{column} BLEU | words | memory | parameters | repeats |"]
+    lines += ["little between models whose BLEU and lengths are far apart.", ""]
+    column = " times JoeyNMT |" if beside else ""
+    lines += [
+        f"| case | sentences/s | ms a sentence |{column} BLEU | words a line | peak memory | parameters | repeats |"
+    ]
     lines += ["|-|-|-|-|-|-|-|-|" + "-|" * beside]
     for name, runs in results.items():
         rates = [run["sentences_per_second"] for run in runs]

@@ -151,7 +151,15 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
         "Medians over the repeats, in brackets the lowest and highest; padding is never counted. `exchange` is the"
     ]
     lines += ["time of adding up the gradients when all processes are ready for it; an update has one.", ""]
-    heads = ["case", "target tokens/s", "against the first", "ms an update", "exchange ms", "peak memory", "repeats"]
+    heads = [
+        "case",
+        "target tokens/s",
+        "times the first case",
+        "ms an update",
+        "exchange, ms",
+        "peak memory",
+        "repeats",
+    ]
     lines += [f"| {' | '.join(heads)} |", "|-" * len(heads) + "|"]
     for name, runs in results.items():
         rates = [run["target_tokens_per_second"] for run in runs]

@@ -177,7 +177,10 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
         "repeats, in brackets the medians of the repeats, lowest and highest. The last column is all sentences in"
     ]
     lines += ["one call, or from one file, loading excluded.", ""]
-    lines += ["| case | median | 95 % within | computes | sentences | lines/s at once |", "|-|-|-|-|-|-|"]
+    lines += [
+        "| case | median, ms | 95th percentile, ms | process that computes | sentences | lines/s in one call |",
+        "|-|-|-|-|-|-|",
+    ]
     for name, runs in results.items():
         times = sorted(1000 * seconds for one in runs for seconds in one["latencies"])
         medians = [1000 * statistics.median(one["latencies"]) for one in runs]

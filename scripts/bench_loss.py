@@ -139,7 +139,7 @@ def report(results: Sequence[dict[str, Any]], stated: dict[str, str]) -> str:
         f"| {one['peak_mib']:.0f} |"
         for one in results
     ]
-    head = ["| numbers | width | form | ms | memory at most, MiB |", "|-|-|-|-|-|"]
+    head = ["| number format | width | form | time, ms | peak memory, MiB |", "|-|-|-|-|-|"]
     return "\n".join([*listed(stated), "", *head, *rows, ""])
 
 

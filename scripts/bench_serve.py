@@ -203,7 +203,10 @@ the process that translates, without that of the clients.
 
 def report(results: dict[str, dict[str, Measured]], named: dict[str, str]) -> str:
     """The facts and a table."""
-    rows = ["| model | how | sentences/s | p50 ms | p99 ms | CPU ms a sentence |", "|-|-|-|-|-|-|"]
+    rows = [
+        "| model | how it is called | sentences/s | latency p50, ms | latency p99, ms | CPU ms a sentence |",
+        "|-|-|-|-|-|-|",
+    ]
     for model, found in results.items():
         for how, one in found.items():
             p50, p99 = [f"{latency:,.1f}" for latency in one.percentiles(50, 99)] or "--"

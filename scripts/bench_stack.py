@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     times = measure(functions, repeats=arguments.repeats)
     seconds = {name: statistics.median(own) for name, own in times.items()}
     words = arguments.rows * arguments.steps
-    print("| layers | ms | words a CPU second | of torch.nn.LSTM |\n|---|---|---|---|")
+    print("| layers | time, ms | words a CPU second | speed, times torch.nn.LSTM |\n|---|---|---|---|")
     for name, median in seconds.items():
         ratio = seconds["torch.nn.LSTM"] / median
         print(f"| {name} | {1000 * median:.0f} | {words / median:,.0f} | {ratio:.2f} |")

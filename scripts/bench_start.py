@@ -111,7 +111,9 @@ def report(results: dict[str, list[float]], stated: dict[str, str]) -> str:
         f"| {name} | {statistics.median(taken):.2f} | {min(taken):.2f} to {max(taken):.2f} |"
         for name, taken in results.items()
     ]
-    return "\n".join([*listed(stated), "", "| command | seconds | range |", "|-|-|-|", *rows, ""])
+    return "\n".join(
+        [*listed(stated), "", "| command | seconds, median | seconds, lowest to highest |", "|-|-|-|", *rows, ""]
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

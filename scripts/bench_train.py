@@ -167,7 +167,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
     lines = ["# Training on a CPU", "", *listed(stated), ""]
     lines += ["Medians over the repeats, in brackets the lowest and highest; padding is never counted.", ""]
     peer = median(results[PEER], "target_tokens_per_second") if results.get(PEER) else None
-    lines += ["| case | target tokens/s | against JoeyNMT | peak memory | padding | parameters | repeats |"]
+    lines += ["| case | target tokens/s | times JoeyNMT | peak memory | padding | parameters | repeats |"]
     lines += ["|-|-|-|-|-|-|-|"]
     for name, runs in results.items():
         rates = [run["target_tokens_per_second"] for run in runs]
@@ -178,7 +178,7 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
         memory = f"{median(runs, 'peak_mb'):,.0f} MB"
         lines.append(f"| {name} | {spread} | {ratio} | {memory} | {padding} | {parameters} | {len(runs)} |")
     lines += ["", "Milliseconds of an update by part:", ""]
-    lines += [f"| case | {' | '.join(PARTS)} | together |", "|-" * (len(PARTS) + 2) + "|"]
+    lines += [f"| case | {', ms | '.join(PARTS)}, ms | all parts, ms |", "|-" * (len(PARTS) + 2) + "|"]
     for name, runs in results.items():
         if "milliseconds" in runs[0]:
             parts = [statistics.median(run["milliseconds"][part] for run in runs) for part in PARTS]

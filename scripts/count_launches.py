@@ -186,7 +186,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--search", action="store_true", help="count a step of a search, not a micro-batch")
     arguments = parser.parse_args(argv)
     print(
-        "| unit | size | launches | of them copies | of them graphs | in graphs | allocations | waits |\n"
+        "| unit | size | launches | launches of copies | launches of graphs | in graphs | allocations | waits |\n"
         + 8 * "|-"
         + "|"
     )

@@ -58,11 +58,11 @@ def test_every_part_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.count("600 lines") == 2
     head, row = run(capsys, "prepare", prefix, "--work", work, "--updates", "3", "--vocabulary", "400")
     found = dict(zip(head, row, strict=True))
-    assert found["process"] == "600 pairs" and float(found["training MiB"]) > 10
+    assert found["process"] == "600 pairs" and float(found["training, MiB"]) > 10
     head, row = run(capsys, "resume", "--work", work, "--updates", "3", "--batches", "4")
     found = dict(zip(head, row, strict=True))
-    assert 0 < float(found["start-up s"]) <= float(found["first update s"])
-    assert float(found["waited for data"].rstrip("%")) <= 100 and 0 < float(found["padding"].rstrip("%")) < 50
+    assert 0 < float(found["start-up, s"]) <= float(found["first update, s"])
+    assert float(found["time waited for data"].rstrip("%")) <= 100 and 0 < float(found["padding"].rstrip("%")) < 50
     assert float(found["batches/s made"].replace(",", "")) > 0
     output = tmp_path / "data.json"
     for _ in range(2):
