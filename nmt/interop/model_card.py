@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "not recorded"
 MAKER = "made_by"
-"""Under which the weights of an average say that the run around it has made it, and may replace it."""
+"""Key in the metadata of averaged weights: the run around them made them, and may replace them."""
 
 Row = tuple[str, ...]
 
@@ -155,7 +155,7 @@ def _data(config: Config, events: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
 
 
 def _scores(loaded: LoadedModel, events: Sequence[Mapping[str, Any]], *, stored: str) -> str:
-    """Those of the very weights that are exported."""
+    """The scores of exactly the weights that are exported."""
     step, by = run_layout.step_of(loaded.path), loaded.path.name
     lines: dict[tuple[str, str], str] = {}  # of a validation that was made again the last
     for event in events:
@@ -188,7 +188,7 @@ def _events(directory: Path) -> list[dict[str, Any]]:
 
 
 def _short(prefix: str) -> str:
-    """The name of a text, without the way to it on this machine."""
+    """The name of a text, without its folder on this machine."""
     return "/".join(Path(prefix).parts[-2:]) if Path(prefix).is_absolute() else prefix
 
 

@@ -58,7 +58,7 @@ def packed(model: Seq2Seq, form: Format) -> dict[str, Tensor]:
 def layout(model: Seq2Seq, form: Format) -> dict[str, Tensor]:
     """What `packed` of such a model yields, on the meta device: names, shapes and types.
 
-    Computed on that device, `packed` itself would have PyTorch import what takes seconds.
+    On that device, `packed` itself would make PyTorch spend seconds on imports.
     """
     matrices = _step_matrices(model) if form.precision == "int8" else {}
     others, found = dict(known_matrices(model)), {}

@@ -123,7 +123,7 @@ def parsed(file: Path, parse: Callable[[], T]) -> T:
 def write_weights(file: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] | None = None) -> bytes:
     """Write tensors, with `metadata`, and return the file's content. An OSError names the file.
 
-    The file gets the rights that the umask leaves it, which safetensors' own function denies to the group.
+    The umask decides who may read the file; safetensors' own function would exclude the group.
     """
     contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
     content = safetensors.torch.save(contiguous, metadata=dict(metadata) if metadata else None)

@@ -177,8 +177,8 @@ def check_units(config: ModelConfig) -> None:
 def check_exportable(config: ModelConfig, again: ModelConfig) -> None:
     """Raise ConfigError naming each key of `config`, units apart, that Zero has no counterpart for.
 
-    `again` is the section that Zero's hyper-parameters for `config` lead back to: what differs in it, nothing in
-    Zero can say.
+    `again` is the section that Zero's hyper-parameters for `config` lead back to: what differs in it cannot be
+    expressed in Zero.
     """
     problems = []
     for name in (field.name for field in dataclasses.fields(config)):

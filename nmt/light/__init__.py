@@ -19,7 +19,7 @@ __all__ = ["EngineError", "Hypothesis", "Result", "Translator"]
 
 
 def __getattr__(name: str) -> object:
-    """`Hypothesis` and `Result` at their first use: the command nmt-light needs neither."""
+    """Import `Hypothesis` and `Result` at their first use: the command nmt-light needs neither."""
     if name not in ("Hypothesis", "Result"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import results

@@ -1,7 +1,7 @@
 """The functions of src/nmt_engine.h, called through ctypes.
 
-As all that the command nmt-light imports it does without typing, pathlib and dataclasses, which take longer to import
-than a sentence to translate.
+Like all that the command nmt-light imports, it does without typing, pathlib and dataclasses: importing them takes
+longer than translating a sentence.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Library:
 
 
 class _Open:
-    """A model of the library, closed when nothing uses it any more: calls under way in other threads do."""
+    """A model of the library, closed when no call in any thread uses it any more."""
 
     def __init__(self, code: Any, handle: int) -> None:
         self.code, self.handle = code, handle
@@ -138,7 +138,7 @@ class Model:
         return self._results("nmt_translate", (c_char_p * count)(*lines), sizes, count, options)
 
     def translate_ids(self, sentences: Sequence[Sequence[int]], options: Options) -> Results:
-        """Sentences in ids, without their end symbols; EngineError for ids that there are not, too."""
+        """Sentences in ids, without their end symbols; EngineError also for ids that do not exist."""
         count = len(sentences)
         arrays = [(c_int32 * max(1, len(one)))(*one) for one in sentences]
         pointers = (POINTER(c_int32) * count)(*(ctypes.cast(one, POINTER(c_int32)) for one in arrays))

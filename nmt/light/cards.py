@@ -1,4 +1,4 @@
-"""What files say of themselves, as far as those who translate need to know it."""
+"""What model files state about themselves, as far as translating needs it."""
 
 from __future__ import annotations
 

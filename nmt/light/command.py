@@ -334,7 +334,7 @@ def _said(message: str, code: int) -> int:
 
 
 def _open_missing() -> None:
-    """Open what is closed of standard input, output and error on the null device, or the next file gets its number."""
+    """Open standard input, output and error, if closed, on the null device, so that no file gets their numbers."""
     for descriptor, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(descriptor)

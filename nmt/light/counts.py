@@ -18,7 +18,7 @@ _ANY_LENGTH: Final = 2**31  # tokens, more than any line has
 
 
 class Noted:
-    """How many lines something is true of, and the numbers, from 1, of the first few."""
+    """How many lines have some problem, and the numbers, from 1, of the first few."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,7 +31,7 @@ class Noted:
             self._numbers.append(number)
 
     def said(self, what: str) -> str:
-        """That `what` is true of them: `3 lines stopped at the length limit: 17, 40, 93`."""
+        """Lines and what they have in common: `3 lines stopped at the length limit: 17, 40, 93`."""
         more = ", ..." if self.count > _SHOWN else ""
         return f"{counted(self.count, 'line')} {what}: {', '.join(map(str, self._numbers))}{more}"
 

@@ -60,7 +60,7 @@ def as_pharaoh(result: Result) -> str:
 
 
 def without_alignment(result: Result) -> Result:
-    """The same for an output that is to have none."""
+    """The result without its alignment."""
     from dataclasses import replace  # late, as text needs none
 
     return replace(result, n_best=[replace(hypothesis, alignment=None) for hypothesis in result.n_best])

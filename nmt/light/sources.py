@@ -18,7 +18,8 @@ FLAGS: Final = (
     "-fno-math-errno",
     "-fno-trapping-math",
 )
-"""For every source; a builder adds what kind of object it wants, as -fPIC. -ffast-math is refused by the sources."""
+"""For every source; a builder adds flags for the kind of object that it needs, such as -fPIC. The sources refuse
+-ffast-math."""
 
 LIBRARIES: Final = ("-lm",)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DETAILS: Final = ("tokens", "scores", "attention", "alignment")
 NOT_TOLD: Final = ("entropies", "heads")
-"""Details that `nmt-translate` has of a run, and the engine of no file."""
+"""Details that `nmt-translate` can give for a run, but the engine for no file."""
 
 _ranges: Final[dict[str, tuple[float, float]]] = {
     "beam_size": (1, 1000),

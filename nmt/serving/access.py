@@ -18,7 +18,7 @@ _errors = logging.getLogger("nmt.serving.errors")
 
 
 class AccessLog:
-    """Around an application."""
+    """Wraps an application."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app

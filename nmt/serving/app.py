@@ -39,7 +39,7 @@ POLICY: Final = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
-"""The pages load nothing from anywhere else, and a browser sees to it."""
+"""The pages load nothing from other servers, which browsers enforce."""
 
 
 def create_app(service: Service) -> FastAPI:
@@ -157,7 +157,7 @@ def _add_file(app: FastAPI, path: str, content: bytes, kind: str) -> None:
 
 
 def _key_check(key: str | None) -> Any:
-    """What raises RefusedError for a request without the key."""
+    """A function that raises RefusedError for a request without the key."""
 
     async def check(request: Request) -> None:
         if key is None:

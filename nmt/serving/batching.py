@@ -41,7 +41,7 @@ class Job:
 
 
 Share = tuple[Job, Sequence[Request]]
-"""What a job has in a batch."""
+"""The sentences of a job that are in a batch."""
 
 
 class Batcher:
@@ -173,7 +173,7 @@ class Batcher:
             job.answer.set_exception(error)
 
     def _forget(self, job: Job) -> None:
-        """Take what still waits of a job out of the queue."""
+        """Remove the sentences of a job that still wait in the queue."""
         if job in self._jobs:
             self._jobs.remove(job)
             self._count(-job.waiting)

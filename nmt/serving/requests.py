@@ -16,8 +16,8 @@ from nmt.serving.settings import Settings
 
 JSON: Final = "application/json"
 DISCARDED: Final = 16
-"""A body that is too long is read to its end, and forgotten, if it is not so many times as long as allowed: a client
-that is still sending would not see the answer."""
+"""A body that is too long, but at most this many times as long as allowed, is read to its end and discarded, because
+a client that is still sending would not see the answer."""
 
 
 def _key(meaning: str, allowed: str, **limits: Any) -> Any:

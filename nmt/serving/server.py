@@ -24,10 +24,10 @@ from nmt.serving.service import WARM_UP, Service
 from nmt.serving.settings import Settings
 
 Load = Callable[[], tuple[Translator, Mapping[str, Any]]]
-"""Loads the model; returns it with options of requests that do not say otherwise."""
+"""Loads the model; returns it and the default options of requests."""
 BACKLOG: Final = 2048
 SECONDS_TO_SEND: Final = 10
-"""In which, at the end, a client must have read its answer."""
+"""Within which clients must read their answers when the server ends."""
 
 _log = logging.getLogger("nmt.serving.status")
 

@@ -18,7 +18,7 @@ from nmt.serving.requests import TranslateRequest
 from nmt.serving.settings import Settings
 
 WARM_UP = "A"
-"""Translated before the first request, which need not wait for what is done once."""
+"""Translated before the first request, so that no request waits for work that is done only once."""
 SOON = {"Retry-After": "5"}
 """The error of a server that is starting or ending."""
 
@@ -37,7 +37,7 @@ class Service:
         self._defaults: dict[str, Any] = {}
 
     def start(self, translator: Translator, defaults: Mapping[str, Any]) -> None:
-        """Accept requests, in the running event loop; `defaults`: options of requests that do not say otherwise."""
+        """Accept requests, in the running event loop; `defaults`: the default options of requests."""
         self._translator, self._defaults = translator, dict(defaults)
         self._batcher = Batcher(
             self._compute,

@@ -37,7 +37,7 @@ class Memory(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What the step of a decoder needs of a search, and leaves."""
+    """What the step of a decoder needs from a search, and what it hands back."""
 
     features: Value
     states: list[StateRegisters]
@@ -117,7 +117,7 @@ def initial_states(encode: Program, program: Program, model: Seq2Seq, encoded: E
 
 
 def state_registers(program: Program, first: Value) -> StateRegisters:
-    """The registers of a state that begins as `first`, of `ONE`, is."""
+    """The registers of a state of the decoder that begins as `first`, a register of `ONE`."""
     return StateRegisters(program.new(first.width), program.new(first.width), first)
 
 

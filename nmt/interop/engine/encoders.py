@@ -16,12 +16,12 @@ from nmt.models.encoder import Alternating, Bidirectional, ContextAware, DeepEnc
 
 
 class Encoded(NamedTuple):
-    """What a layer, or a whole encoder, leaves."""
+    """What a layer, or a whole encoder, puts out."""
 
     outputs: Value
     """Of `SOURCE`"""
     last: Callable[[], Value]
-    """Emits what is needed to have, of `ONE`, what the initial states are made of"""
+    """Emits what computes, in the space `ONE`, what the initial states are made from"""
 
 
 def lower_encoder(program: Program, encoder: Encoder, x: Value) -> Encoded:

@@ -45,7 +45,7 @@ class ExportedFile(NamedTuple):
     total: int
     """Bytes of the file."""
     notes: list[str]
-    """Settings that it has not, though translations are the same."""
+    """Settings that the file does not have; translations are the same without them."""
 
 
 def export_engine(

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from nmt.light.translator import Translator
 
 MAGIC: Final = b"\x89NMT\r\n\x1a\n"
-"""With which model files begin."""
+"""The first bytes of every model file."""
 SUFFIX: Final = ".nmt"
-TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-serve, nmt-check and nmt.load"
-"""What uses model files."""
+TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-report, nmt-serve, nmt-check and nmt.load"
+"""What accepts model files."""
 
 
 def is_engine_file(path: str | os.PathLike[str]) -> bool:

@@ -72,7 +72,7 @@ def numbers_of(decoding: DecodingConfig) -> Settings:
 
 
 def notes_on(decoding: DecodingConfig) -> list[str]:
-    """What the file does not have, though the best translations are the same."""
+    """Settings that the file does not have; the best translations are the same without them."""
     if decoding.n_best == 1:
         return []
     return [f"decoding.n_best: {decoding.n_best} is not stored in the file; set it in each call"]

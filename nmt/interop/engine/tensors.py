@@ -68,7 +68,7 @@ class Tensors:
         self._used.update(map(id, parameters))
 
     def has(self, parameter: Tensor) -> bool:
-        """Whether it is in the file, or a part of what is."""
+        """Whether it, or a tensor that contains it, is in the file."""
         return id(parameter) in self._used
 
     def values(self, number: int) -> Tensor:

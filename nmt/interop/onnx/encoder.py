@@ -73,7 +73,7 @@ class EncoderEmitter(Emitter):
             place += one.n
 
     def space(self, value: Value) -> Space:
-        """That of the register of a value."""
+        """The space of the register of a value."""
         return self._lowered.registers[value.register].space
 
     def rank(self, value: Value) -> int:
@@ -110,7 +110,7 @@ class EncoderEmitter(Emitter):
         return self_attention(query, keys, values, mask=self.mask_column, heads=one.p, width=one.n)
 
     def _missing(self, value: Value) -> Term:
-        """What is one for each sentence begins with zeros."""
+        """Registers with one row for each sentence begin with zeros."""
         assert self.space(value) == Space.ONE
         return self._graph.zeros(self.count, self._graph.integers(value.width))
 

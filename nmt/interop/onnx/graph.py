@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET: Final = 17
-"""The first with LayerNormalization; all that came later reads it."""
+"""The first version of the operators that has LayerNormalization; later versions of ONNX Runtime read it."""
 IR_VERSION: Final = 8
 CONTRIB: Final = "com.microsoft"
-"""Domain of the operators of ONNX Runtime's own."""
+"""Domain of ONNX Runtime's own operators."""
 
 Dimensions = Sequence[str | int]
 
@@ -150,7 +150,7 @@ class Graph:
 def op(kind: str, first: Term, *others: Term, domain: str = "", **attributes: Any) -> Term:
     """A node with one output, in the innermost of the graphs that its inputs are of.
 
-    What a loop needs and does not change is so computed outside of it, once.
+    So what a loop needs and does not change is computed once, outside of it.
     """
     inputs = [first, *others]
     graph = max((term.graph for term in inputs), key=lambda graph: graph.depth)
@@ -158,7 +158,7 @@ def op(kind: str, first: Term, *others: Term, domain: str = "", **attributes: An
 
 
 def model_of(graph: Graph, name: str, *, contrib: bool) -> onnx.ModelProto:
-    """A whole model; `contrib` says whether it has operators of ONNX Runtime's own."""
+    """A whole model; `contrib` says whether it uses ONNX Runtime's own operators."""
     imports = [helper.make_opsetid("", OPSET)] + ([helper.make_opsetid(CONTRIB, 1)] if contrib else [])
     model = helper.make_model(graph.proto(name), opset_imports=imports, ir_version=IR_VERSION)
     model.producer_name = "nmt"

@@ -21,7 +21,7 @@ class Emitter(ABC):
 
     @abstractmethod
     def rank(self, value: Value) -> int:
-        """Of the term of a value: 3 where it is of all words at once."""
+        """Rank of the term of a value: 3 if it has all words at once."""
 
     @abstractmethod
     def special(self, one: Instruction) -> Term:

@@ -67,7 +67,7 @@ class Loop(Emitter):
         return self._lowered.registers[value.register].space
 
     def _scan(self, term: Term, *, kind: int = TensorProto.FLOAT) -> Term:
-        """The row of what has one for each word."""
+        """The present word's row of a value that has one for each word."""
         self._scanned.append(term)
         return self._body.input(kind=kind)
 
@@ -76,7 +76,7 @@ class Loop(Emitter):
         return self._scan(term) if self._space(value) == Space.SOURCE else term
 
     def _carried(self, inside: Sequence[Instruction], later: Sequence[Instruction]) -> list[Value]:
-        """Whole registers of `ONE` that a round, or what follows the loop, has from the round before."""
+        """Whole registers of `ONE` that keep their values from one round to the next, or to what follows the loop."""
         known, found = set[tuple[int, int]](), set[int]()
         for one in inside:
             for value in one.operands:
