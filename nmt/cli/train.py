@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -88,15 +90,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    """Print the shipped configurations."""
+    """Print the shipped configurations; on a terminal, long descriptions are wrapped."""
     from nmt.config.bundled import bundled_descriptions
 
     if (config := arguments.config or arguments.config_by_option) is not None:
         raise ConfigError(f"--list: shows all shipped configurations; leave out {config}")
     descriptions = bundled_descriptions()
-    width = max(map(len, descriptions))
+    width = max(map(len, descriptions)) + 2
     for name, description in descriptions.items():
-        print(f"{name:<{width}}  {description}")
+        line = f"{name:<{width}}{description}"
+        if sys.stdout.isatty():
+            columns = shutil.get_terminal_size().columns
+            line = textwrap.fill(line, columns, subsequent_indent=" " * width, break_on_hyphens=False)
+        print(line)
     return 0
 
 

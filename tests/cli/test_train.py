@@ -71,12 +71,19 @@ def test_a_configuration_is_named_by_its_place_or_by_an_option(
     )
 
 
-def test_the_shipped_configurations_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_configurations_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert train.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == bundled_names()
     assert "demo.yaml".ljust(34) + "The demo: a small LRN learns" in "\n".join(lines)
     assert all(re.fullmatch(r"\S+ {2,}[A-Z].{20,}\.", line) for line in lines)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert train.main(["--list"]) == 0
+    wrapped = capsys.readouterr().out
+    assert max(map(len, wrapped.splitlines())) <= 60 and wrapped.split() == "\n".join(lines).split()
     for words in (["demo.yaml", "--list"], ["--list", "--config", "demo.yaml"]):
         assert train.main(words) == 2
         said = capsys.readouterr()
