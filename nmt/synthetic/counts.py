@@ -18,7 +18,7 @@ NOT_UTF8: Final = "not_utf8"
 _SAID: Final = MappingProxyType(
     {
         NOT_FINITE: "without a translation of finite probability",
-        AT_LIMIT: "without a translation, because it stopped at the length limit",
+        AT_LIMIT: "left without a translation, because the search reached the length limit",
         LONGER: "longer than any in training",
         SPLIT: "translated in parts (decoding.split_long)",
         NOT_UTF8: "not UTF-8",

@@ -100,7 +100,7 @@ def test_translations_that_the_length_limit_has_cut_are_no_training_text(
         pair for line, text, own in zip(SOURCE, expected, TARGET, strict=True) for pair in ((line, text), (line, own))
     ]
     said = capsys.readouterr().err
-    assert f"{len(places)} lines without a translation, because it stopped at the length limit (text" in said
+    assert f"{len(places)} lines left without a translation, because the search reached the length limit (text" in said
     assert f"train.en.gz, line {places[0]}; " in said
 
 

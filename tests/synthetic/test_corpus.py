@@ -100,7 +100,7 @@ def test_one_line_for_every_line_and_what_is_counted(folder: Path) -> None:
     text = folder / "text.en.gz"
     assert counts.problems() == [
         f"1 line without a translation of finite probability ({text}, line 13)",
-        f"1 line without a translation, because it stopped at the length limit ({text}, line 15)",
+        f"1 line left without a translation, because the search reached the length limit ({text}, line 15)",
     ]
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["made.de", "made.en", "made.manifest.json"]
 
