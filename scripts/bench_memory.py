@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Measure what the caches of oneDNN cost a training process on the CPU, and how its threads should wait.
+
+    scripts/bench_memory.py {caches,kernels,threads} ... --work DIR [--data DIR] [-o FILE.md]
+
+caches: memory after 20, 120 and 160 updates, by the number of compiled products that oneDNN and ideep keep.
+kernels: products that oneDNN compiles in 12 updates, by the same number. threads: target tokens a second by
+GOMP_SPINCOUNT, alone and with a process that keeps a core busy; this part needs a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from bench_data_watch import anonymous_memory, train_events
+from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets
+from bench_facts import add_output, earlier, facts, listed, put
+
+from nmt.cli.argument_types import positive
+from nmt.cli.common import execute, make_parser
+from nmt.cpus import available_cores
+from nmt.errors import DataError
+
+ENTRIES = ((1024, 1024), (64, 1024), (64, 64), (16, 16))
+"""Cached products of oneDNN and of ideep; the first pair is their default."""
+CHECKED = (20, 120, 160)
+"""Updates after which memory is read."""
+KERNEL_UPDATES = 12
+KERNEL_MODELS = (("lrn", 1), ("gru", 1), ("gru", 4))
+"""Unit, layers of encoder and of decoder; hidden size 128."""
+SPINS = (0, 1000, 3000)
+BUSY = "while True: pass"
+TRAIN = (sys.executable, "-m", "nmt.cli.train")
+
+Row = dict[str, Any]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options."""
+    parser = make_parser("scripts/bench_memory.py", "Measure the memory and the threads of a training on the CPU.")
+    parser.add_argument("parts", nargs="+", choices=sorted(PARTS), metavar="PART", help=", ".join(sorted(PARTS)))
+    parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="for the runs, which are deleted")
+    parser.add_argument("--data", metavar="DIR", default="data/multi30k", help="default: data/multi30k")
+    parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16", help="of the training; default: bf16")
+    parser.add_argument("--rounds", type=positive, default=2, metavar="N", help="of each case of threads (default: 2)")
+    add_output(parser)
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure the parts that are asked for; other parts in FILE.json stay there."""
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    record = earlier(arguments.output)
+    for part in dict.fromkeys(arguments.parts):
+        stated = facts("bench_memory.py", threads=available_cores() if part == "threads" else 1, peer=None)
+        record[part] = {"facts": stated, "results": PARTS[part](arguments)}
+    put(arguments.output, "\n".join(line for part, found in record.items() for line in report(part, found)), record)
+    return 0
+
+
+def caches(arguments: argparse.Namespace) -> list[Row]:
+    """A row for each pair of cache sizes."""
+    rows = []
+    for onednn, ideep in ENTRIES:
+        # with updates after the last reading, so that no validation begins before it
+        events, memory = train(arguments, CHECKED[-1] + 20, cache_environment(onednn, ideep), log_every=20)
+        row: Row = {"oneDNN": onednn, "ideep": ideep}
+        row |= {f"anonymous MiB after {update}": memory[update] for update in CHECKED}
+        rows.append(row | {"peak resident MB": events[-1]["memory_mb"]})
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def kernels(arguments: argparse.Namespace) -> list[Row]:
+    """A row for each model and pair of equal cache sizes."""
+    rows = []
+    for cell, layers in KERNEL_MODELS:
+        sizes = {"cell": cell, "encoder_layers": layers, "decoder_layers": layers, "hidden_size": 128}
+        for entries in (16, 64, 1024):
+            compiled = arguments.work / "compiled.txt"
+            environment = {**cache_environment(entries, entries), "ONEDNN_VERBOSE": "profile_create"}
+            settings = {f"model.{key}": value for key, value in sizes.items()}
+            with compiled.open("w", encoding="utf-8") as output:
+                train(arguments, KERNEL_UPDATES, environment, settings=settings, log_every=4, stdout=output)
+            lines = compiled.read_text(encoding="utf-8").splitlines()
+            count = sum("create:cache_miss" in line for line in lines)
+            rows.append({"cell": cell, "layers": layers, "entries": entries, "compiled": count})
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def threads(arguments: argparse.Namespace) -> list[Row]:
+    """A row for each number of spins; each round measures every case once."""
+    rows: list[Row] = [{"spins": spins, "alone": [], "with a busy process": []} for spins in SPINS]
+    for _ in range(arguments.rounds):
+        for row in rows:
+            environment = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(row["spins"])}
+            for case, busy in (("alone", 0), ("with a busy process", 1)):
+                with busy_processes(busy):
+                    events, _ = train(arguments, 40, environment, log_every=20)
+                row[case].append(events[-1]["target_tokens_per_second"])
+            print(row, file=sys.stderr, flush=True)
+    return rows
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {"caches": caches, "kernels": kernels, "threads": threads}
+
+
+def cache_environment(onednn: int, ideep: int) -> dict[str, str]:
+    """One thread, and caches of these sizes."""
+    return {
+        "OMP_NUM_THREADS": "1",
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY": str(onednn),
+        "LRU_CACHE_CAPACITY": str(ideep),
+    }
+
+
+def train(
+    arguments: argparse.Namespace,
+    updates: int,
+    environment: Mapping[str, str],
+    *,
+    log_every: int,
+    settings: Mapping[str, Any] | None = None,
+    stdout: IO[str] | int = subprocess.DEVNULL,
+) -> tuple[list[Row], dict[int, float]]:
+    """Train without a validation before the end.
+
+    Returns the events of updates, and the anonymous memory in MiB at the moment each of them was reported. Raises
+    DataError with the last line of nmt-train if it fails.
+    """
+    folder = arguments.work / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    chosen = {
+        "data.train": f"{arguments.data}/train",
+        "data.dev": f"{arguments.data}/val",
+        "data.test": "null",
+        "data.cache_dir": str(arguments.work / "cache"),
+        "decoding.beam_size": 1,
+        "training.batch_tokens": 2000,
+        "training.precision": arguments.precision,
+        "training.max_steps": updates,
+        "training.validate_every": 10 * updates,
+        "training.log_every": log_every,
+        "run_dir": str(folder),
+        **(settings or {}),
+    }
+    words = [*TRAIN, "multi30k_lrn.yaml", "--device", "cpu"]
+    words += [word for key, value in chosen.items() for word in ("--set", f"{key}={value}")]
+    process = subprocess.Popen(
+        words, stdout=stdout, stderr=subprocess.PIPE, text=True, env={**ENVIRONMENT, **environment}
+    )
+    memory, said = {}, ""
+    with process:
+        assert process.stderr is not None
+        try:
+            for said in process.stderr:
+                if reported := re.search(r" update (\d+) ", said):
+                    memory[int(reported[1])] = anonymous_memory(process.pid)
+        except BaseException:  # Ctrl-C and SIGTERM: leaving this block would wait for the training
+            process.kill()
+            raise
+    if process.returncode:
+        raise DataError(f"nmt-train failed: {said.strip()}")
+    return train_events(folder / "log.jsonl"), memory
+
+
+@contextmanager
+def busy_processes(number: int) -> Iterator[None]:
+    """Keep so many cores busy."""
+    started = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def report(part: str, found: Mapping[str, Any]) -> list[str]:
+    """Heading, facts and table of a part."""
+    rows: Sequence[Row] = found["results"]
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "-|" * len(rows[0])]
+    lines += ["| " + " | ".join(map(shown, row.values())) + " |" for row in rows]
+    return [f"## {part}", "", *listed(found["facts"]), "", *lines, ""]
+
+
+def shown(value: Any) -> str:
+    """A cell of a table; the values of all rounds side by side."""
+    if isinstance(value, list):
+        return ", ".join(map(shown, value))
+    return f"{value:,.0f}" if isinstance(value, float) else str(value)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the script and return its exit code."""
+    return execute(build_parser(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
