@@ -179,6 +179,8 @@ def _json(body: bytes) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
+        if not _is_text(name):
+            _refuse("body: a key holds half of a surrogate pair, which is not text. Allowed: Unicode text.")
         if name in found:
             _refuse(f"{name}: is given twice. Allowed: once.")
         found[name] = value
