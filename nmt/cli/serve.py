@@ -104,7 +104,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         type=positive,
         default=20_000,
-        help="characters of its texts, else 413 (default: 20000)",
+        help="characters of its texts, else 400 (default: 20000)",
     )
     group.add_argument(
         "--max-body-bytes",

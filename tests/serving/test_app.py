@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import nmt
+from nmt.cli.serve import build_parser
 from nmt.errors import NmtError
 from nmt.serving.access import INTERNAL
 from nmt.serving.app import FILES, PAGES, create_app
@@ -269,6 +270,17 @@ def test_a_body_that_is_too_long_is_413_also_in_chunks() -> None:
     translator = Fake()
     translator.may.set()
     served(translator, test, max_body_bytes=1000)
+
+
+def test_the_help_names_the_status_of_what_is_too_long() -> None:
+    said = dict(re.findall(r"--(max-\S+) N\s+[^-]*?,\s+else\s+(\d+)", build_parser().format_help()))
+    assert {*said} == {"max-characters", "max-body-bytes"}
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        assert (await client.post("/translate", json={"text": "a" * 11})).status_code == int(said["max-characters"])
+        assert (await client.post("/translate", json={"text": "a" * 101})).status_code == int(said["max-body-bytes"])
+
+    served(Fake(), test, max_characters=10, max_body_bytes=100)
 
 
 def test_a_full_queue_is_503_with_retry_after() -> None:
