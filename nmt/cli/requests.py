@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nmt.data import read_lines
-from nmt.data.text import on_one_line
+from nmt.data.text import on_one_line, without_mark
 from nmt.errors import DataError, counted, near_miss, shown
 from nmt.files.undecodable import Undecodable
 from nmt.search import Request
@@ -42,11 +42,13 @@ class RequestReader:
         Raises:
             DataError: a file that goes with the input is missing, or has another number of lines than the input (if
                 both are files).
+
+        `requests` raises it if such a file begins with a byte order mark.
         """
         self._name = name
         self._read: Callable[[str, str], Fields] = {"text": _plain, "tsv": _columns, "jsonl": _object}[input_format]
         self._beside: list[tuple[str, Iterator[str], Callable[[str, str], Fields]]] = [
-            (path, read_lines(path), read)
+            (path, without_mark(read_lines(path), name=path), read)
             for path, read in ((prefix, _prefix), (constraints, _constraints))
             if path is not None
         ]

@@ -6,7 +6,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -72,6 +72,14 @@ def check_no_mark(line: str, *, where: str) -> None:
     """Raise DataError if the first line of a file begins with a byte order mark, which would be part of a word."""
     if line.startswith("\ufeff"):
         raise DataError(f"{where}: begins with a byte order mark (U+FEFF); save the file as UTF-8 without it")
+
+
+def without_mark(lines: Iterable[str], *, name: object) -> Iterator[str]:
+    """`lines`, those of the file `name`; DataError if the first begins with a byte order mark."""
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            check_no_mark(line, where=f"{name}, line 1")
+        yield line
 
 
 def open_bytes(path: Path) -> IO[bytes]:

@@ -179,6 +179,14 @@ def test_a_prefix_with_a_forbidden_word_names_file_and_line(
     assert error == f"nmt-translate: {path}, line 3: forbidden: 'y' is in the prefix, 'x y'\n"
 
 
+@pytest.mark.parametrize(("option", "first"), [("prefix", "w x"), ("constraints", '{"prefix": "w x"}')])
+def test_a_file_beside_the_input_has_no_byte_order_mark(tmp_path: Path, option: str, first: str) -> None:
+    path = write(tmp_path / "beside", [f"\ufeff{first}", ""])
+    reader = RequestReader("-", **{option: path})
+    with pytest.raises(DataError, match=f"^{path}, line 1: begins with a byte order mark"):
+        reader.requests(["a", "b"])
+
+
 def test_searches_and_their_options(run: Run) -> None:
     sample = ("--search", "sample", "--n-best", "3", "--search-option", "temperature=2", "--search-option", "seed=5")
     first = run(*sample)

@@ -241,3 +241,10 @@ def test_damaged_vectors_are_named(tmp_path: Path, line: str, said: str) -> None
     with pytest.raises(DataError) as error:
         read_vectors(file, ["the", "rome"], size=2)
     assert str(error.value).startswith(f"{file}, line 2: {said}")
+
+
+def test_vectors_after_a_byte_order_mark_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("\ufeffthe 1 2\nrome 3 4\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"vectors\.txt, line 1: begins with a byte order mark"):
+        read_vectors(file, ["the", "rome"], size=2)

@@ -49,11 +49,19 @@ def test_odd_characters_are_part_of_tokens(tmp_path: Path) -> None:
         ("a\nb 1 2\n", "v.txt, line 2"),
         ("", "the vocabulary is empty"),
         ("<pad>\n<unk>\n<eos>\n", "the vocabulary is empty"),
+        ("\ufeffdog\ncat\n", "v.txt, line 1: begins with a byte order mark"),
+        ("\ufeff<pad>\n<unk>\n<eos>\ndog\n", "v.txt, line 1: begins with a byte order mark"),
     ],
 )
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         from_text(tmp_path, text)
+
+
+def test_what_a_vocabulary_of_a_model_begins_with_is_a_token(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("\ufeffdog\ncat\n", encoding="utf-8")
+    found = Vocabulary.from_file(tmp_path / "v.txt", within=tmp_path)
+    assert found.tokens[3:] == ("\ufeffdog", "cat")
 
 
 def test_save_and_read_back(tmp_path: Path) -> None:

@@ -47,11 +47,12 @@ def test_a_file(tmp_path: Path) -> None:
         ("dog\t \n", "line 1: "),
         ("dog\tHund\ndog\tKöter\n", "line 2: 'dog' has two translations, 'Hund' and 'Köter'"),
         ("\n# nothing\n", "the glossary is empty"),
+        ("\ufeffdog\tHund\ncat\tKatze\n", "line 1: begins with a byte order mark"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "glossary.tsv"
-    path.write_text(content)
+    path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=f"glossary.tsv[,:] ?{message}"):
         load_glossary(path)
     with pytest.raises(DataError, match=r"missing.tsv: no such file"):
