@@ -229,7 +229,7 @@ def _run(arguments: argparse.Namespace) -> int:
     aligned = arguments.alignment
     if target and aligned and is_one_file(target, aligned):
         raise UsageError(f"--alignment {aligned}: is also the output; choose another file")
-    read = [name for name in (source, *arguments.models) if name]
+    read = [source or "/dev/stdin", *arguments.models]
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Output(target, read=read))
         alignment = stack.enter_context(Output(aligned, read=read)) if aligned else None

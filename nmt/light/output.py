@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from .errors import EngineError, UsageError
 
@@ -18,6 +19,13 @@ def is_one_file(one: str, other: str) -> bool:
     return place == os.path.realpath(other) and (os.path.isfile(place) or not os.path.exists(place))
 
 
+def _is_input(target: str, name: str) -> bool:
+    """Whether writing to `target` would change the input `name`; a terminal, or the null device, may be both."""
+    if not os.path.exists(target) or not os.path.exists(name):
+        return False
+    return os.path.samefile(target, name) and not stat.S_ISCHR(os.stat(target).st_mode)
+
+
 class Output:
     """An output for a `with` block; afterwards a file gets its name or, after an error, stays unchanged.
 
@@ -31,7 +39,7 @@ class Output:
             return
         target = os.path.realpath(path)  # a link stays one, to the new file
         for name in read:
-            if os.path.exists(target) and os.path.exists(name) and os.path.samefile(target, name):
+            if _is_input(target, name):
                 raise UsageError(f"{path}: is also the input; choose another output file")
         if os.path.isdir(target):
             raise EngineError(f"{path}: is a directory; give the name of a file")

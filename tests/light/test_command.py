@@ -157,6 +157,19 @@ def test_a_mistake_is_one_line(run: Any, model: Path, arguments: list[str], code
     assert err.startswith(f"nmt-light: {said}".replace("MODEL", str(model)))
 
 
+def test_the_file_of_standard_input_is_not_overwritten(engine: Path, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text(f"{ONE}\n", encoding="utf-8")
+    for option in ("-o", "--alignment"):
+        with text.open("rb") as stream, process(engine, model, "-q", option, text, stdin=stream) as running:
+            assert running.stderr
+            said = f"nmt-light: {text}: is also the input; choose another output file\n"
+            assert (running.wait(60), running.stderr.read().decode()) == (2, said)
+        assert text.read_text(encoding="utf-8") == f"{ONE}\n"
+    with Path(os.devnull).open("rb") as stream, process(engine, model, "-q", "-o", os.devnull, stdin=stream) as running:
+        assert running.wait(60) == 0
+
+
 def test_help_ends_with_examples_that_parse(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--help"]) == 0
     text = capsys.readouterr().out
