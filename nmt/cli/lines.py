@@ -61,7 +61,12 @@ class LiveLines:
 
     def _read(self) -> None:
         """Read the available bytes, waiting for at least one."""
-        block = os.read(self._descriptor, _BLOCK)
+        block = None
+        while block is None:
+            try:
+                block = os.read(self._descriptor, _BLOCK)
+            except BlockingIOError:  # a pipe that does not block by itself, and is empty now
+                select.select([self._descriptor], [], [])
         if not block:
             self._has_ended = True
             if self._parts:

@@ -56,7 +56,7 @@ def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
     """The lines that each block completes, and what is left at the end."""
     begun: list[bytes] = []
     held = count = 0
-    while block := source.read(_BLOCK):
+    while block := _block(source):
         first, *others = block.split(b"\n")
         begun.append(first)
         held += len(first)
@@ -68,6 +68,15 @@ def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
             raise EngineError(f"{name}, line {count + 1}: longer than {_LONGEST >> 20} MiB; is it text?")
     if held:
         yield [b"".join(begun)]
+
+
+def _block(source: Any) -> bytes:
+    """The next bytes, for which it waits; empty at the end."""
+    while (block := source.read(_BLOCK)) is None:  # a pipe that does not block by itself, and is empty now
+        import select  # late, as few need it
+
+        select.select([source], [], [])
+    return bytes(block)
 
 
 def decodable(lines: list[bytes], policy: str, *, name: str, first: int) -> tuple[list[bytes], list[int], str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -258,6 +259,23 @@ def test_a_line_of_a_slow_pipe_is_answered_at_once(exported: Exported) -> None:
         process.stdin.close()
         assert process.wait(60) == 0
     assert [bool(answer.strip()) for answer in answers] == [True, False, True]
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(exported: Exported) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with subprocess.Popen(
+        command(exported), stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        os.close(reading)
+        assert process.stdout is not None and process.stderr is not None
+        assert b"by the engine" in process.stderr.readline()
+        for line in (b"a longaer sentence\n", b"of b\n"):
+            time.sleep(0.3)  # in which it finds nothing to read
+            os.write(writing, line)
+            assert process.stdout.readline().strip()
+        os.close(writing)
+        assert (process.wait(60), process.stdout.read()) == (0, b"")
 
 
 def test_no_more_is_translated_than_is_read(exported: Exported, tmp_path: Path) -> None:

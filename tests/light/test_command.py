@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,22 @@ def test_who_sends_a_line_and_waits_has_its_answer(engine: Path, model: Path) ->
             assert running.stdout.readline().endswith(b"\n")
         running.send_signal(signal.SIGTERM)
         assert (running.wait(20), running.stderr.read()) == (143, b"nmt-light: terminated\n")
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(engine: Path, model: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with process(engine, model, stdin=reading, stdout=subprocess.PIPE) as running:
+        os.close(reading)
+        assert running.stdout and running.stderr
+        running.stderr.readline()  # that it is ready
+        for line in (ONE, TWO):
+            time.sleep(0.3)  # in which it finds nothing to read
+            os.write(writing, f"{line}\n".encode())
+            assert running.stdout.readline().endswith(b"\n")
+        os.close(writing)
+        assert (running.wait(60), running.stdout.read()) == (0, b"")
+        assert b"nmt-light: 2 lines in " in running.stderr.read()
 
 
 def test_ctrl_c_and_a_reader_that_goes_away(engine: Path, model: Path, tmp_path: Path) -> None:
