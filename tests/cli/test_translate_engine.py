@@ -83,6 +83,23 @@ def test_a_record_for_each_line_is_that_of_the_run(
         check_close(json.loads(found), json.loads(wanted))
 
 
+def test_words_in_which_normalisation_puts_spaces_are_aligned_as_by_the_run(
+    exported: Exported, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["don\u00b4t stop", "a\u200bb c", "of a\u00a8b \u2026 x\u00b8y longaer sentence of by", "a \u00ad b"]
+    text = tmp_path / "text"
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for options in ((), ("--split-long", "6")):
+        given = ("--format", "jsonl", "--with", "alignment", "--n-best", "3", *options)
+        (_, by_run, _), (_, by_file, _) = run_and_file(exported, text, capfd, *given)
+        for line, found, wanted in zip(lines, *(out.split("\n")[:-1] for out in (by_file, by_run)), strict=True):
+            alignments = [
+                [own["alignment"] for own in json.loads(record)["translations"]] for record in (found, wanted)
+            ]
+            assert alignments[0] == alignments[1] and all(alignments[0])
+            assert all(source < len(line.split()) for own in alignments[0] for source, _ in own)
+
+
 def check_close(found: Any, wanted: Any) -> None:
     """The same but for rounding of numbers."""
     assert type(found) is type(wanted)
