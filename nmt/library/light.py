@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from nmt.cpus import usable_cores
 from nmt.errors import ConfigError, NmtError, shown
@@ -19,14 +19,11 @@ from nmt.library.request import WISHES, Request
 from nmt.library.results import PairScore, Result
 from nmt.light.cards import cards_of
 from nmt.light.errors import EngineError
+from nmt.light.pace import Pace
 from nmt.search.notes import LONGER
 
 Line = tuple[Result, list[int]]
 """A result, and the tokens of the parts in which its line was translated."""
-FIRST_CALL: Final = 16
-_SHORT, _LONG = 0.1, 0.3
-"""Seconds of a call of the engine, in which nothing else is done, such as what Ctrl-C asks for. In calls of fewer lines
-threads wait for each other more often."""
 
 _log = logging.getLogger(__name__)
 
@@ -107,12 +104,12 @@ class EngineFiles:
         """
         threads = self._threads if len(texts) > 1 else 1
         found: list[Line] = []
-        size = FIRST_CALL
+        pace = Pace()
         while len(found) < len(texts):
             self._check_usable()
             if before_call is not None:
                 before_call()
-            some = texts[len(found) : len(found) + size]
+            some = texts[len(found) : len(found) + pace.lines]
             if on_call is not None:
                 on_call(len(some))
             start = time.monotonic()
@@ -121,8 +118,7 @@ class EngineFiles:
             except EngineError as error:
                 self._check_usable()
                 raise NmtError(str(error)) from None
-            seconds = time.monotonic() - start
-            size = 2 * size if seconds < _SHORT else max(1, size // 2) if seconds > _LONG else size
+            pace.add(len(some), time.monotonic() - start)
         return found
 
     def check(self, options: dict[str, Any]) -> None:

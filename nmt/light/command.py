@@ -14,6 +14,7 @@ from .errors import EngineError, UsageError
 from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, decodable, windows
 from .output import Output, is_one_file
+from .pace import Pace
 from .translator import DETAILS, Translator, unknown_detail
 
 TYPE_CHECKING = False
@@ -235,10 +236,13 @@ def _run(arguments: argparse.Namespace) -> int:
         alignment = stack.enter_context(Output(aligned, read=read)) if aligned else None
         if not arguments.quiet:
             _say(_described(arguments.models, translator, options, typed=source is None and os.isatty(0)))
-        for window in windows(source):
+        pace = Pace()
+        for window in windows(source, pace):
             name = source or "standard input"
             lines, odd, problem = decodable(window, arguments.errors, name=name, first=counts.lines + 1)
-            found, first = translator.found(lines, **options), counts.lines
+            first, begun = counts.lines, time.monotonic()
+            found = translator.found(lines, **options)
+            pace.add(len(lines), time.monotonic() - begun)
             notes = counts.add(found, odd, translator)
             results = _results(arguments, translator, found, lines)
             if alignment is not None:

@@ -9,14 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
+    from .pace import Pace
+
 POLICIES: Final = ("strict", "replace", "empty")
-MOST: Final = 1000  # lines at a time
 _BLOCK: Final = 1 << 20
 _LONGEST: Final = 64 << 20  # bytes of a line
 
 
-def windows(path: str | None) -> Iterator[list[bytes]]:
-    """Lines without their ends, at most `MOST` at a time; None is standard input.
+def windows(path: str | None, pace: Pace) -> Iterator[list[bytes]]:
+    """Lines without their ends, at most as many at a time as `pace` then has; None is standard input.
 
     Only a line feed ends a line, and one carriage return before it belongs to it. EngineError names what cannot be
     read.
@@ -25,8 +26,11 @@ def windows(path: str | None) -> Iterator[list[bytes]]:
     try:
         with _opened(path) as source:
             for lines in _complete(source, name):
-                for start in range(0, len(lines), MOST):
-                    yield lines[start : start + MOST]
+                start = 0
+                while start < len(lines):
+                    window = lines[start : start + pace.lines]
+                    yield window
+                    start += len(window)
     except FileNotFoundError:
         raise EngineError(f"{name}: no such file") from None
     except OSError as error:

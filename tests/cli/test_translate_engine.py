@@ -15,6 +15,7 @@ import pytest
 
 from nmt.cli import check, evaluate, export, score, translate
 from nmt.library import light
+from nmt.light import pace
 from tests.exported_run import LINES, Exported, make_exported
 
 HEAVY = ("torch", "numpy", "pydantic", "yaml", "sentencepiece", "tqdm")
@@ -281,9 +282,7 @@ def test_a_line_of_a_slow_pipe_is_answered_at_once(exported: Exported) -> None:
 def test_a_pipe_that_does_not_block_is_waited_for(exported: Exported) -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    with subprocess.Popen(
-        command(exported), stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(command(exported), stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         os.close(reading)
         assert process.stdout is not None and process.stderr is not None
         assert b"by the engine" in process.stderr.readline()
@@ -325,11 +324,11 @@ def test_a_call_that_takes_long_is_followed_by_shorter_ones(
 ) -> None:
     files = light.EngineFiles([exported.file], device="cpu", precision="auto", checkpoint="best", plugins=())
     sizes: list[int] = []
-    monkeypatch.setattr(light, "_SHORT", 9.0)
+    monkeypatch.setattr(pace, "SHORT", 9.0)
     files.lines(["a"] * 100, {}, on_call=sizes.append)
     assert sizes == [16, 32, 52]
-    monkeypatch.setattr(light, "_SHORT", 0.0)
-    monkeypatch.setattr(light, "_LONG", 0.0)
+    monkeypatch.setattr(pace, "SHORT", 0.0)
+    monkeypatch.setattr(pace, "LONG", 0.0)
     sizes.clear()
     files.lines(["a"] * 33, {}, on_call=sizes.append)
     assert sizes == [16, 8, 4, 2, 1, 1, 1]

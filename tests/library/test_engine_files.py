@@ -17,9 +17,8 @@ import pytest
 
 import nmt
 from nmt.cli import export
-from nmt.library import light
 from nmt.library.options import Options
-from nmt.light import binding
+from nmt.light import binding, pace
 from tests.exported_run import LINES, Exported, make_exported
 
 DETAILS = ("tokens", "scores", "attention", "alignment")
@@ -267,8 +266,8 @@ def test_lines_do_not_depend_on_how_many_are_translated_at_once(
 ) -> None:
     wanted = [one.text for one in by_file.translate(LINES)]
     for seconds in ((0.0, 0.0), (9.0, 9.0)):  # every call is too long, or too short
-        monkeypatch.setattr(light, "_SHORT", seconds[0])
-        monkeypatch.setattr(light, "_LONG", seconds[1])
+        monkeypatch.setattr(pace, "SHORT", seconds[0])
+        monkeypatch.setattr(pace, "LONG", seconds[1])
         assert [one.text for one in by_file.translate(LINES * 12)] == wanted * 12
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pytest
 
 from nmt.errors import ConfigError
 from nmt.interop.engine.compiled import compiled_engine
-from nmt.light import Translator, command
+from nmt.light import Translator, command, pace
+from nmt.light.binding import Results
 from nmt.light.lines import windows
+from nmt.light.pace import Pace
 from nmt.light.translator import EngineError
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
@@ -97,6 +100,46 @@ def test_options_of_the_search_are_those_of_the_translator(run: Any, engine: Pat
         ):
             found = run(text.encode(), "-q", *arguments)[1]
             assert found.splitlines() == translator.texts(text.splitlines(), **options)
+
+
+def test_calls_of_the_engine_stay_short(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal has its effect after one; what is written does not depend on them."""
+    lines = [f"{chr(0x4E00 + i % 12)}{chr(0x4E00 + 5 * i % 12)}\n".encode() for i in range(2100)]
+    sizes, found = list[int](), Translator.found
+
+    def called(self: Translator, lines: Sequence[bytes], **options: Any) -> Results:
+        if lines:  # otherwise only the options are checked
+            sizes.append(len(lines))
+        return found(self, lines, **options)
+
+    def ended(self: Translator, lines: Sequence[bytes], **options: Any) -> Results:
+        results = called(self, lines, **options)
+        if lines:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return results
+
+    monkeypatch.setattr(Translator, "found", called)
+    written: list[str] = []
+    for seconds, expected in ((9.0, [16, 32, 64, 128, 256, 512, 1000, 92]), (0.0, [16, 8, 4, 2, 1, 1, 1])):
+        monkeypatch.setattr(pace, "SHORT", seconds)
+        monkeypatch.setattr(pace, "LONG", seconds)
+        sizes.clear()
+        code, out, _ = run(b"".join(lines[: sum(expected)]), "--format", "jsonl", "--beam-size", 1)
+        assert (code, sizes, out.count("\n")) == (0, expected, sum(expected))
+        written.append(out)
+    assert written[0].startswith(written[1])
+    monkeypatch.setattr(Translator, "found", ended)
+    sizes.clear()
+    assert run(b"".join(lines), "-q") == (143, "", "nmt-light: terminated\n")
+    assert sum(sizes) <= 16
+
+
+def test_few_lines_at_a_time_do_not_make_calls_larger() -> None:
+    """What a person types says nothing about the time of a call of many lines."""
+    own = Pace()
+    for _ in range(9):
+        own.add(1, 0.01)
+    assert own.lines == 16
 
 
 def test_odd_lines_are_counted_and_named(run: Any) -> None:
@@ -254,6 +297,6 @@ def test_lines_longer_than_any_text_has(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / "text").write_bytes(b"one\ntwo three\n" + b"x" * 40 + b"\nrest")
     seen = []
     with pytest.raises(EngineError, match=r"text, line 3: longer than \d+ MiB; is it text\?$"):
-        for lines in windows(str(tmp_path / "text")):
+        for lines in windows(str(tmp_path / "text"), Pace()):
             seen += lines
     assert seen == [b"one", b"two three"]
