@@ -107,8 +107,8 @@ class Translator:
 
         Options, whose defaults are in the file: `search` (`beam`, `greedy`, or `auto`: greedy for a
         beam of 1), `beam_size`, `n_best`, `length_penalty`, `max_length_offset`, `split_long` (a number, or `none`),
-        `shortlist` (False: all words), `scores` (False makes greedy search faster), `threads`, and `details`, a list of
-        `tokens`, `scores`, `attention`, `alignment`.
+        `shortlist` (False or `none`: all words), `scores` (False makes greedy search faster), `threads`, and `details`,
+        a list of `tokens`, `scores`, `attention`, `alignment`.
 
         Raises TypeError for anything that is not text, EngineError for options that are not allowed and for half of a
         surrogate pair, which is not text.
@@ -121,9 +121,20 @@ class Translator:
         return self._translated(list(text), chosen, details)
 
     def stream(self, lines: Iterable[str], *, window: int = 2000, **options: Any) -> Iterator[Result]:
-        """Translate the items of an iterable, in order, `window` sentences at a time."""
-        chosen, details = self._options(options)
-        items = iter(lines)
+        """Translate the items of an iterable, lazily and in order, `window` sentences at a time.
+
+        Options and errors are those of `translate`, and TypeError for a `window` that is not a whole number of 1 or
+        more; wrong arguments raise at once.
+        """
+        if isinstance(lines, str | bytes):
+            raise TypeError(f"lines must be an iterable of strings, not {type(lines).__name__}")
+        if not isinstance(window, int) or isinstance(window, bool) or window < 1:
+            raise TypeError(f"window must be a whole number of 1 or more, not {window!r}")
+        return self._windows(iter(lines), window, *self._options(options))
+
+    def _windows(
+        self, items: Iterator[str], window: int, chosen: Options, details: tuple[str, ...]
+    ) -> Iterator[Result]:
         while taken := list(islice(items, window)):
             yield from self._translated(taken, chosen, details)
 
@@ -175,7 +186,7 @@ class Translator:
         changed: dict[str, Any] = {}
         for name, value in own.items():
             if name in ("shortlist", "scores"):
-                changed[name] = bool(value)
+                changed[name] = _switch(name, value)
             elif name in _ranges:
                 changed[name] = _number(name, value, whole=name != "length_penalty")
             else:
@@ -226,6 +237,15 @@ def _number(name: str, value: object, *, whole: bool) -> Any:
     if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
         raise EngineError(f"{name}: {value!r} is not allowed. Allowed: {least:,} to {most:,}.")
     return value
+
+
+def _switch(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if name == "shortlist" and value == "none":
+        return False
+    allowed = "True, False, none" if name == "shortlist" else "True, False"
+    raise EngineError(f"{name}: {value!r} is not allowed. Allowed: {allowed}.")
 
 
 def _encoded(line: object, place: int) -> bytes:
