@@ -26,6 +26,12 @@ def _is_input(target: str, name: str) -> bool:
     return os.path.samefile(target, name) and not stat.S_ISCHR(os.stat(target).st_mode)
 
 
+def _unused(target: str) -> str:
+    """An unused name beside `target`, of at most 255 bytes; other containers may have processes of the same number."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name[:50]}-{os.getpid()}-{os.urandom(4).hex()}")
+
+
 class Output:
     """An output for a `with` block; afterwards a file gets its name or, after an error, stays unchanged.
 
@@ -47,7 +53,7 @@ class Output:
             self._stream = open(target, "wb")  # noqa: SIM115  (closed by __exit__)
             return
         self._path = target
-        self._part = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}")
+        self._part = _unused(target)
         try:
             self._stream = open(self._part, "xb")  # noqa: SIM115  (closed by __exit__)
         except OSError as error:

@@ -172,6 +172,16 @@ def test_packed_text_and_a_file_as_output(run: Any, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "out", "text.gz"]
 
 
+def test_what_a_killed_process_has_left_is_no_obstacle(run: Any, tmp_path: Path) -> None:
+    left = tmp_path / f".out.{os.getpid()}"
+    left.write_text("part", encoding="utf-8")
+    for name in ("out", "o" * 255):
+        assert run(f"{ONE}\n".encode(), "-q", "-o", tmp_path / name)[:2] == (0, "")
+        assert (tmp_path / name).read_text(encoding="utf-8").count("\n") == 1
+    assert left.read_text(encoding="utf-8") == "part"
+    assert len(list(tmp_path.iterdir())) == 4  # with the input
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
