@@ -75,6 +75,9 @@ class Library:
     def open(self, files: Sequence[str | os.PathLike[str]], *, kernels: str | None = None) -> Model:
         """One file, or several as an ensemble; EngineError names what cannot be used."""
         names = [os.fsencode(file) for file in files]
+        for name in names:
+            if b"\0" in name:  # where C would take the name to end
+                raise EngineError(f"{_line(name)}: a byte 0 cannot be part of a path")
         problem = ctypes.create_string_buffer(_ROOM)
         chosen = None if kernels is None else kernels.encode()
         handle = self.code.nmt_open((c_char_p * len(names))(*names), len(names), chosen, problem, _ROOM)

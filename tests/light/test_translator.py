@@ -34,6 +34,13 @@ def translator(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield translator
 
 
+def test_a_path_with_a_byte_0_is_not_cut(translator: Translator, engine: Path) -> None:
+    (path,) = translator.paths
+    for paths in (f"{path}\0x.nmt", [path, f"{path}\0"]):
+        with pytest.raises(EngineError, match=r"model\.nmt\\x00(x\.nmt)?: a byte 0 cannot be part of a path$"):
+            Translator(paths, library=engine)
+
+
 @pytest.mark.parametrize("window", [0, -1, True, 2.0, "2", None])
 def test_a_window_is_a_number_from_1(translator: Translator, window: Any) -> None:
     with pytest.raises(TypeError, match=r"^window must be a whole number of 1 or more, not "):
