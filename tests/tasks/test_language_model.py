@@ -20,10 +20,13 @@ from nmt.cli import check, sample, score, translate
 from nmt.config import load_config
 from nmt.data.streams import Rows, windows
 from nmt.interop.model_dir import load_model
+from nmt.interop.run_layout import WEIGHTS, last_step, step_dir
 from nmt.models import build_model
 from nmt.models.dropout import number_layers
 from nmt.models.language_model import LanguageModel, LockedDropout, mixture_losses
 from nmt.ops.dropout import Masks, masked_by
+from nmt.tasks.language_model.batches import Window
+from nmt.tasks.language_model.loss import StreamLoss, WindowBatch
 from nmt.tasks.language_model.sampling import Sampling, _drawn
 from nmt.tasks.language_model.scoring import Dynamic, score_text
 from nmt.training.batches import Position
@@ -31,7 +34,7 @@ from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from tests.tasks.shared_gradients import gradients
-from tests.tiny_training import WORDS, events, nmt_train
+from tests.tiny_training import WORDS, events, nmt_train, same
 
 CPU = torch.device("cpu")
 
@@ -289,17 +292,58 @@ def test_a_run_learns_validates_and_scores_its_test_text(folder: Path, capsys: p
     "task",
     [{}, {"activation_penalty": 2.0, "temporal_penalty": 1.0, "varied_windows": False}, {"by_line": True}],
 )
-def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, task: dict[str, Any]) -> None:
-    """States are carried over the interruption, which is in the middle of an epoch."""
-    logs = []
-    for name, stops in (("whole", (12,)), ("stopped", (5, 12))):
-        own = tmp_path / name
-        own.mkdir()
-        write_text(own)
-        for steps in stops:
-            assert nmt_train(write_config(own, task=task, training={"max_steps": steps, "save_every": 5})) == 0
-        logs.append([event for event in events(own / "run", kinds=("train", "validation")) if event["step"] in (9, 12)])
-    assert len(logs[0]) == 3 and [event["loss"] for event in logs[0]] == [event["loss"] for event in logs[1]]
+@pytest.mark.parametrize(
+    "limits",
+    [[{"max_steps": 5}, {"max_steps": 12}], [{"max_epochs": 1}, {"max_epochs": 2}]],
+    ids=["within an epoch", "between epochs"],
+)
+def test_a_resumed_run_is_the_undisturbed_one(
+    tmp_path: Path, task: dict[str, Any], limits: list[dict[str, int]]
+) -> None:
+    """States are carried over an interruption within an epoch, and an epoch starts without them."""
+    found = []
+    for name, stops in (("whole", limits[1:]), ("stopped", limits)):
+        run = tmp_path / name / "run"
+        run.parent.mkdir()
+        write_text(run.parent)
+        for limit in stops:
+            training = {"max_steps": None, "save_every": 5, **limit}
+            assert nmt_train(write_config(run.parent, task=task, training=training)) == 0
+        validations = [event for event in events(run, kinds=("validation",)) if event["step"] % 6 == 0]
+        step = last_step(run)
+        assert step is not None and len(validations) >= 2
+        found.append((step, [event["loss"] for event in validations], load_file(step_dir(run, step) / WEIGHTS)))
+    assert same(*found)
+
+
+class Exchanging(World):
+    """One of two processes that counts its exchanges; the other one contributes nothing to them."""
+
+    size = 2
+    exchanges = 0
+
+    def gather(self, value: Any) -> list[Any]:
+        self.exchanges += 1
+        return [value, None]
+
+
+def test_a_process_without_rows_takes_part_in_saving_the_states_of_the_others() -> None:
+    model, window = small_model().float(), Window(torch.tensor([[2, 3]]), torch.tensor([[3, 4]]), 0, True, 1.0)
+    reading, idle = StreamLoss(), StreamLoss()
+    reading(WindowBatch(model, window, torch.ones(1, 2)))
+    earlier = reading.state_dict(World(CPU))
+
+    def saved(loss: StreamLoss) -> tuple[dict[str, Any], int]:
+        world = Exchanging(CPU)
+        return loss.state_dict(world), world.exchanges
+
+    for loss in (reading, idle):
+        loss.load_state_dict(earlier)
+    assert same(saved(reading), saved(idle)) and same(saved(idle)[0], earlier)
+    reading(WindowBatch(model, window._replace(begins=False), torch.ones(1, 2)))
+    (states, exchanges), (_, exchanges_of_idle) = saved(reading), saved(idle)
+    assert exchanges == exchanges_of_idle
+    assert same(states, reading.state_dict(World(CPU))) and not same(states, earlier)
 
 
 @pytest.mark.parametrize("by_line", [False, True])

@@ -61,13 +61,14 @@ class StreamLoss(NextWordLoss):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._states: States | None = None
-        self._saved: list[list[Tensor]] | None = None
+        self._saved: list[list[Tensor]] | None = None  # of all rows, until the first window after they were loaded
 
     def __call__(self, batch: Any) -> BatchLoss:
         model, window = batch.model, batch.window
         states = None if window.begins else self._before(model, window)
         run = model.run(window.source, states)
         self._states = tuple(type(state)(*(part.detach() for part in state)) for state in run.states)
+        self._saved = None
         weights = batch.weights * window.share
         found = self.cross_entropy(model, run.features, window.target, weights)
         total, of_rows = found.total, weights.sum(1).to(found.total.dtype)  # [B]
@@ -78,38 +79,37 @@ class StreamLoss(NextWordLoss):
         return BatchLoss(total, found.nll.detach())
 
     def _before(self, model: LanguageModel, window: Window) -> States | None:
-        """The states before a window, of its rows."""
+        """The states before a window that begins no epoch, of its rows."""
         if self._saved is None:
             return self._states
         rows = slice(window.first_row, window.first_row + len(window.source))
         device = window.source.device
         kinds = [cell.State for cell in model.cells]
-        states = [
+        return tuple(
             kind(*(part[rows].to(device) for part in parts)) for kind, parts in zip(kinds, self._saved, strict=True)
-        ]
-        self._saved = None
-        return tuple(states)
+        )
 
     def state_dict(self, world: World) -> dict[str, Any]:
-        if self._saved is not None:  # nothing was done since it was loaded
-            return {"states": self._saved}
         mine = None if self._states is None else [[part.cpu() for part in state] for state in self._states]
-        if world.size == 1:
-            return {} if mine is None else {"states": mine}
-        listed = None if mine is None else [[part.tolist() for part in state] for state in mine]
-        found = [states for states in world.gather(listed) if states is not None]
-        if not found:
-            return {}
-        layers = zip(*found, strict=True)
-        return {
-            "states": [
-                [torch.cat([torch.tensor(part) for part in same]) for same in zip(*layer, strict=True)]
-                for layer in layers
-            ]
-        }
+        states = mine if world.size == 1 else _of_all_rows(mine, world)
+        if states is None:  # no window was read since these were loaded
+            states = self._saved
+        return {} if states is None else {"states": states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._states, self._saved = None, state.get("states")
+
+
+def _of_all_rows(states: list[list[Tensor]] | None, world: World) -> list[list[Tensor]] | None:
+    """The states of the rows of all processes, each of which must call this; a process without rows has None."""
+    listed = None if states is None else [[part.tolist() for part in state] for state in states]
+    found = [each for each in world.gather(listed) if each is not None]
+    if not found:
+        return None
+    return [
+        [torch.cat([torch.tensor(part) for part in same]) for same in zip(*layer, strict=True)]
+        for layer in zip(*found, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
