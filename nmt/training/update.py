@@ -180,14 +180,17 @@ class Updater:
     def load(self, weights: dict[str, Tensor], state: dict[str, Any]) -> list[str]:
         """Restore saved inference weights and a `state_dict`; return lines for people about what is reset.
 
-        Switching the moving average on starts it from the saved weights; switching it off continues from the trained
-        ones.
+        Switching an average on, or to another kind, starts it from the saved weights; switching it off continues from
+        the trained ones.
         """
         if self.ema is not None:
             averages = {name: weights[name] for name, _ in self.model.named_parameters()}
-            # Earlier versions saved only the number of updates; another kind of average starts from the beginning.
+            own = self.ema.state_dict()
+            # Earlier versions saved only the number of updates.
             saved = state.get("average", {"updates": state.get("ema_updates", 0)})
-            self.ema.load_state_dict({**self.ema.state_dict(), **saved, "averages": averages})
+            if {*saved, "averages"} != own.keys():  # of another kind of average
+                saved = {}
+            self.ema.load_state_dict({**own, **saved, "averages": averages})
         self.model.load_state_dict(state.get("trained_weights", weights))
         if state["scaler"] and self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])

@@ -41,13 +41,14 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int, config: Path, *arguments
 
 SUBWORDS = {"tokenizer": "sentencepiece", "tokenizer_options": OPTIONS}
 """Drawn anew in each epoch."""
+PLATEAU = {"average_after": 1, "validate_every": 3, "lr": 1.0, "early_stopping_metric": "loss"}
+"""At this rate the third validation is worse than the first, and the average begins."""
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "plain": {},
     # 120 pairs are 15 batches: 3 updates of 4 and one of 3 batches in an epoch
     "accumulated": {"training": {"accumulate": 4}},
     "ema": {"training": {"ema_decay": 0.9, "optimizer": "adam_tf"}},
-    # At this rate the third validation is worse than the first
-    "plateau": {"training": {"average_after": 1, "validate_every": 3, "lr": 1.0, "early_stopping_metric": "loss"}},
+    "plateau": {"training": PLATEAU},
     **{name: {"training": {"optimizer": name}} for name in ("adafactor", "adagrad", "muon")},
     "sgd": {"training": {"optimizer": "sgd", "optimizer_options": {"momentum": 0.9}, "schedule": "noam"}},
     "score": {"training": {"schedule": "score", "schedule_options": {"patience": 1}, "validate_every": 3}},
@@ -243,13 +244,26 @@ def test_another_version_of_a_library_is_warned_of() -> None:
     assert line.endswith(f"changed: MKL_CBWR AUTO,STRICT -> no, PyTorch 1.0 -> {torch.__version__}")
 
 
-@pytest.mark.parametrize("change", ["schedule=score", "ema_decay=0.9", "ema_decay=0.0"])
-def test_schedule_and_average_can_be_changed(folder: Path, change: str) -> None:
-    ema = 0.5 if change == "ema_decay=0.0" else 0.0
-    config = write_config(folder, training={"max_steps": 2, "ema_decay": ema})
-    assert nmt_train(config) == 0
-    assert nmt_train(config, "--set", "training.max_steps=4", "--set", f"training.{change}") == 0
-    assert (folder / "run/checkpoints/step-4").is_dir()
+@pytest.mark.parametrize(
+    ("before", "after", "averaged"),
+    [
+        ({}, {"schedule": "score"}, None),
+        ({}, {"ema_decay": 0.9}, 2),
+        ({"ema_decay": 0.5}, {}, None),
+        ({"ema_decay": 0.5}, {"average_after": 1}, 0),
+        (PLATEAU, {"ema_decay": 0.9}, 2),
+    ],
+    ids=["schedule", "average", "no average", "average at a plateau", "average from the start"],
+)
+def test_schedule_and_average_can_be_changed(
+    folder: Path, before: dict[str, Any], after: dict[str, Any], averaged: int | None
+) -> None:
+    """`averaged`: the updates of the second command, as the average counts them that starts with it."""
+    assert nmt_train(write_config(folder, training={"max_steps": 12, **before})) == 0
+    assert nmt_train(write_config(folder, training={"max_steps": 14, **after})) == 0
+    assert training_state(folder / "run", 14)["updater"].get("average", {}).get("updates") == averaged
+    losses = [event["loss"] for event in events(folder / "run", kinds=("validation",))]
+    assert losses[-1] != losses[-2], "other weights are validated than before"
 
 
 def test_changed_training_text_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
