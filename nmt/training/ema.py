@@ -32,6 +32,9 @@ class EMA:
     def end_validation(self, score: float, *, higher_is_better: bool) -> None:
         """Take in the score of a validation, which does not matter here."""
 
+    def forget_scores(self) -> None:
+        """Say that later scores cannot be compared with earlier ones."""
+
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Take in the weights of `model` after an update."""
@@ -98,6 +101,10 @@ class PlateauAverage(EMA):
         if best is not None and not (score > best if higher_is_better else score < best):
             self.has_begun = True
         self._scores.append(score)
+
+    def forget_scores(self) -> None:
+        """Compare the next scores with each other alone; an average that has begun continues."""
+        self._scores = []
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:

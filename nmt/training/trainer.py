@@ -223,7 +223,7 @@ class Trainer:
             notes = [*notes, "CPU seconds count from here on: the version that started this run did not count them"]
         self.interval.load_state_dict(loaded.state["interval"])
         if reason := self.ranking.load_state_dict(loaded.state["ranking"]):
-            self.updater.schedule.forget_scores()
+            self.updater.forget_scores()
             notes = [
                 *notes,
                 f"a new ranking of checkpoints begins, because new scores cannot be compared with old ones: {reason}",

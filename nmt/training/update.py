@@ -152,6 +152,12 @@ class Updater:
         if self.ema is not None:
             self.ema.end_validation(score, higher_is_better=higher_is_better)
 
+    def forget_scores(self) -> None:
+        """Tell the schedule and the average that later scores cannot be compared with earlier ones."""
+        self.schedule.forget_scores()
+        if self.ema is not None:
+            self.ema.forget_scores()
+
     def fingerprint(self) -> str:
         """A line that is the same as long as the weights are, bit for bit."""
         return " ".join(float(weight.detach().double().sum()).hex() for weight in self.model.parameters())

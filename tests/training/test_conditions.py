@@ -18,7 +18,7 @@ from nmt.training.schedules import build_schedule
 from nmt.training.setup import build_ranking
 from nmt.training.state import Ranking
 from nmt.training.task import task_of
-from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
+from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus
 
 FACTS = ValidationFacts(10, "s", "t", "r")
 BLEU = Config(run_dir="r", data=DataConfig(dev="d"), training=TrainingConfig(early_stopping_metric="bleu"))
@@ -124,6 +124,17 @@ def test_a_rate_that_follows_scores_does_not_compare_them_either() -> None:
     assert schedule.rate == 1.0
     schedule.end_validation(3.0, higher_is_better=False)
     assert schedule.rate == 0.5
+
+
+def test_an_average_that_waits_for_a_plateau_does_not_compare_them_either(tmp_path: Path) -> None:
+    """A BLEU is below the losses before, which does not mean that the model gets better or worse."""
+    write_corpus(tmp_path)
+    for steps, metric in ((12, "loss"), (18, "bleu")):
+        training = {"max_steps": steps, "average_after": 1, "early_stopping_metric": metric}
+        assert nmt_train(write_config(tmp_path, training=training)) == 0
+    average = training_state(tmp_path / "run", 18)["updater"]["average"]
+    (validation,) = (event for event in events(tmp_path / "run", kinds=("validation",)) if event["step"] == 18)
+    assert average["scores"] == [pytest.approx(validation["bleu"])] and not average["has_begun"]
 
 
 @pytest.fixture(scope="module")
