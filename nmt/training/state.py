@@ -208,7 +208,7 @@ class Ranking:
 
 
 def perplexity(loss: float | None) -> float | None:
-    """exp(loss) with loss in nats per token; infinite where that overflows."""
+    """exp(loss) with loss in nats per token; infinite where that overflows, NaN of NaN."""
     if loss is None:
         return None
-    return math.exp(loss) if loss < 700 else math.inf
+    return math.inf if loss >= 700 else math.exp(loss)

@@ -391,7 +391,8 @@ class Trainer:
         details |= counts(result.not_finite, result.at_limit)
         self.record("validation", {**scores, "new_best": new_best, "validation_seconds": result.seconds, **details})
         listed = [f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.2f}" for name, value in scores.items()]
-        best = "new best" if new_best else f"best {self.ranking.metric} so far {self.ranking.best:.4f}"
+        so_far = "none" if self.ranking.best is None else f"{self.ranking.best:.4f}"  # none where all are NaN
+        best = "new best" if new_best else f"best {self.ranking.metric} so far {so_far}"
         line = f"validation of update {self.progress.step}  {'  '.join(listed)}  {best}"
         self.log.say(f"{line}  ({result.seconds:.1f} s, CPU {self.progress.cpu_seconds:,.0f} s so far)")
         if kept is not None:

@@ -20,6 +20,7 @@ from nmt.data.tagging.columns import Columns, read_columns
 from nmt.data.tagging.schemes import spans
 from nmt.data.tagging.segmented import words_of
 from nmt.interop.model_dir import load_model
+from nmt.interop.run_layout import last_step
 from nmt.models.base import loss_weights
 from nmt.tasks.tagging.loss import LabelledBatch, LabelLoss
 from nmt.tasks.tagging.tagger import LineTagger
@@ -100,6 +101,22 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, task: str) -> None
             assert nmt_train(write_config(own, task=task, options={"unknown_share": 1.0}, training=training)) == 0
         states.append((load_file(own / "run/checkpoints/step-9/model.safetensors"), training_state(own / "run", 9)))
     assert same(*states)
+
+
+def test_a_run_whose_validation_measures_no_loss_is_saved_and_resumed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The only sentence of the development text has a label that the training text lacks."""
+    (folder / "dev.conll").write_text("Anna - I-NEW\n")
+    for steps in (6, 12):
+        assert nmt_train(write_config(folder, training={"max_steps": steps})) == 0
+        said = capsys.readouterr().err
+        assert "loss nan" in said and "perplexity nan  best loss so far none" in said
+        assert f"max_steps = {steps} is reached at update {steps}" in said and "was best" not in said
+        assert last_step(folder / "run") == steps
+    (validation, _) = events(folder / "run", kinds=("validation",))
+    assert validation["loss"] is None and not validation["new_best"]
+    assert tagged(folder / "run", "Anna saw\n")
 
 
 @pytest.mark.parametrize("normalization", ["token", "sentence"])
