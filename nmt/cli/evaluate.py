@@ -36,6 +36,8 @@ METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "languag
 }
 """Options of metrics: their names, and the command's names for them."""
 MODEL_OPTIONS = ("source", *(name for name in DECODING if name != "n_best"), "output")
+_MODEL_DEFAULTS = {"checkpoint": "best", "device": "auto"}
+"""Further options that only a model can use, and the values that they have where they are not given."""
 _OPTIONS = {"search_options": "--search-option"}
 """Metric options whose command-line name differs from their key."""
 
@@ -124,7 +126,10 @@ def _add_significance(group: argparse._ArgumentGroup) -> None:
         f"(default: {DEFAULT_TRIALS})",
     )
     group.add_argument(
-        "--seed", metavar="N", type=seed, default=DEFAULT_SEED, help="seed of the resamples (default: %(default)s)"
+        "--seed",
+        metavar="N",
+        type=seed,
+        help=f"seed of the resamples or trials (default: {DEFAULT_SEED})",
     )
 
 
@@ -170,7 +175,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         baselines=baselines,
         test=arguments.significance or BOOTSTRAP,
         samples=arguments.samples,
-        seed=arguments.seed,
+        seed=DEFAULT_SEED if arguments.seed is None else arguments.seed,
         confidence=arguments.confidence,
         lengths=arguments.by_length,
     )
@@ -212,6 +217,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         check_ensemble(arguments, models=len(arguments.models))
     if arguments.hyp:
         given = [name for name in MODEL_OPTIONS if getattr(arguments, name) is not None]
+        given += [name for name, default in _MODEL_DEFAULTS.items() if getattr(arguments, name) != default]
         if given:
             listed = ", ".join(_OPTIONS.get(name, "--" + name.replace("_", "-")) for name in given)
             raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
@@ -222,8 +228,15 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ConfigError(f"{option} {twice[0]}: given twice; each file is one system")
-    if arguments.significance and not arguments.baseline and len(arguments.hyp) < 2:
-        raise ConfigError("--significance: needs something to compare with: several --hyp, or --baseline")
+    if not arguments.baseline and len(arguments.hyp) < 2:
+        if arguments.significance:
+            raise ConfigError("--significance: needs something to compare with: several --hyp, or --baseline")
+        drawn = [name for name in ("samples", "seed") if getattr(arguments, name) is not None]
+        if drawn and not arguments.confidence:
+            listed = ", ".join(f"--{name}" for name in drawn)
+            raise ConfigError(
+                f"{listed}: needs --confidence, or something to compare with: several --hyp, or --baseline"
+            )
 
 
 def _inputs(arguments: argparse.Namespace) -> list[list[str]]:

@@ -376,6 +376,9 @@ def test_missing_file(files, capsys, tmp_path):
         (["--metrics", "chrf", "--tokenize", "13a"], "--tokenize: no requested metric"),
         (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: allowed only with MODEL"),
         (["--source", "text.en"], "--source: allowed only with MODEL"),
+        (["--checkpoint", "77", "--device", "cuda"], "--checkpoint, --device: allowed only with MODEL"),
+        (["--samples", "7"], "--samples: needs --confidence, or something to compare with: several --hyp, or --base"),
+        (["--samples", "7", "--seed", "3"], "--samples, --seed: needs --confidence, or something to compare with"),
         (["--baseline", "-", "--ref", "-"], "- (standard input) can stand for one file only"),
         (
             ["--significance", "approximate"],
