@@ -146,7 +146,20 @@ def _copies(arguments: argparse.Namespace) -> Path | None:
 
 
 def _mirror(arguments: argparse.Namespace, home: str) -> str:
-    return (arguments.mirror or home).rstrip("/")
+    from urllib.parse import urlsplit
+
+    from nmt.errors import ConfigError
+
+    url: str | None = arguments.mirror
+    if url is None:
+        return home
+    try:
+        is_url = urlsplit(url).scheme in ("http", "https", "ftp", "file") and url.isascii()
+    except ValueError:  # brackets that are no address
+        is_url = False
+    if not is_url:
+        raise ConfigError(f"--mirror {url}: is not a URL such as https://example.org/folder")
+    return url.rstrip("/")
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nmt.corpora.fetch import digest
 from nmt.errors import DataError
+from nmt.files.sums import read_sums, sums_text
 
 LANGUAGES = ("en", "de")
 SUMS = "SHA256SUMS"
@@ -26,15 +27,17 @@ def settle(to: Path, temporary: Sequence[Path]) -> None:
     """Record the sums of files PART.LANGUAGE.part, and take the `.part` off their names."""
     # Recorded before the files get their names: a file with its name always has its sum.
     sums = _read(to) | {path.stem: digest(path) for path in temporary}
-    (to / SUMS).write_text("".join(f"{value}  {name}\n" for name, value in sorted(sums.items())), encoding="utf-8")
+    (to / SUMS).write_bytes(sums_text(dict(sorted(sums.items()))))
     for path in temporary:
         path.replace(path.with_suffix(""))
 
 
 def _read(to: Path) -> dict[str, str]:
-    """File names and the sums recorded for them."""
+    """File names and the sums recorded for them; DataError where the file has something else in it."""
     path = to / SUMS
     if not path.is_file():
         return {}
-    rows = (line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines())
-    return {name: value for value, name in rows}
+    found = read_sums(path.read_bytes())
+    if found is None:
+        raise DataError(f"{path}: is not a list of checksums that nmt-data wrote; move it away")
+    return found

@@ -15,6 +15,7 @@ from nmt.data import save_tokenizer
 from nmt.errors import ConfigError
 from nmt.files.new import write_new
 from nmt.files.safe import open_regular, read_bounded
+from nmt.files.sums import sums_text
 from nmt.files.whole import read_file
 from nmt.interop import run_layout
 from nmt.interop.exported import (
@@ -31,7 +32,6 @@ from nmt.interop.model_card import MAKER, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
 from nmt.interop.new_model import is_replaced, whole_directory
 from nmt.interop.stored_weights import FORMATS, packed
-from nmt.interop.sums import sums_text
 from nmt.interop.weights_file import read_metadata, write_weights
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import known_matrices

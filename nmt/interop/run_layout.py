@@ -22,8 +22,8 @@ from nmt.errors import CheckpointError
 from nmt.files import safe
 from nmt.files.errors import unreadable
 from nmt.files.safe import LARGEST_RECORD, check_directory
+from nmt.files.sums import read_sums
 from nmt.files.whole import is_folder, is_there, read_file, replace_file
-from nmt.interop.sums import read_sums
 
 CONFIG = "config.yaml"
 TOKENIZER = "tokenizer"

@@ -17,10 +17,10 @@ from torch import Tensor
 from nmt.errors import CheckpointError, UnreadableError
 from nmt.files.errors import naming, reason
 from nmt.files.safe import LARGEST_RECORD
+from nmt.files.sums import read_sums, sums_text
 from nmt.files.whole import is_there, read_file, write_file
 from nmt.interop import run_layout
 from nmt.interop.finite import check_finite
-from nmt.interop.sums import read_sums, sums_text
 from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
 from nmt.training.state import STATE_FORMAT
 

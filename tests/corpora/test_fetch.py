@@ -74,6 +74,13 @@ def test_a_wrong_folder_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureF
     assert "no such directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("url", ["example.org/x", "http://[::1/x", "https://example.org/ü", "data", ""])
+def test_a_mirror_that_is_no_url_is_a_usage_error(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fetch("multi30k", "--to", tmp_path / "to", "--mirror", url) == 2
+    assert capsys.readouterr().err == f"nmt-data: --mirror {url}: is not a URL such as https://example.org/folder\n"
+    assert not (tmp_path / "to").exists()
+
+
 def test_fetching_everything(small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path) -> None:
     module, texts = small
     assert main(["multi30k", "--to", str(tmp_path / "new"), "--mirror", home(server) + "/"]) == 0

@@ -172,6 +172,16 @@ def test_other_files_are_not_written_over(tmp_path: Path, capsys: pytest.Capture
     assert "nothing holds neither deu-eng.zip nor deu.txt" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [f"{'0' * 64} *x.en\n".encode(), b"caf\xe9\n", b""])
+def test_other_sums_are_not_read(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "deu.txt").write_text("\n".join(original()), encoding="utf-8")
+    (tmp_path / "SHA256SUMS").write_bytes(content)
+    assert main(["tatoeba", "--to", str(tmp_path)]) == 1
+    said = "is not a list of checksums that nmt-data wrote; move it away"
+    assert capsys.readouterr().err == f"nmt-data: {tmp_path / 'SHA256SUMS'}: {said}\n"
+    assert (tmp_path / "SHA256SUMS").read_bytes() == content and not (tmp_path / "train.en").exists()
+
+
 def test_real_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """5,000 pairs of the data that lie beside the checkout; nmt-data check finds nothing of what is held out."""
     folder = SHARED / "data" / "tatoeba_deu_eng"

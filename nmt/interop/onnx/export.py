@@ -15,6 +15,7 @@ from nmt.data import SentencePieceTokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files.errors import reason
 from nmt.files.new import write_new
+from nmt.files.sums import sums_text
 from nmt.interop import run_layout
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Lowered
@@ -26,7 +27,6 @@ from nmt.interop.onnx.encoder import encoder_graph
 from nmt.interop.onnx.graph import model_of
 from nmt.interop.onnx.step import step_graph
 from nmt.interop.onnx.weights import OnnxPrecision
-from nmt.interop.sums import sums_text
 
 CONFIG: Final = "config.json"
 _JOINT, _SOURCE, _TARGET = "joint.model", "source.model", "target.model"
