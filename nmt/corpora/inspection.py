@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.corpora.faults import FAULTS, MAX_RATIO, HeldOut, Inspector, Norms, NormsOf, Pair
 from nmt.data.progress import progress
-from nmt.data.text import FilePair, find_file, nothing_in, read_pairs
+from nmt.data.text import FilePair, check_hides_no_packed, find_file, nothing_in, read_pairs
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
 from nmt.files.new import replacing
@@ -142,14 +142,19 @@ def clean(
         The report, and how many pairs were written.
 
     Raises:
-        DataError: as `inspect`, and if a file to write exists and `overwrite` is false.
+        ConfigError: a file to write is one to read, or would be without its .gz.
+        DataError: as `inspect`; a file to write exists and `overwrite` is false; or it would hide another .gz.
     """
     paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
+    read = {file.resolve() for text in (files, *held_out) for file in text}
     for path in paths:
-        if path.resolve() in [file.resolve() for file in files]:
-            raise ConfigError(f"{path}: is the text to read; give another prefix")
+        for name in (path, Path(f"{path}.gz")):
+            if name.resolve() in read:
+                raise ConfigError(f"{name}: is the text to read; give another prefix")
         if path.exists() and not overwrite:
             raise DataError(f"{path}: exists already; give another prefix or --overwrite")
+    for path in paths[: len(languages)]:
+        check_hides_no_packed(path)
     kept = 0
     with ExitStack() as stack:
         stack.enter_context(naming(output))

@@ -153,6 +153,15 @@ def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
     raise DataError(message)
 
 
+def check_hides_no_packed(plain: Path) -> None:
+    """Raise DataError if PLAIN.gz exists, which `find_file` would find no longer once the file `plain` is written."""
+    packed = Path(f"{plain}.gz")
+    if packed.exists():
+        raise DataError(
+            f"{packed}: exists, but {plain} would be read in its place; move it away or give another prefix"
+        )
+
+
 def find_pairs(
     prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
 ) -> list[FilePair]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from nmt.data.text import check_hides_no_packed
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming, reason
 from nmt.interop.run_layout import check_no_part
@@ -40,15 +41,14 @@ class Output:
 
         Raises:
             ConfigError: the files belong to other work.
-            DataError: files with these names belong to no work, or the record cannot be used.
+            DataError: files with these names belong to no work, or would hide a .gz; or the record cannot be used.
         """
-        if overwrite:
-            return Progress()
-        found = read_record(self.record, self.facts)
+        found = None if overwrite else read_record(self.record, self.facts)
         if found is not None:
             return found
         for path in self.files:
-            if path.exists():
+            check_hides_no_packed(path)
+            if path.exists() and not overwrite:
                 raise DataError(f"{path}: exists already; give another prefix or --overwrite")
         return Progress()
 
@@ -90,9 +90,9 @@ class Output:
             raise ConfigError(f"{self.prefix}: is not a prefix of files, such as data/made")
         inputs = [path for part in self._work.texts.parts for path in (part.source, part.reference) if path is not None]
         for path in self.files:
-            for given in inputs:
-                if path.exists() and path.samefile(given):
-                    raise ConfigError(f"{path}: is also the text to translate; choose another prefix")
+            for name in (path, Path(f"{path}.gz")):
+                if name.exists() and any(name.samefile(given) for given in inputs):
+                    raise ConfigError(f"{name}: is also the text to translate; choose another prefix")
             check_no_part(path, models=self._work.models)
             if path.is_dir():
                 raise DataError(f"{path}: is a directory; give another prefix")

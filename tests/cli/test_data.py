@@ -86,6 +86,24 @@ def test_lines_that_are_not_utf8_are_a_fault(corpus: Path, capsys: pytest.Captur
     assert json.loads(read("ok.dropped.jsonl")[0])["faults"] == ["not_utf8"]
 
 
+def test_packed_text_is_not_hidden(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that finds both out.en and out.en.gz reads out.en."""
+    for name in ("train.en", "train.de", "dev.en", "dev.de"):
+        Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
+        Path(name).unlink()
+    before = {path.name: path.read_bytes() for path in corpus.iterdir()}
+    command = ["clean", "train", "--languages", "en", "de", "-o"]
+    for options in ([], ["--overwrite"]):
+        assert main([*command, "train", *options]) == 2
+        assert capsys.readouterr().err == "nmt-data: train.en.gz: is the text to read; give another prefix\n"
+        assert main([*command, "dev", "--held-out", "dev", *options]) == 2
+        assert capsys.readouterr().err == "nmt-data: dev.en.gz: is the text to read; give another prefix\n"
+        assert main([*command, "dev", *options]) == 1
+        said = "exists, but dev.en would be read in its place; move it away or give another prefix"
+        assert capsys.readouterr().err == f"nmt-data: dev.en.gz: {said}\n"
+    assert {path.name: path.read_bytes() for path in corpus.iterdir()} == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "code"),
     [

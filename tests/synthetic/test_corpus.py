@@ -200,8 +200,15 @@ def test_files_in_the_way(folder: Path) -> None:
     (folder / "made.de").write_text("changed\n")
     with pytest.raises(DataError, match=r"made.de: has changed since .*made.manifest.json was written"):
         make(work_of(folder), folder / "made")
-    with pytest.raises(ConfigError, match=r"text.de: is also the text to translate"):
-        make(work_of(folder), folder / "text", overwrite=True)
+    (folder / "linked.de").symlink_to(folder / "text.de")
+    for prefix, file in (("linked", "linked.de"), ("text", "text.en.gz")):
+        with pytest.raises(ConfigError, match=f"{file}: is also the text to translate"):
+            make(work_of(folder), folder / prefix, overwrite=True)
+    (folder / "packed.de.gz").write_bytes(gzip.compress(b"mine\n"))
+    for overwrite in (False, True):
+        with pytest.raises(DataError, match=r"packed.de.gz: exists, but .*packed.de would be read in its place"):
+            make(work_of(folder), folder / "packed", overwrite=overwrite)
+    assert sorted(path.name for path in folder.glob("packed*")) == ["packed.de.gz"]
     (folder / "made.manifest.json").write_text("{}")
     with pytest.raises(DataError, match="not a record of nmt-distill or nmt-backtranslate"):
         make(work_of(folder), folder / "made")
