@@ -25,6 +25,11 @@ NONE = "none"
 """Value that switches off a setting of the model's configuration."""
 
 
+def any_text(value: str) -> str:
+    """Text as it is, where an argument without a type is the name of a file, in which `~` is the home directory."""
+    return value
+
+
 def details(text: str) -> tuple[str, ...]:
     """Names of details of a translation, separated by commas."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))

@@ -10,15 +10,17 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from nmt import __version__
+from nmt.cli.argument_types import any_text
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.errors import NmtError, printable
 from nmt.files.errors import is_out_of_memory, naming, reason
 from nmt.files.undecodable import POLICIES
-from nmt.home import expanded_arguments
+from nmt.home import expanded
 from nmt.plugin_errors import plugin_error
 from nmt.terminal import columns, wrapped
 
@@ -53,11 +55,31 @@ class Help(argparse.HelpFormatter):
         )
 
 
+def _in_home(value: str) -> str:
+    """The name of a file on the command line with the home directory in place of `~`."""
+    try:
+        return expanded(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line, without the usage before it, and whose help is that of `Help`."""
+    """An ArgumentParser whose errors are one line, without the usage before it, and whose help is that of `Help`.
+
+    In arguments of no type, and of the type Path, `~` is the home directory, also in `--config=~/x`, where shells leave
+    it; an argument that is no name of a file has the type `any_text` or another one.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": Help, **options})
+        self.register("type", None, _in_home)
+        self.register("type", Path, lambda value: Path(_in_home(value)))
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """As argparse does; the words after the subcommand are left to its parser."""
+        subcommands = super().add_subparsers(**options)
+        subcommands.type = any_text
+        return subcommands
 
     def error(self, message: str) -> NoReturn:
         """Print `message` and exit with EXIT_USAGE."""
@@ -153,7 +175,7 @@ def execute(
     arguments = argparse.Namespace(debug=False)  # until the options are parsed
     try:
         try:
-            arguments = parser.parse_args(expanded_arguments(sys.argv[1:] if argv is None else argv))
+            arguments = parser.parse_args(argv)
             code = command(arguments)
         except SystemExit as stop:  # --help, --version, or a mistake that has been reported
             code = stop.code if isinstance(stop.code, int) else EXIT_USAGE

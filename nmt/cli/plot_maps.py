@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import heads, names
+from nmt.cli.argument_types import any_text, heads, names
 from nmt.cli.common import add_device, add_plugins, make_parser, say
 from nmt.cli.models import add_checkpoint, add_model
 from nmt.cli.output import output_stream
@@ -168,8 +168,8 @@ def _parser(program: str, description: str, run: Callable[[argparse.Namespace], 
     )
     parser.set_defaults(run=run, program=program)
     add_model(parser)
-    parser.add_argument("--text", metavar="TEXT", required=True, help="the sentence to read")
-    parser.add_argument("--target", metavar="TEXT", help="its translation (default: the model's own)")
+    parser.add_argument("--text", metavar="TEXT", type=any_text, required=True, help="the sentence to read")
+    parser.add_argument("--target", metavar="TEXT", type=any_text, help="its translation (default: the model's own)")
     add_output(parser)
     add_checkpoint(parser)
     add_device(parser)

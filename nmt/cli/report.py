@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import natural
+from nmt.cli.argument_types import any_text, natural
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.equal_texts import read_texts
 from nmt.cli.models import MODEL, add_checkpoint
@@ -82,6 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--labels",
         metavar="NAME",
+        type=any_text,
         nargs="+",
         help="names of the systems, in their order (default: their files and runs)",
     )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.cli.argument_types import natural, positive, seed, temperature, top_p
+from nmt.cli.argument_types import any_text, natural, positive, seed, temperature, top_p
 from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
 from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import counted
@@ -28,7 +28,9 @@ def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-sample."""
     parser = make_parser("nmt-sample", DESCRIPTION, examples=EXAMPLES, usage="MODEL [--prompt TEXT] [options]")
     add_model(parser)
-    parser.add_argument("--prompt", metavar="TEXT", default="", help="text at the beginning of each line")
+    parser.add_argument(
+        "--prompt", metavar="TEXT", type=any_text, default="", help="text at the beginning of each line"
+    )
     parser.add_argument(
         "--lines", metavar="N", type=positive, default=1, help="number of lines to write (default: %(default)s)"
     )

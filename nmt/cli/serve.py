@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import milliseconds, port, positive, seconds
+from nmt.cli.argument_types import any_text, milliseconds, port, positive, seconds
 from nmt.cli.common import Terminated, add_device, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
@@ -126,6 +126,7 @@ def _add_access(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--api-key",
         metavar="KEY",
+        type=any_text,
         help=f"requests must have the header 'Authorization: Bearer KEY'; setting {KEY} in the environment is safer, "
         f"because other users can see options (default: no key is needed)",
     )

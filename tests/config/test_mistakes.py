@@ -336,8 +336,8 @@ def test_commands_expand_home_where_the_shell_does_not(
     assert train.main(["--config=~/a.yaml", "--dump-config"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["run_dir"] == f"{tmp_path}/x"
     assert train.main(["--config=~nobody-here/a.yaml"]) == 2
-    message = "nmt-train: --config=~nobody-here/a.yaml: '~nobody-here' is no home directory; './~nobody-here' means"
-    assert capsys.readouterr().err == f"{message} a file of that name\n"
+    message = "nmt-train: argument --config: '~nobody-here' is no home directory; './~nobody-here' means"
+    assert capsys.readouterr().err == f"{message} a file of that name (--help lists all options)\n"
 
 
 def test_missing_files_are_a_data_error_for_programs_too(write: Any) -> None:
