@@ -22,7 +22,7 @@ from nmt.serving.batching import Job
 from nmt.serving.metrics import CONTENT_TYPE
 from nmt.serving.refusal import CLIENT_GONE, RefusedError
 from nmt.serving.requests import JSON, Answer, Failed, TranslateRequest, read_body, read_request
-from nmt.serving.service import Service
+from nmt.serving.service import SOON, Service
 
 PAGES: Final = Path(__file__).parent / "pages"
 FILES: Final = {
@@ -88,19 +88,30 @@ def _add_translate(app: FastAPI, service: Service) -> None:
     )
     async def translate(request: Request) -> Response:
         until = time.monotonic() + settings.timeout
-        try:
-            body = await asyncio.wait_for(read_body(request, most=settings.max_body_bytes), settings.timeout)
-        except asyncio.TimeoutError:
-            raise RefusedError(
-                408,
-                f"body: has not arrived within {settings.timeout:g} seconds",
-                headers={"Connection": "close"},
-            ) from None
+        body = await _body(request, service)
         wanted = read_request(body, request.headers.get("content-type", ""), settings)
         if wanted.max_seconds is not None:
             until = min(until, time.monotonic() + wanted.max_seconds)
         answers = await _answers(request, service, service.submit(wanted), until=until)
         return Response('{"translations": [' + ", ".join(answers) + "]}", media_type=JSON)
+
+
+async def _body(request: Request, service: Service) -> bytes:
+    """The body of a request, which is refused if its time is over, or the server ends, before all of it has arrived."""
+    settings, close = service.settings, {"Connection": "close"}
+    reading = asyncio.ensure_future(read_body(request, most=settings.max_body_bytes))
+    ending = asyncio.ensure_future(service.draining.wait())
+    try:
+        waited: set[asyncio.Future[Any]] = {reading, ending}
+        await asyncio.wait(waited, timeout=settings.timeout, return_when=asyncio.FIRST_COMPLETED)
+        if reading.done():
+            return reading.result()
+        if ending.done():
+            raise RefusedError(503, "the server is draining. Try again later.", headers={**SOON, **close})
+        raise RefusedError(408, f"body: has not arrived within {settings.timeout:g} seconds", headers=close)
+    finally:
+        reading.cancel()
+        ending.cancel()
 
 
 async def _answers(request: Request, service: Service, job: Job, *, until: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -32,6 +33,8 @@ class Service:
         self._name = name
         self.metrics = Metrics()
         self.status: Literal["loading", "ready", "draining"] = "loading"
+        self.draining = asyncio.Event()
+        """Set when `status` becomes `draining`."""
         self._translator: Translator | None = None
         self._batcher: Batcher | None = None
         self._defaults: dict[str, Any] = {}
@@ -52,6 +55,7 @@ class Service:
     async def drain(self) -> None:
         """Accept nothing more, and wait until all that has been accepted is answered."""
         self.status = "draining"
+        self.draining.set()
         if self._batcher is not None:
             await self._batcher.idle()
 

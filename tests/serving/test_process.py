@@ -177,6 +177,27 @@ def test_a_signal_lets_accepted_requests_finish(run: Path, number: int, code: in
     assert not [line for line in server.said if "Traceback" in line]
 
 
+def test_a_signal_while_a_body_arrives_is_answered_with_503(exported: Exported) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n"
+    with started(exported.file, "--timeout", "100") as server:
+        url = httpx.URL(server.base)
+        with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
+            connection.sendall(head + b"Expect: 100-continue\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")  # from now on the body is waited for
+            connection.sendall(b"{")
+            server.signal()
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+        assert server.ended() == 143
+    header, _, body = answer.partition(b"\r\n\r\n")
+    assert header.startswith(b"HTTP/1.1 503 "), answer
+    assert {b"retry-after: 5", b"connection: close"} <= {*header.lower().split(b"\r\n")}
+    assert json.loads(body) == {"error": "the server is draining. Try again later."}
+    assert re.fullmatch(r"nmt-serve: 127\.0\.0\.1 POST /translate 503 \d+\.\d ms", server.said[-2])
+    assert not [line for line in server.said if "Traceback" in line]
+
+
 def test_a_second_signal_ends_at_once(run: Path) -> None:
     with started(str(run), "--max-characters", "10000000", "--timeout", "600", "--batch-size", "4") as server:
         body = {"text": ["a b c d " * 50] * 2000}
