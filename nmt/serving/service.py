@@ -77,9 +77,13 @@ class Service:
         if self._batcher is not None:
             self._batcher.drop(job)
 
-    def health(self) -> dict[str, str]:
+    def health(self) -> dict[str, str | int]:
         """The answer to GET /health."""
-        found = {"status": self.status, "version": __version__}
+        found: dict[str, str | int] = {
+            "status": self.status,
+            "version": __version__,
+            "max_beam_size": self.settings.max_beam_size,
+        }
         if self._translator is not None:
             found |= {
                 "model": self._name,

@@ -152,6 +152,24 @@ def test_other_translations_are_those_of_the_search(opened: Any, server: ServerP
         assert seen.problems == []
 
 
+@pytest.mark.parametrize("most", [3, 1])
+def test_other_translations_are_as_many_as_the_server_allows(opened: Any, exported: Exported, most: int) -> None:
+    arguments = (exported.file, "--max-beam-size", str(most))
+    with started(*arguments) as small, page_of(opened, small.base) as (page, seen):
+        assert httpx.get(f"{small.base}/health").json()["max_beam_size"] == most
+        expect(page.locator("#status")).to_have_text("Ready")
+        page.locator("#text").fill(LINES[0])
+        page.wait_for_selector(".target")
+        button = page.locator(".below button")
+        if most == 1:
+            assert button.is_hidden()
+        else:
+            button.click()
+            page.wait_for_selector("ol li, #status.bad")
+            assert page.locator("ol li").count() in range(1, most) and page.locator("#status.bad").count() == 0
+        assert seen.problems == []
+
+
 def test_copy_takes_all_lines(opened: Any, server: ServerProcess, wanted: list[str]) -> None:
     with page_of(opened, server.base) as (page, seen):
         page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.base)

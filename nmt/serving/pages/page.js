@@ -5,7 +5,7 @@ const DELAY = 150; // ms without a key before the text is translated
 const MOST_KNOWN = 500; // lines that are remembered
 const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u; // written without spaces
 const known = new Map(); // blocks by their line, so that only changed lines are translated
-let timer, asked, key = "";
+let timer, asked, key = "", most = 5; // translations of a line; fewer where the server allows fewer
 
 function say(text, isBad = false) {
   byId("status").textContent = text;
@@ -170,7 +170,7 @@ async function toggleOthers(made, button, line) {
   let list = made.querySelector("ol");
   if (!list) {
     try {
-      const [found] = await translate({ text: line, n_best: 5 });
+      const [found] = await translate({ text: line, n_best: most });
       list = element("ol", "");
       list.lang = byId("output").lang;
       const others = found.n_best.filter(({ text }) => text !== found.text);
@@ -227,6 +227,8 @@ async function start() {
       return;
     }
     const { source_language: from, target_language: to } = health;
+    most = Math.min(most, health.max_beam_size);
+    byId("output").classList.toggle("single", most < 2);
     if (from !== "?" && to !== "?") {
       byId("from").textContent = languageName(from);
       byId("to").textContent = languageName(to);
