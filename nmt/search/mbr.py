@@ -34,13 +34,13 @@ class MbrOptions:
     utility: Literal["chrf", "bleu"] = "chrf"
     """What a candidate is compared with the others by: sacreBLEU's chrF2 or BLEU of sentences."""
     temperature: float = 1.0
-    """Seed of the samples, as in `sample`."""
+    """What the log-probabilities of samples are divided by, as in `sample`."""
     top_k: int = 0
-    """The same."""
+    """Draw among so many most probable words, as in `sample`; 0: among all."""
     top_p: float = 1.0
-    """The same."""
+    """Draw among the fewest most probable words that have this probability together, as in `sample`."""
     seed: int = 1
-    """The same."""
+    """Seed of the samples, as in `sample`."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.number <= WIDEST_BEAM:

@@ -12,3 +12,8 @@ def test_every_key_is_explained():
     rows = [line for line in markdown().split("\n") if line.startswith("| `")]
     assert rows
     assert [row for row in rows if row.split(" | ")[2].strip(" |") == ""] == []
+
+
+def test_only_seeds_are_described_as_seeds():
+    rows = [line for line in markdown().split("\n") if line.startswith("| `") and "Seed of" in line]
+    assert {row.split("`")[1] for row in rows if row.split(" | ")[2].startswith("Seed of")} == {"seed"}
