@@ -12,7 +12,7 @@ from nmt.config import Config, load_config
 from nmt.config.load import Check
 from nmt.config.problems import Problem
 from nmt.errors import DataError
-from nmt.training.preflight import cannot_begin, is_begun, without_files, without_shortlist
+from nmt.training.preflight import cannot_begin, in_replaced_run, is_begun, without_files, without_shortlist
 from nmt.training.stopping import Budget
 
 
@@ -46,14 +46,15 @@ def training_config(
         return not overwrite and is_begun(config)
 
     def possible(config: Config) -> list[Problem]:
-        return cannot_begin(config, device=device, budget=budget, dry=dry)
+        return cannot_begin(config, device=device, budget=budget, dry=dry, resumes=goes_on(config))
 
     if only_shown:
         return load()
+    replaced: list[Check] = [in_replaced_run] if overwrite else []
     try:
-        return load(possible, without_files)
+        return load(possible, without_files, *replaced)
     except DataError:  # the only problem is missing files
-        config = load(possible)
+        config = load(possible, *replaced)
         if not (dry or goes_on(config)):
             raise
         # Some checks work without texts, or the texts are no longer needed; validation still reads the others.

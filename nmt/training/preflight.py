@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config
 from nmt.data import planned_sizes
+from nmt.data.text import as_list
 from nmt.demo import check_languages
 from nmt.errors import CheckpointError, ConfigError, NmtError
 from nmt.evaluation import build_metrics
@@ -30,6 +32,12 @@ from nmt.units import SIDES, unit_of
 
 SMALLEST = (4, 4)
 """Vocabularies whose sizes are not known yet."""
+_FILES = {
+    "data": ("train", "monolingual", "dev", "dev_references", "test", "test_references"),
+    "training": ("init_from",),
+    "decoding": ("shortlist", "glossary", "language_model"),
+}
+"""Keys that name what training reads, by section."""
 
 
 def is_begun(config: Config) -> bool:
@@ -38,9 +46,12 @@ def is_begun(config: Config) -> bool:
     return run_layout.checkpoints_dir(run).is_dir() and bool(run_layout.checkpoint_steps(run))
 
 
-def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: bool) -> list[Problem]:
-    """The problems that prevent training here, except missing files; with `dry` nothing is trained."""
-    problems = [*_said_by(_questions(config, device=device, budget=budget)), *_in_the_way(config)]
+def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: bool, resumes: bool) -> list[Problem]:
+    """The problems that prevent training here, except missing files; with `dry` nothing is trained.
+
+    `resumes`: the run that is there resumes.
+    """
+    problems = [*_said_by(_questions(config, device=device, budget=budget, resumes=resumes)), *_in_the_way(config)]
     if not config.data.train and config.data.generator == "none":
         problems.append(Problem("data.train", "no training text; give a prefix or a list of prefixes"))
     if config.training.tensorboard and (missing := tensorboard_problem()):
@@ -55,8 +66,8 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
 def without_files(config: Config) -> list[Problem]:
     """A problem for each file that the configuration names, that training reads and that is not there."""
     missing = task_of(config).missing_files() if config.task in TASKS.names() else []
-    found = [*missing, *_tokenizer_files(config)]
-    return [*(Problem(key, message, in_files=True) for key, message in found), *without_shortlist(config)]
+    models = [(key, f"{path}: no such file") for key, path in _tokenizer_files(config) if not path.is_file()]
+    return [*(Problem(key, message, in_files=True) for key, message in (*missing, *models)), *without_shortlist(config)]
 
 
 def without_shortlist(config: Config) -> list[Problem]:
@@ -75,7 +86,30 @@ def without_shortlist(config: Config) -> list[Problem]:
     return found
 
 
-def _questions(config: Config, *, device: torch.device, budget: Budget) -> Iterator[tuple[str, Callable[[], object]]]:
+def in_replaced_run(config: Config) -> list[Problem]:
+    """A problem for each file that training reads and that lies in an existing run, which a new run moves aside."""
+    run = Path(os.path.realpath(config.run_dir))
+    message = "lies in run_dir, which a new run replaces; choose another run_dir, or copy it elsewhere"
+    return [
+        Problem(key, f"{path}: {message}")
+        for key, path in _named_files(config)
+        if run.is_dir() and run in Path(os.path.realpath(path)).parents
+    ]
+
+
+def _named_files(config: Config) -> Iterator[tuple[str, str]]:
+    """Each file, prefix or model that training reads, with its key."""
+    for section, names in _FILES.items():
+        for name in names:
+            yield from ((f"{section}.{name}", path) for path in as_list(getattr(getattr(config, section), name)))
+    yield from ((key, str(path)) for key, path in _tokenizer_files(config))
+    yield from (("task_options.vectors", path) for path in as_list(config.task_options.get("vectors")))
+    yield from (("plugins", path) for path in config.plugins)
+
+
+def _questions(
+    config: Config, *, device: torch.device, budget: Budget, resumes: bool
+) -> Iterator[tuple[str, Callable[[], object]]]:
     """What raises the error that training would, each with the key that it concerns."""
     yield "training", lambda: build_limits(config, budget=budget)
     yield "training.precision", lambda: choose_precision(config.training.precision, device=device)
@@ -87,7 +121,7 @@ def _questions(config: Config, *, device: torch.device, budget: Budget) -> Itera
         languages = config.data.source_language, config.data.target_language
         yield "data.source_language", lambda: check_languages(*languages)
     start = config.training.init_from
-    if start is not None and not is_begun(config):
+    if start is not None and not resumes:
         yield "training.init_from", lambda: find_initial_weights(start)
 
 
@@ -145,8 +179,8 @@ def _sizes(config: Config) -> tuple[int, int] | None:
     return sizes
 
 
-def _tokenizer_files(config: Config) -> Iterator[tuple[str, str]]:
-    """Models and vocabularies that the tokenizer's options name and that are missing."""
+def _tokenizer_files(config: Config) -> Iterator[tuple[str, Path]]:
+    """Models and vocabularies that the tokenizer's options name, each with its key."""
     kind, key = config.data.tokenizer, "data.tokenizer_options"
     if kind not in TOKENIZERS.names():
         return
@@ -155,6 +189,5 @@ def _tokenizer_files(config: Config) -> Iterator[tuple[str, str]]:
     except ConfigError:
         return
     for path in TOKENIZERS.get(kind).inputs([], [], options=options):
-        if not path.is_file():
-            names = [name for name, value in config.data.tokenizer_options.items() if value == str(path)]
-            yield ".".join([key, *names[:1]]), f"{path}: no such file"
+        names = [name for name, value in config.data.tokenizer_options.items() if value == str(path)]
+        yield ".".join([key, *names[:1]]), path

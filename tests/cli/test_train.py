@@ -325,6 +325,35 @@ def test_wrong_path_moves_nothing_aside(folder: Path, capsys: pytest.CaptureFixt
     assert (folder / "run/checkpoints/step-1").is_dir() and not (folder / "run.old-1").exists()
 
 
+def test_files_of_the_run_itself_move_nothing_aside(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They would be gone when the new run looks for them; a run that resumes may use them."""
+    config, run = write_config(folder, training={"max_steps": 1}), folder / "run"
+    assert nmt_train(config) == 0
+    (run / "mine").mkdir()
+    for name in ("shortlist", "glossary", "dev.en", "dev.de"):
+        (run / "mine" / name).write_text("ba\tba\n" if name == "glossary" else "ba\n")
+    (folder / "link").symlink_to(run / "mine")
+    named = {
+        "training.init_from": f"{run}/checkpoints/step-1",
+        "decoding.shortlist": f"{run}/mine/shortlist",
+        "decoding.glossary": f"{folder}/link/glossary",
+        "data.dev": f"{run}/mine/dev",
+        "data.tokenizer_options.source_vocab": f"{run}/tokenizer/source.vocab",
+    }
+    capsys.readouterr()
+    for key, path in named.items():
+        assert nmt_train(config, "--overwrite", "--set", f"{key}={path}") == 2
+        assert f"{key}: {path}: lies in run_dir, which a new run replaces" in capsys.readouterr().err
+    assert nmt_train(config, "--overwrite", "--set", "training.init_from=nowhere") == 2
+    assert "training.init_from: nowhere: no such directory" in capsys.readouterr().err
+    assert nmt_train(config, "--overwrite", "--set", f"training.init_from={run}") == 2
+    assert "training.init_from: is run_dir itself" in capsys.readouterr().err
+    assert (run / "checkpoints/step-1").is_dir() and not (folder / "run.old-1").exists()
+    resumed = ("--set", f"data.dev={named['data.dev']}", "--set", "training.max_steps=2")
+    assert nmt_train(config, *resumed) == 0
+    assert (run / "checkpoints/step-2").is_dir()
+
+
 def test_overwrite_of_the_current_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write_config(folder, training={"max_steps": 1})
     (folder / "here").mkdir()
