@@ -31,6 +31,8 @@ class Search(ABC):
     accepts: ClassVar[frozenset[str]] = frozenset()
     """Which of the further arguments of `search` it takes: `coverage_penalty`, `required`, `decode`. They are passed if
     needed; a search that lacks a requested argument is refused by name."""
+    best_of_n: ClassVar[bool] = False
+    """Whether the best translation that it finds depends on `n_best`, as the best of more samples does."""
 
     def __init__(self, *, options: Any = None) -> None:
         self.options = self.Options() if options is None else options

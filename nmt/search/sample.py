@@ -169,6 +169,7 @@ class SampleSearch(Search):
     """Draws each word from the model's distribution; n_best samples of each line, whatever the beam size is."""
 
     Options = SampleOptions
+    best_of_n = True
 
     @classmethod
     def largest_n_best(cls, decoding: DecodingConfig) -> int:

@@ -15,6 +15,7 @@ from nmt.data import BatchSampler, Tokenizer
 from nmt.data.sampler import HasLengths
 from nmt.data.sampling import Rows
 from nmt.data.text import named_files
+from nmt.data.validation_facts import ValidationFacts, facts_of_files
 from nmt.data.vectors import Vectors, read_vectors
 from nmt.errors import ConfigError
 from nmt.training.distributed import Share, World
@@ -85,6 +86,9 @@ class InMemoryTask(Task):
         if self.options.vectors is not None:
             files.append(("task_options.vectors", Path(self.options.vectors)))
         return [(key, f"{path}: no such file") for key, path in files if not path.is_file()]
+
+    def read_validation_facts(self) -> ValidationFacts | None:
+        return facts_of_files(self.files()["dev"])
 
     def cache(self, run: Path) -> Path:
         """Directory for data made from the text."""

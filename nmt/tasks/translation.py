@@ -20,7 +20,7 @@ from nmt.data.prepare import missing_files, prepare, read_validation_facts
 from nmt.data.resegmentation import Resegmentation, Sides
 from nmt.data.sampling import Rows, sampling_shares
 from nmt.data.validation_facts import ValidationFacts
-from nmt.errors import NmtError, counted
+from nmt.errors import counted
 from nmt.evaluation import build_metrics
 from nmt.interop.facts import read_longest_source, write_longest_source
 from nmt.models import build_model
@@ -120,11 +120,8 @@ class Translation(Task):
         batch = collate(pairs, rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]])
         return MemorySample(batch, len(rows))
 
-    def validation_facts(self) -> ValidationFacts | None:
-        try:
-            return read_validation_facts(self.config, Path(self.config.run_dir))
-        except NmtError:  # the text is no longer there, which a finished run does not need
-            return None
+    def read_validation_facts(self) -> ValidationFacts | None:
+        return read_validation_facts(self.config, Path(self.config.run_dir))
 
     def keep_facts(self, data: PreparedData, run: Path, *, before: Path | None) -> None:
         earlier = None if before is None else read_longest_source(before)

@@ -11,9 +11,10 @@ from typing import Any
 from nmt.config.schema import Config, DecodingConfig
 from nmt.data.validation_facts import ValidationFacts
 from nmt.interop.model_dir import weights_of
+from nmt.registry import SEARCHES, TASKS
 
 _SAME_TRANSLATIONS = ("n_best", "batch_tokens")
-"""Keys of `decoding` that change no translation that is scored."""
+"""Keys of `decoding` that change no translation that is scored, except `n_best` with a search of `best_of_n`."""
 _CONTENT = "sha256:"
 """Prefix of values that represent the content of a file or text."""
 
@@ -24,7 +25,8 @@ def conditions(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
     Without `facts`, the validation text is left out. Values are numbers, text, None, or lists and
     mappings of these.
     """
-    if config.training.early_stopping_metric == "loss":
+    metric, task = config.training.early_stopping_metric, TASKS.known(config.task)
+    if metric == "loss" or (task is not None and metric in task.scores):  # measured without a search
         return {} if facts is None else {"data.dev": f"{_CONTENT}{facts.source}{facts.target}"}
     found = _search(config.decoding)
     if facts is not None:
@@ -46,7 +48,10 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
 
 
 def _search(decoding: DecodingConfig) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(decoding) if field.name not in _SAME_TRANSLATIONS]
+    search, without = SEARCHES.known(decoding.chosen_search), {*_SAME_TRANSLATIONS}
+    if search is not None and search.best_of_n:
+        without.remove("n_best")
+    names = [field.name for field in dataclasses.fields(decoding) if field.name not in without]
     found = {f"decoding.{name}": getattr(decoding, name) for name in names}
     found["decoding.search"] = decoding.chosen_search
     for key in ("shortlist", "glossary"):

@@ -22,7 +22,7 @@ from nmt.config.schema import Config
 from nmt.data import Tokenizer, planned_sizes
 from nmt.data.progress import Advance
 from nmt.data.validation_facts import ValidationFacts
-from nmt.errors import DataError, counted
+from nmt.errors import DataError, NmtError, counted
 from nmt.models import build_model
 from nmt.registry import TASKS
 from nmt.training.batches import Group, Position
@@ -201,9 +201,16 @@ class Task(ABC):
         with torch.device("meta"):
             return build_model(self.config.model, *sizes)
 
-    def validation_facts(self) -> ValidationFacts | None:
-        """The facts that `prepare` would find, from the validation data alone; None where that is no longer there."""
+    def read_validation_facts(self) -> ValidationFacts | None:
+        """The facts that `prepare` finds, from the validation data alone; None without such data."""
         return None
+
+    def validation_facts(self) -> ValidationFacts | None:
+        """The same; also None where the data is no longer there, which a finished run does not need."""
+        try:
+            return self.read_validation_facts()
+        except NmtError:
+            return None
 
     def keep_facts(self, data: Any, run: Path, *, before: Path | None) -> None:  # noqa: B027, a task may have none
         """Write down in the run what its users need to know of the data; `before`: a model it starts from."""

@@ -31,6 +31,7 @@ from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from tests.tasks.classified_texts import write_colours, write_config, write_pairs
+from tests.tasks.other_validation import ranked_with_less_text
 from tests.tasks.shared_gradients import gradients
 from tests.tiny_training import events, nmt_train, same, training_state
 
@@ -180,6 +181,13 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, attention: str) ->
             assert nmt_train(config) == 0
         states.append((load_file(own / "run/checkpoints/step-9/model.safetensors"), training_state(own / "run", 9)))
     assert same(*states)
+
+
+def test_another_validation_text_begins_a_new_ranking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_colours(tmp_path)
+    config = write_config(tmp_path, pairs=False, training={"early_stopping_metric": "macro_f1"})
+    assert ranked_with_less_text(config, tmp_path / "dev.tsv") == [6, 8]
+    assert "cannot be compared with old ones: data.dev has different contents" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("attention", ["word_by_word", "aligned", None])

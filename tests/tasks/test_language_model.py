@@ -33,6 +33,7 @@ from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
+from tests.tasks.other_validation import ranked_with_less_text
 from tests.tasks.shared_gradients import gradients
 from tests.tiny_training import WORDS, events, nmt_train, same
 
@@ -344,6 +345,11 @@ def test_a_process_without_rows_takes_part_in_saving_the_states_of_the_others() 
     (states, exchanges), (_, exchanges_of_idle) = saved(reading), saved(idle)
     assert exchanges == exchanges_of_idle
     assert same(states, reading.state_dict(World(CPU))) and not same(states, earlier)
+
+
+def test_another_validation_text_begins_a_new_ranking(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ranked_with_less_text(write_config(folder), folder / "dev.txt") == [6, 8]
+    assert "cannot be compared with old ones: data.dev has different contents" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("by_line", [False, True])

@@ -28,6 +28,7 @@ from nmt.training.batches import Position
 from nmt.training.distributed import Share
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
+from tests.tasks.other_validation import ranked_with_less_text
 from tests.tasks.shared_gradients import gradients
 from tests.tasks.tagged_texts import write_columns, write_config, write_segmented
 from tests.tiny_training import events, nmt_train, same, training_state
@@ -117,6 +118,18 @@ def test_a_run_whose_validation_measures_no_loss_is_saved_and_resumed(
     (validation, _) = events(folder / "run", kinds=("validation",))
     assert validation["loss"] is None and not validation["new_best"]
     assert tagged(folder / "run", "Anna saw\n")
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "dev"), [("tagging", "f1", "dev.conll"), ("segmentation", "loss", "dev.txt")]
+)
+def test_another_validation_text_begins_a_new_ranking(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, metric: str, dev: str
+) -> None:
+    (write_columns if task == "tagging" else write_segmented)(tmp_path)
+    config = write_config(tmp_path, task=task, training={"early_stopping_metric": metric})
+    assert ranked_with_less_text(config, tmp_path / dev) == [6, 8]
+    assert "cannot be compared with old ones: data.dev has different contents" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("normalization", ["token", "sentence"])

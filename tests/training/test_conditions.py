@@ -12,7 +12,7 @@ import pytest
 
 from nmt.config import Config, DataConfig, DecodingConfig, EvaluationConfig, TrainingConfig
 from nmt.data.text import ParallelText
-from nmt.data.validation_facts import ValidationFacts, validation_facts
+from nmt.data.validation_facts import ValidationFacts, facts_of_files, validation_facts
 from nmt.training.conditions import conditions, differences
 from nmt.training.schedules import build_schedule
 from nmt.training.setup import build_ranking
@@ -46,6 +46,25 @@ def test_what_a_search_decides(decoding: dict[str, Any], said: list[str]) -> Non
     assert list(differences(conditions(BLEU, FACTS), conditions(now, FACTS))) == said
     now = changed(LOSS, decoding=DecodingConfig(**decoding), evaluation=EvaluationConfig(max_sentences=2))
     assert list(differences(conditions(LOSS, FACTS), conditions(now, FACTS))) == []
+
+
+@pytest.mark.parametrize("search", ["sample", "mbr", "beam", "diverse_beam", "noisy_beam"])
+def test_the_best_of_more_samples_is_another_translation(search: str) -> None:
+    """All other searches return more of the same hypotheses."""
+    few, more = (changed(BLEU, decoding=DecodingConfig(search=search, n_best=number)) for number in (1, 3))
+    said = ["decoding.n_best: 1 -> 3"] if search == "sample" else []
+    assert list(differences(conditions(few, FACTS), conditions(more, FACTS))) == said
+
+
+@pytest.mark.parametrize("metric", ["loss", "f1"])
+def test_scores_of_labels_need_no_search(metric: str) -> None:
+    training = TrainingConfig(early_stopping_metric=metric)
+    tagging = changed(BLEU, task="tagging", training=training)
+    searching = changed(tagging, decoding=DecodingConfig(beam_size=9))
+    assert list(differences(conditions(tagging, FACTS), conditions(searching, FACTS))) == []
+    other = FACTS._replace(target="x")
+    said = list(differences(conditions(tagging, FACTS), conditions(tagging, other)))
+    assert said == ["data.dev has different contents"]
 
 
 def test_sentences_and_texts() -> None:
@@ -89,6 +108,17 @@ def test_facts_tell_texts_apart() -> None:
     assert len({validation_facts(text, []).source for text in texts}) == 3
     sets: list[list[list[str]]] = [[["a"], ["b"]], [["a", "b"]], [["b"], ["a"]]]
     assert len({validation_facts(texts[0], each).references for each in sets}) == 3
+
+
+def test_facts_are_of_all_files(tmp_path: Path) -> None:
+    (one, two) = files = [tmp_path / "one", tmp_path / "two"]
+    one.write_text("a\n")
+    two.write_text("b\n")
+    before = facts_of_files(files)
+    assert before is not None and before.lines == 2
+    two.write_text("c\n")
+    assert facts_of_files(files) != before
+    assert facts_of_files([]) is None
 
 
 def scored(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:

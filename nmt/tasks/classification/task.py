@@ -106,7 +106,7 @@ class PreparedTexts:
     tokenizer: Tokenizer
     texts: Mapping[str, ClassifiedText]
     """`train`, and `dev` and `test` if given."""
-    dev_facts: ValidationFacts | None = None
+    dev_facts: ValidationFacts | None
     folders: Sequence[Path] = ()
 
     @property
@@ -179,7 +179,7 @@ class Classification(InMemoryTask):
         tokenizer = make_tokenizer(self.config, [], [words], run_dir=run, known=known, shown=progress)
         texts = {name: self._encoded(found, tokenizer) for name, found in read.items()}
         self.vectors(tokenizer)  # a mistake in them should show before the work
-        return PreparedTexts(tokenizer=tokenizer, texts=texts)
+        return PreparedTexts(tokenizer=tokenizer, texts=texts, dev_facts=self.read_validation_facts())
 
     def _read(self, name: str, files: Sequence[Path]) -> Read:
         read = read_records(files, self.options.layout, labels=self.labels, no_label=self.options.no_label)

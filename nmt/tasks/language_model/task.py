@@ -19,7 +19,7 @@ from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.streams import EncodedText, Rows, encode_text
 from nmt.data.text import named_files
 from nmt.data.text_lines import TextLines
-from nmt.data.validation_facts import ValidationFacts
+from nmt.data.validation_facts import ValidationFacts, facts_of_files
 from nmt.errors import ConfigError, DataError, counted
 from nmt.limits import MOST
 from nmt.models import build_model
@@ -87,7 +87,7 @@ class PreparedText:
     train: EncodedText
     dev: EncodedText | None
     test: EncodedText | None
-    dev_facts: ValidationFacts | None = None
+    dev_facts: ValidationFacts | None
     folders: Sequence[Path] = ()
 
     @property
@@ -175,6 +175,9 @@ class LanguageModelling(Task):
             if not path.is_file()
         ]
 
+    def read_validation_facts(self) -> ValidationFacts | None:
+        return facts_of_files(self._files("dev"))
+
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedText:
         files = {name: self._files(name) for name in ("train", "dev", "test")}
         if not files["train"]:
@@ -188,7 +191,13 @@ class LanguageModelling(Task):
         for name, text in texts.items():
             if not len(text.ids):
                 raise DataError(f"data.{name}: {', '.join(map(str, files[name]))}: has no line")
-        return PreparedText(tokenizer=tokenizer, train=texts["train"], dev=texts.get("dev"), test=texts.get("test"))
+        return PreparedText(
+            tokenizer=tokenizer,
+            train=texts["train"],
+            dev=texts.get("dev"),
+            test=texts.get("test"),
+            dev_facts=self.read_validation_facts(),
+        )
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> LanguageModel:
         seed_everything(self.config.seed)

@@ -71,7 +71,7 @@ class PreparedLabels:
     """Lines of the training text without a character."""
     dev: LabelledText | None
     test: LabelledText | None
-    dev_facts: ValidationFacts | None = None
+    dev_facts: ValidationFacts | None
     folders: Sequence[Path] = ()
 
     @property
@@ -151,6 +151,7 @@ class LabelTask(InMemoryTask):
             empty=len(texts["train"].sentences) - len(filled),
             dev=texts.get("dev"),
             test=texts.get("test"),
+            dev_facts=self.read_validation_facts(),
         )
         self.vectors(tokenizer)  # a mistake in them should show before the work
         return data
