@@ -18,7 +18,13 @@ Given = Mapping[str, Any]
 
 def contradictions(config: Config, given: Given) -> list[Problem]:
     """Contradictions, which are errors. Not checked for a saved run, which was trained with its settings."""
-    return [*_rate(config, given), *_without_validation(config), *_start(config), *_without_use(config, given)]
+    return [
+        *_rate(config, given),
+        *_without_validation(config),
+        *_start(config),
+        *_without_use(config, given),
+        *_without_unit(config, given),
+    ]
 
 
 def odd_settings(config: Config) -> list[Problem]:
@@ -121,6 +127,20 @@ def _without_use(config: Config, given: Given) -> Iterator[Problem]:
         inside = given.get(section)
         if (isinstance(inside, Mapping) and name in inside) if name else bool(inside):
             yield Problem(key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}")
+
+
+def _without_unit(config: Config, given: Given) -> Iterator[Problem]:
+    """The unit, if it is not the usual one, and its options, where no layer of the architecture has that unit."""
+    model, inside = config.model, given.get("model")
+    architecture = MODELS.known(model.architecture)
+    reason = getattr(architecture, "without_cell", None)
+    if reason is None or check_options(architecture, model.architecture_options, key="")[1]:
+        return
+    why = reason(model)
+    if why is not None and model.cell != ModelConfig().cell:
+        yield Problem("model.cell", f"has no effect: {why}")
+    if why is not None and isinstance(inside, Mapping) and inside.get("cell_options"):
+        yield Problem("model.cell_options", f"has no effect: {why}")
 
 
 def _never_reached(config: Config) -> Iterator[Problem]:

@@ -67,6 +67,10 @@ class LanguageModelOptions:
             within(name, getattr(self, name), 1, WIDEST)
         if self.cells is not None and len(self.cells) != self.layers:
             raise ValueError(f"cells: {len(self.cells)} units for {self.layers} layers")
+        if self.hidden_dropout is not None and self.layers == 1:
+            raise ValueError("hidden_dropout: has no effect with one layer")
+        if self.mixture_dropout is not None and self.softmaxes == 1:
+            raise ValueError("mixture_dropout: has no effect without a mixture of softmaxes")
         check_dropouts(self)
 
 
@@ -203,6 +207,14 @@ class LanguageModel(nn.Module):
                 problems.append(("architecture_options.weight_dropout", message))
         problems += units_without_dropout(config, names)
         return problems
+
+    @classmethod
+    def without_cell(cls, config: ModelConfig) -> str | None:
+        """Why `model.cell` has no effect; None where a layer has that unit."""
+        cells = LanguageModelOptions(**config.architecture_options).cells
+        return (
+            None if cells is None or config.cell in cells else "architecture_options.cells has the unit of each layer"
+        )
 
     @classmethod
     def outline(cls, config: ModelConfig) -> Outline:

@@ -55,6 +55,8 @@ class TaggerOptions:
         within("character_size", self.character_size, 0, WIDEST)
         for name in ("character_hidden_size", "bigram_size"):
             within(name, getattr(self, name), 1, WIDEST)
+        if not self.character_size and self.character_hidden_size != TaggerOptions.character_hidden_size:
+            raise ValueError("character_hidden_size: has no effect with character_size: 0")
         check_dropouts(self)
 
 

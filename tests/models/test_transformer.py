@@ -340,6 +340,13 @@ def test_what_a_configuration_may_say(tmp_path: Path) -> None:
     assert "decoder_layers: must be 1 to 1000, not 0" in deep
     idle = said(embedding_size=8, architecture_options={"decoder_mixing": "attention", "decoder_unit_size": 4})
     assert "architecture_options.decoder_unit_size: has no effect with decoder_mixing: attention" in idle
+    side = said(embedding_size=8, architecture_options={"decoder_mixing": "attention"}, decoder_cell="sru")
+    assert "model.decoder_cell: has no effect with decoder_mixing: attention" in side
+    both = {"encoder_mixing": "attention", "decoder_mixing": "attention"}
+    unit = said(embedding_size=8, architecture_options=both, cell="gru")
+    assert "model.cell: has no effect: attention mixes the words of both sides" in unit
+    plain = {"architecture": "transformer", "architecture_options": both}
+    assert load_config({"run_dir": "r", "model": plain}).model.cell == "lrn"
 
 
 def test_trains_resumes_and_translates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

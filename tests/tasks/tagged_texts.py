@@ -48,7 +48,7 @@ def write_config(folder: Path, *, task: str = "tagging", options: Any = None, **
             "embedding_size": 6,
             "layer_norm": False,
             "dropout": 0.2,
-            "architecture_options": {"character_size": 4, "character_hidden_size": 5},
+            "architecture_options": {"character_size": 4, "character_hidden_size": 5} if task == "tagging" else {},
         },
         "data": {
             **{name: str(folder / f"{name}.{suffix}") for name, _ in TEXTS},

@@ -435,6 +435,21 @@ def test_by_line_no_option_of_a_stream_is_taken(folder: Path, capsys: pytest.Cap
     assert "task_options.validation_rows: has no effect with by_line, which has no stream" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"architecture_options": {"mixture_dropout": 0.3}}, "mixture_dropout: has no effect without a mixture"),
+        ({"architecture_options": {"layers": 1, "hidden_dropout": 0.3}}, "hidden_dropout: has no effect with one"),
+        ({"cell": "sru", "architecture_options": {"layers": 2, "cells": ["gru", "gru"]}}, "model.cell: has no effect"),
+    ],
+)
+def test_no_option_of_a_missing_part_is_taken(
+    folder: Path, model: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nmt_train(write_config(folder, model=model)) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_lines_by_themselves_are_validated_tested_and_scored_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -253,6 +253,33 @@ def test_what_says_nothing_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("task", "options", "said"),
+    [
+        ("tagging", {"bigram_size": 10}, "bigram_size: has no effect with the task 'tagging'"),
+        ("tagging", {"character_size": 0, "character_hidden_size": 9}, "character_hidden_size: has no effect with"),
+        ("segmentation", {"bigram_size": 10}, "bigram_size: has no effect without data.tokenizer_options.bigrams"),
+        ("segmentation", {"character_size": 9}, "character_size: has no effect with the task 'segmentation'"),
+        ("segmentation", {"character_hidden_size": 9}, "character_hidden_size: has no effect with the task"),
+    ],
+)
+def test_no_option_of_a_missing_part_is_taken(
+    folder: Path, task: str, options: dict[str, int], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nmt_train(write_config(folder, task=task, model={"architecture_options": options})) == 2
+    assert f"model.architecture_options.{said}" in capsys.readouterr().err
+
+
+def test_a_number_of_bigrams_is_for_bigrams(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"tokenizer_options": {"bigram_min_count": 5}}
+    assert nmt_train(write_config(folder, task="segmentation", data=data)) == 2
+    assert "bigram_min_count: has no effect without bigrams: true" in capsys.readouterr().err
+    write_segmented(folder)
+    used = {"tokenizer_options": {"bigram_min_count": 5, "bigrams": True}}
+    model = {"architecture_options": {"bigram_size": 10}}
+    assert nmt_train(write_config(folder, task="segmentation", data=used, model=model), "--dry-run") == 0
+
+
 def test_other_tasks_have_no_use_for_its_tokenizers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(folder, model={"architecture": "deepnmt", "architecture_options": {}})
     path.write_text(path.read_text().replace("task: tagging", "task: translation"))

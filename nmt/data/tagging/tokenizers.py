@@ -288,6 +288,8 @@ class TaggedCharactersOptions:
 
     def __post_init__(self) -> None:
         _check_sizes(self.max_size, min_count=self.min_count, bigram_min_count=self.bigram_min_count)
+        if not self.bigrams and self.bigram_min_count != TaggedCharactersOptions.bigram_min_count:
+            raise ValueError("bigram_min_count: has no effect without bigrams: true")
 
 
 @TOKENIZERS.register("tagged_characters")

@@ -12,7 +12,15 @@ from nmt.models.embeddings import Embeddings
 from nmt.models.transformer.heads import SelfAttention, SourceAttention
 from nmt.models.transformer.mixing import AttentionMixing, BothWays, Mixing, UnitMixing
 from nmt.models.transformer.norm import FeedForward
-from nmt.models.transformer.options import Dropouts, Sizes, TransformerOptions, dropouts_of, problems_of, sizes_of
+from nmt.models.transformer.options import (
+    Dropouts,
+    Sizes,
+    TransformerOptions,
+    dropouts_of,
+    problems_of,
+    sizes_of,
+    without_cell,
+)
 from nmt.models.transformer.sides import (
     BlockDecoder,
     BlockEncoder,
@@ -46,6 +54,11 @@ class Transformer(Seq2Seq):
     def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
         """What does not fit together in the section `model`, as (key, message)."""
         return [*problems_of(config), *check_recurrent_dropout(config)]
+
+    @classmethod
+    def without_cell(cls, config: ModelConfig) -> str | None:
+        """Why `model.cell` has no effect; None where a side of the model may have that unit."""
+        return without_cell(config)
 
     @classmethod
     def outline(cls, config: ModelConfig) -> Outline:

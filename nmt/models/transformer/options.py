@@ -120,6 +120,13 @@ _ELSEWHERE = {
 """Keys of the section `model` that the architecture does not read, and what to do instead."""
 
 
+def without_cell(config: ModelConfig) -> str | None:
+    """Why `model.cell` has no effect; None where a side of the model may have that unit."""
+    options = TransformerOptions(**config.architecture_options)
+    both = "attention" == options.encoder_mixing == options.decoder_mixing
+    return "attention mixes the words of both sides" if both else None
+
+
 def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """What does not fit together in the section `model`, as (key, message)."""
     usual = {field.name: field.default for field in fields(type(config))}
@@ -137,3 +144,5 @@ def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
         if mixing == "attention" and getattr(options, f"{side}_unit_size") is not None:
             key = f"architecture_options.{side}_unit_size"
             yield key, f"has no effect with {side}_mixing: attention, which has no recurrent states"
+        if mixing == "attention" and getattr(config, f"{side}_cell") is not None:
+            yield f"{side}_cell", f"has no effect with {side}_mixing: attention"

@@ -26,7 +26,7 @@ from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
 from nmt.interop.model_dir import sizes_of
 from nmt.models import build_model
-from nmt.models.tagger import Tagger
+from nmt.models.tagger import Tagger, TaggerOptions
 from nmt.registry import TASKS
 from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.tasks.tagging.batches import TagBatches, tag_batch
@@ -125,7 +125,17 @@ class LabelTask(InMemoryTask):
     def check(cls, config: Config) -> list[tuple[str, str]]:
         if config.data.tokenizer != cls.tokenizer:
             return [("data.tokenizer", f"'{config.data.tokenizer}' reads no labels. Allowed: {cls.tokenizer}.")]
-        return []
+        given = config.model.architecture_options if config.model.architecture == "tagger" else {}
+        return [
+            (f"model.architecture_options.{name}", f"has no effect {why}")
+            for name, why in cls.idle_options(config.data.tokenizer_options).items()
+            if name in given and given[name] != getattr(TaggerOptions, name)
+        ]
+
+    @classmethod
+    @abstractmethod
+    def idle_options(cls, tokenizer_options: Mapping[str, Any]) -> Mapping[str, str]:
+        """Options of the architecture `tagger` without effect, each with the reason."""
 
     @abstractmethod
     def known_words(self, sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> Set[str]:
@@ -256,6 +266,10 @@ class Tagging(LabelTask):
     tokens = "words"
     suffix = "conll"
 
+    @classmethod
+    def idle_options(cls, tokenizer_options: Mapping[str, Any]) -> Mapping[str, str]:
+        return {"bigram_size": "with the task 'tagging', which reads no bigrams"}
+
     def known_words(self, sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> Set[str]:
         return frozenset()
 
@@ -280,6 +294,14 @@ class Segmentation(LabelTask):
         if config.task_options.get("vectors") is not None:
             problems.append(("task_options.vectors", "is for words; the task 'segmentation' reads characters"))
         return problems
+
+    @classmethod
+    def idle_options(cls, tokenizer_options: Mapping[str, Any]) -> Mapping[str, str]:
+        words = "with the task 'segmentation', which reads no words"
+        idle = {"character_size": words, "character_hidden_size": words}
+        if not tokenizer_options.get("bigrams"):
+            idle["bigram_size"] = "without data.tokenizer_options.bigrams: true"
+        return idle
 
     def known_words(self, sentences: Sequence[Labelled], tokenizer: TaggingTokenizer) -> Set[str]:
         spans = ((tokens, span) for tokens, labels in sentences for span in tokenizer.spans(labels))
