@@ -1,4 +1,4 @@
-"""Standard input, output and error: descriptors closed at the start, and readers that have gone away.
+"""Standard input, output and error: closed at the start, not buffered, or without a reader.
 
 Uses the standard library only, because it runs before anything else is imported.
 """
@@ -9,6 +9,7 @@ import io
 import os
 import select
 import sys
+from typing import Any
 
 from nmt.errors import DataError, NmtError
 
@@ -53,8 +54,31 @@ def _stream(descriptor: int, mode: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(binary, encoding="utf-8", errors="backslashreplace", line_buffering=descriptor == 2)
 
 
+class _WholeWriter(io.BufferedWriter):
+    """Writes all bytes before it returns, or raises OSError."""
+
+    def write(self, block: Any, /) -> int:
+        """Write all of `block` and return its length."""
+        count = super().write(block)
+        self.flush()
+        return count
+
+
+def write_whole() -> None:
+    """With PYTHONUNBUFFERED or `python -u`, replace standard output by a stream whose `write` writes everything.
+
+    Python then writes to the raw file. Its `write` may write only a part, to a disk that fills up or to a pipe that
+    does not block, and returns how much; `print`, among others, does not look at it.
+    """
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.FileIO) and raw.fileno() == 1:
+        whole = _WholeWriter(io.FileIO(1, "wb", closefd=False))
+        sys.stdout = io.TextIOWrapper(whole, encoding=sys.stdout.encoding, errors=sys.stdout.errors, write_through=True)
+
+
 MISSING = open_missing()
 """The descriptors among 0, 1 and 2 that were closed when the process started."""
+write_whole()
 
 
 def require(descriptor: int) -> None:

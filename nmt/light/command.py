@@ -56,6 +56,14 @@ class Parser(argparse.ArgumentParser):
         """Print `message` and exit with 2."""
         self.exit(2, f"{self.prog}: {message} (--help lists all options)\n")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write help, version or error; unlike argparse, do not hide that it cannot be written."""
+        if file is sys.stderr:
+            super()._print_message(message, file)
+            return
+        with Output(None, read=()) as output:
+            output.write(message.encode())
+
 
 class Ended(BaseException):
     """A signal has come that ends the command."""
@@ -72,7 +80,7 @@ class Version(argparse.Action):
         for package in ("nmt-recurrent", "nmt-light"):
             with contextlib.suppress(PackageNotFoundError):
                 found = version(package)
-        print(f"nmt-light {found}", flush=True)
+        parser._print_message(f"nmt-light {found}\n", sys.stdout)
         parser.exit()
 
 
@@ -197,13 +205,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     the output has gone, 143 SIGTERM.
     """
     _open_missing()
+    previous = _handle_signals()
+    arguments = argparse.Namespace(debug=False)  # until the options are parsed
     try:
         arguments = build_parser().parse_args(argv)
+        return _run(arguments)
     except SystemExit as stop:  # --help, --version, or a mistake that has been reported
         return stop.code if isinstance(stop.code, int) else 2
-    previous = _handle_signals()
-    try:
-        return _run(arguments)
     except KeyboardInterrupt:
         return _said("interrupted", 130)
     except Ended as end:

@@ -26,14 +26,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def shell(command: str, folder: Path) -> tuple[int, str, str]:
+def shell(command: str, folder: Path, **variables: str) -> tuple[int, str, str]:
     """Exit code, and what bash's own standard output and error got."""
-    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, env=_environment())
+    environment = {**_environment(), **variables}
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, env=environment)
     return done.returncode, done.stdout, done.stderr
 
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+
+
+def _long_list(folder: Path) -> None:
+    """An n-best list of 200,000 bytes, more than a pipe holds."""
+    (folder / "list").write_text("".join(f"{line} ||| {'word ' * 36} ||| score= -1\n" for line in range(1000)))
 
 
 def test_without_standard_error_status_lines_land_nowhere(folder: Path) -> None:
@@ -74,6 +80,31 @@ def test_a_reader_that_went_away_is_told_by_the_exit_code(folder: Path, command:
     code, _, err = shell(f"{PYTHON}.{command} | true; exit ${{PIPESTATUS[0]}}", folder)
     assert code == 141
     assert [line for line in err.splitlines() if not line.startswith("nmt-score: perplexity")] == []
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_limit_on_the_size_of_standard_output_is_an_error(tmp_path: Path, unbuffered: str) -> None:
+    """As a full disk it lets some of the bytes be written, which a raw file does not report as an error."""
+    _long_list(tmp_path)
+    command = f"ulimit -f 1; {PYTHON}.rank list --weights score=1 > out"
+    # A cached module that the limit cuts off would be found by the next process.
+    code, _, err = shell(command, tmp_path, PYTHONUNBUFFERED=unbuffered, PYTHONDONTWRITEBYTECODE="1")
+    assert code == 1
+    assert err.splitlines()[-1] == "nmt-rank: standard output: File too large"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_pipe_that_is_full_and_does_not_block_is_an_error(tmp_path: Path, unbuffered: str) -> None:
+    _long_list(tmp_path)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    command = [sys.executable, "-m", "nmt.cli.rank", "list", "--weights", "score=1"]
+    environment = {**_environment(), "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(writing)
+    os.close(reading)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("nmt-rank: standard output: ")
 
 
 def test_several_processes_end_quietly_when_their_reader_goes_away(folder: Path, tmp_path: Path) -> None:

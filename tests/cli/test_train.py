@@ -386,9 +386,10 @@ def test_training_goes_on_when_nobody_reads_its_messages(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_full_standard_output_is_one_line(folder: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_full_standard_output_is_one_line(folder: Path, unbuffered: str) -> None:
     command = [sys.executable, "-m", "nmt.cli.train", "--config", str(write_config(folder)), "--dump-config"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment)
     assert done.returncode == 1

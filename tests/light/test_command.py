@@ -25,6 +25,7 @@ from nmt.light.translator import EngineError
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
 
+REPOSITORY = Path(__file__).parents[2]
 ONE, TWO = "\u4e01", "\u4e02\u4e03"  # pieces of the model
 RUN = """
 import os, sys
@@ -224,9 +225,9 @@ def test_the_file_of_standard_input_is_not_overwritten(engine: Path, model: Path
         assert running.wait(60) == 0
 
 
-def test_help_ends_with_examples_that_parse(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_ends_with_examples_that_parse(capfd: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--help"]) == 0
-    text = capsys.readouterr().out
+    text = capfd.readouterr().out
     assert text.endswith(f"\n\n{command.EXAMPLES}\n") and max(map(len, text.splitlines())) < 80
     examples = command.EXAMPLES.splitlines()[1:]
     assert examples
@@ -291,6 +292,18 @@ def test_a_disk_that_is_full_is_said(engine: Path, model: Path) -> None:
     with process(engine, model, "-q", stdin=subprocess.PIPE, stdout=Path("/dev/full").open("wb")) as running:
         _, err = running.communicate(f"{ONE}\n".encode(), 20)
     assert running.returncode == 1 and err.startswith(b"nmt-light: standard output: cannot be written (")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_that_cannot_be_written_is_an_error(option: str, unbuffered: str) -> None:
+    called = [sys.executable, "-m", "nmt.light.command", option]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith("nmt-light: standard output: cannot be written (")
 
 
 def test_it_waits_for_none_of_the_slow_imports() -> None:
