@@ -15,8 +15,10 @@ from nmt.files.errors import reason
 from nmt.files.new import unused_name, write_new
 
 
-def write_config(path: Path, config: Config) -> None:
+def write_config(path: Path, config: Config, *, name: Path | None = None) -> None:
     """Replace the file `path` by `config` in one step, after reading back what was written and comparing it.
+
+    `name` is the file's later name, for errors, if its directory will be renamed.
 
     Raises:
         ConfigError: the configuration holds a value that no file can hold, such as an option of a type that YAML lacks;
@@ -24,13 +26,13 @@ def write_config(path: Path, config: Config) -> None:
         DataError: the file cannot be written.
     """
     content = dump(config).encode("utf-8")
-    temporary = unused_name(path)
+    temporary, name = unused_name(path), name or path
     try:
         write_new(temporary, content)
-        _check(temporary, config, path=path)
+        _check(temporary, config, path=name)
         temporary.replace(path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({reason(error)})") from error
+        raise DataError(f"{name}: cannot be written ({reason(error)})") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -94,7 +94,7 @@ def export_model(
     weights = packed(loaded.model, form)
     with whole_directory(output, replace=replaces) as folder:
         config = _own_config(loaded.config, folder, precision=form.precision)
-        write_config(folder / run_layout.CONFIG, config)
+        write_config(folder / run_layout.CONFIG, config, name=output / run_layout.CONFIG)
         (folder / run_layout.TOKENIZER).mkdir()
         save_tokenizer(folder / run_layout.TOKENIZER, loaded.tokenizer, config, name=output / run_layout.TOKENIZER)
         if loaded.longest_source.is_known:

@@ -16,6 +16,9 @@ from nmt.files.new import new_directory, unused_name
 from nmt.interop import run_layout
 from nmt.interop.weights_file import write_weights
 
+_UNFINISHED = ".writing-"
+"""The beginning of a directory's name until it is complete."""
+
 
 def check_output(output: Path, *, model: Path | None = None) -> None:
     """Raise CheckpointError unless `output` is free: not there, or an empty directory, and no part of `model`."""
@@ -44,10 +47,10 @@ def is_replaced(output: Path, *, model: Path, overwrite: bool, is_one: Callable[
 def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
     """A directory to fill, which becomes `output` when the block ends without an error.
 
-    With `replace` it replaces an existing directory, which is then deleted.
+    With `replace` it replaces an existing directory, which is then deleted. An OSError of writing names `output`.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    with new_directory(output) as temporary:
+    with _naming(output), new_directory(output, prefix=_UNFINISHED) as temporary:
         yield temporary
         before = unused_name(output, prefix=".replaced-") if replace and output.is_dir() else None
         if before is not None:
@@ -55,6 +58,17 @@ def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
         temporary.rename(output)  # takes the place of an empty directory
         if before is not None:
             shutil.rmtree(before)
+
+
+@contextlib.contextmanager
+def _naming(output: Path) -> Iterator[None]:
+    """An OSError that has no file name, as of a full disk, or a temporary one, gets the name `output`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or _UNFINISHED in str(error.filename):
+            error.filename = str(output)
+        raise
 
 
 def write_model(
@@ -67,7 +81,7 @@ def write_model(
     """
     check_output(output)
     with whole_directory(output) as temporary:
-        write_config(temporary / run_layout.CONFIG, config)
+        write_config(temporary / run_layout.CONFIG, config, name=output / run_layout.CONFIG)
         (temporary / run_layout.TOKENIZER).mkdir()
         save_tokenizer(temporary / run_layout.TOKENIZER, tokenizer, config, name=output / run_layout.TOKENIZER)
         write_weights(temporary / run_layout.WEIGHTS, weights, metadata={"format": "pt", **metadata})

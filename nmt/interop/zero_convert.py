@@ -166,6 +166,8 @@ def to_zero(
     Raises:
         ConfigError: the model's plugin is not among `plugins`, or, by its key, what Zero cannot compute.
         CheckpointError: a file is there already, or a token would be another one to Zero.
+        DataError: the directory of `output` is missing.
+        OSError: `output`, which it names, cannot be written.
     """
     if output.suffix != ".npz":
         raise ConfigError(f"{output}: the name must end in .npz")
@@ -174,6 +176,8 @@ def to_zero(
         check_no_part(path, models=(model,))
         if path.exists() or path.is_symlink():
             raise CheckpointError(f"{path}: exists; choose another name or move it away")
+    if not output.parent.is_dir():
+        raise DataError(f"{output}: there is no directory {output.parent}")
     check_trainable(find_model(model, checkpoint=checkpoint))
     loaded = load_model(model, checkpoint=checkpoint, plugins=plugins)
     scope = _scope(loaded)
@@ -217,13 +221,18 @@ def _scope(loaded: LoadedModel) -> str:
 
 @contextlib.contextmanager
 def _appearing(files: Sequence[Path]) -> Iterator[list[Path]]:
-    """Temporary names for `files`, which get their own when the block ends without an error, the first one last."""
+    """Temporary names for `files`, which get their own when the block ends without an error, the first one last.
+
+    An OSError of the block, or of renaming, names the first one.
+    """
     temporary = [unused_name(path) for path in files]
     try:
         yield temporary
         for part, path in reversed(list(zip(temporary, files, strict=True))):
             part.rename(path)
-    except BaseException:
+    except BaseException as error:
         for part in temporary:
             part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(files[0])
         raise
