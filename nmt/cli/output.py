@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
-from nmt.files.new import unused_name
+from nmt.files.new import check_not_packed, unused_name
 from nmt.interop.run_layout import check_no_part
 
 
@@ -39,7 +39,7 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
     Something that is not a regular file (a pipe, /dev/null) is written to directly.
 
     Raises:
-        ConfigError: it is one of the inputs.
+        ConfigError: it is one of the inputs, or its name ends in .gz.
         CheckpointError: it is a part of a model.
         DataError: it cannot be written.
         NoReaderError: it is a pipe whose reader has gone away.
@@ -50,6 +50,7 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return
+    check_not_packed(path)
     target = Path(os.path.realpath(path))  # a link stays a link to the new file
     for name in inputs:
         if target.exists() and Path(name).exists() and target.samefile(name):

@@ -15,7 +15,7 @@ from nmt.data.progress import progress
 from nmt.data.text import FilePair, check_hides_no_packed, find_file, nothing_in, read_pairs
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
-from nmt.files.new import replacing
+from nmt.files.new import check_not_packed, replacing
 from nmt.files.undecodable import Undecodable
 
 Numbered = tuple[int, Pair, list[str]]
@@ -142,12 +142,13 @@ def clean(
         The report, and how many pairs were written.
 
     Raises:
-        ConfigError: a file to write is one to read, or would be without its .gz.
+        ConfigError: a file to write is one to read, or would be without its .gz; or its name ends in .gz.
         DataError: as `inspect`; a file to write exists and `overwrite` is false; or it would hide another .gz.
     """
     paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
     read = {file.resolve() for text in (files, *held_out) for file in text}
     for path in paths:
+        check_not_packed(path)
         for name in (path, Path(f"{path}.gz")):
             if name.resolve() in read:
                 raise ConfigError(f"{name}: is the text to read; give another prefix")

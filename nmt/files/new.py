@@ -14,9 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from nmt.errors import ConfigError
 from nmt.files.safe import check_directory, read_inside
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def check_not_packed(path: Path | str) -> None:
+    """Raise ConfigError for text that is to be written to a name with .gz, which would be read as a packed file."""
+    if Path(path).suffix == ".gz":
+        raise ConfigError(f"{path}: output is not packed; leave out .gz")
 
 
 @contextlib.contextmanager

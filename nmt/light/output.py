@@ -35,7 +35,8 @@ def _unused(target: str) -> str:
 class Output:
     """An output for a `with` block; afterwards a file gets its name or, after an error, stays unchanged.
 
-    Something that is not a regular file, such as a named pipe, is written to directly. UsageError for an input file.
+    Something that is not a regular file, such as a named pipe, is written to directly. UsageError for an input file and
+    for a name that ends in .gz.
     """
 
     def __init__(self, path: str | None, *, read: Sequence[str]) -> None:
@@ -43,6 +44,8 @@ class Output:
         if path is None:
             self._stream: Any = os.fdopen(os.dup(1), "wb")
             return
+        if path.endswith(".gz"):
+            raise UsageError(f"{path}: output is not packed; leave out .gz")
         target = os.path.realpath(path)  # a link stays one, to the new file
         for name in read:
             if _is_input(target, name):

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from nmt.data.text import check_hides_no_packed
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming, reason
+from nmt.files.new import check_not_packed
 from nmt.interop.run_layout import check_no_part
 from nmt.synthetic.counts import Counts
 from nmt.synthetic.record import Progress, Work, read_record, write_record
@@ -90,6 +91,7 @@ class Output:
             raise ConfigError(f"{self.prefix}: is not a prefix of files, such as data/made")
         inputs = [path for part in self._work.texts.parts for path in (part.source, part.reference) if path is not None]
         for path in self.files:
+            check_not_packed(path)
             for name in (path, Path(f"{path}.gz")):
                 if name.exists() and any(name.samefile(given) for given in inputs):
                     raise ConfigError(f"{name}: is also the text to translate; choose another prefix")

@@ -114,6 +114,7 @@ def test_packed_text_is_not_hidden(corpus: Path, capsys: pytest.CaptureFixture[s
         (["clean", "train", "-o", "train"], "train.de: is the text to read", 2),
         (["clean", "train", "-o", "out", "--keep", "copy"], "'copy' is not a fault. Did you mean 'copied'?", 2),
         (["clean", "train", "-o", "train.en/out"], "train.en", 1),
+        (["clean", "odd", "-o", "out", "--languages", "en", "de.gz"], "out.de.gz: output is not packed; leave out", 2),
         (["check", "odd"], "odd.de has 1 line but odd.en has 2", 1),
         (["check", "none"], "the corpus is empty", 1),
     ],
@@ -123,6 +124,8 @@ def test_mistakes_are_one_line(
 ) -> None:
     for name, text in (("odd.en", "a\nb\n"), ("odd.de", "a\n"), ("none.en", ""), ("none.de", "")):
         Path(name).write_text(text, encoding="utf-8")
+    if "de.gz" in arguments:
+        Path("odd.de.gz").write_bytes(gzip.compress(b"a\nb\n"))
     assert main(arguments) == code
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

@@ -171,6 +171,10 @@ def test_errors(run: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert Path(text).read_bytes() == TEXT.encode()
     assert "there is no directory" in fails(1, "-i", text, "-o", str(tmp_path / "x" / "y"))
     assert "is a directory" in fails(1, "-i", text, "-o", str(tmp_path))
+    for written in (["-o", str(tmp_path / "o.gz")], ["-o", str(tmp_path / "o"), "--alignment", str(tmp_path / "o.gz")]):
+        line = fails(2, "-i", text, *written)
+        assert line == f"nmt-translate: {tmp_path / 'o.gz'}: output is not packed; leave out .gz"
+        assert not list(tmp_path.glob("*o.*")) and not (tmp_path / "o").exists()
     assert "--n-best 4: search 'greedy' finds at most 1 per sentence" in fails(
         2, "-i", text, "--n-best", "4", "--search", "greedy", "--beam-size", "1"
     )

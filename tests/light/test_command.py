@@ -202,6 +202,7 @@ def test_what_a_killed_process_has_left_is_no_obstacle(run: Any, tmp_path: Path)
         (["-i", "."], 1, ".: cannot be read (Is a directory)"),
         (["-o", "."], 1, ".: is a directory; give the name of a file"),
         (["-o", "none/out"], 1, "none/out: cannot be written (No such file or directory)"),
+        (["-o", "out.gz"], 2, "out.gz: output is not packed; leave out .gz"),
         (["-o", "MODEL"], 2, "MODEL: is also the input; choose another output file"),
     ],
 )

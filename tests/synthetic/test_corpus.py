@@ -9,6 +9,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,8 @@ def test_files_in_the_way(folder: Path) -> None:
         with pytest.raises(DataError, match=r"packed.de.gz: exists, but .*packed.de would be read in its place"):
             make(work_of(folder), folder / "packed", overwrite=overwrite)
     assert sorted(path.name for path in folder.glob("packed*")) == ["packed.de.gz"]
+    with pytest.raises(ConfigError, match=r"made.de.gz: output is not packed; leave out .gz"):
+        Output(str(folder / "made"), replace(work_of(folder), languages=("en", "de.gz")))
     (folder / "made.manifest.json").write_text("{}")
     with pytest.raises(DataError, match="not a record of nmt-distill or nmt-backtranslate"):
         make(work_of(folder), folder / "made")
