@@ -19,7 +19,7 @@ from nmt.cli.argument_types import any_text
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.errors import NmtError, printable
 from nmt.files.errors import is_out_of_memory, naming, reason
-from nmt.files.undecodable import POLICIES
+from nmt.files.undecodable import POLICIES, Policy
 from nmt.home import expanded
 from nmt.plugin_errors import plugin_error
 from nmt.terminal import columns, wrapped
@@ -36,6 +36,12 @@ EXIT_TERMINATED = 143
 _NO_GPU_MEMORY = "OutOfMemoryError"
 """The name of torch's error; torch is not imported just to recognise it."""
 
+_POLICIES: dict[Policy, str] = {
+    "strict": "strict (default): stop at the first one",
+    "replace": "replace: read invalid bytes as U+FFFD",
+    "empty": "empty: read such a line as empty",
+}
+"""What the help of --errors says about each."""
 
 EXAMPLES = "examples:\n"
 """How the end of a help text begins."""
@@ -142,14 +148,13 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_errors(parser: argparse.ArgumentParser) -> None:
-    """Add `--errors`."""
+def add_errors(parser: argparse.ArgumentParser, *, policies: Sequence[Policy] = POLICIES) -> None:
+    """Add `--errors` with the `policies` that the command allows, the default first."""
     parser.add_argument(
         "--errors",
-        choices=POLICIES,
-        default=POLICIES[0],
-        help="what to do with lines that are not UTF-8; strict (default): stop at the first one; replace: read invalid "
-        "bytes as U+FFFD; empty: read such a line as empty",
+        choices=policies,
+        default=policies[0],
+        help="; ".join(["what to do with lines that are not UTF-8", *(_POLICIES[policy] for policy in policies)]),
     )
 
 

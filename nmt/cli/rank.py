@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="text (default): the best translation of each line; moses: all of them, best first, with their sums",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
-    add_errors(parser)
+    add_errors(parser, policies=("strict", "replace"))  # a line of a list is never empty
     add_plugins(parser)
     return parser
 

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nmt.data import read_lines
 from nmt.data.text import on_one_line, without_mark
 from nmt.errors import DataError, counted, near_miss, shown
-from nmt.files.undecodable import Undecodable
+from nmt.files.undecodable import Policy, Undecodable
 from nmt.search import Request
 
 FORMATS: Final = ("text", "tsv", "jsonl")
@@ -26,11 +26,27 @@ Fields = dict[str, Any]
 """Some fields of a Request."""
 
 
+class _Beside(NamedTuple):
+    """A file that goes with the input."""
+
+    path: str
+    undecodable: Undecodable
+    """The rule by which it is read."""
+    lines: Iterator[str]
+    read: Callable[[str, str], Fields]
+
+
 class RequestReader:
     """Requests from the lines of an input, window by window, and from the files that go with it, line by line."""
 
     def __init__(
-        self, name: str, *, input_format: str = "text", prefix: str | None = None, constraints: str | None = None
+        self,
+        name: str,
+        *,
+        input_format: str = "text",
+        prefix: str | None = None,
+        constraints: str | None = None,
+        policy: Policy = "strict",
     ) -> None:
         """
         Args:
@@ -38,6 +54,7 @@ class RequestReader:
             input_format: one of FORMATS.
             prefix: file with a prefix for each line, empty for none; may be .gz.
             constraints: file with a JSON object for each line, empty for none; may be .gz.
+            policy: what to do with lines of these two files that are not UTF-8.
 
         Raises:
             DataError: a file that goes with the input is missing, or has another number of lines than the input (if
@@ -47,15 +64,16 @@ class RequestReader:
         """
         self._name = name
         self._read: Callable[[str, str], Fields] = {"text": _plain, "tsv": _columns, "jsonl": _object}[input_format]
-        self._beside: list[tuple[str, Iterator[str], Callable[[str, str], Fields]]] = [
-            (path, without_mark(read_lines(path), name=path), read)
-            for path, read in ((prefix, _prefix), (constraints, _constraints))
-            if path is not None
-        ]
+        self._beside: list[_Beside] = []
+        for path, read in ((prefix, _prefix), (constraints, _constraints)):
+            if path is not None:
+                rule = Undecodable(policy)
+                lines = without_mark(read_lines(path, undecodable=rule), name=path)
+                self._beside.append(_Beside(path, rule, lines, read))
         self._is_plain = input_format == "text" and not self._beside
         self._lines = 0
-        for path, *_ in self._beside:
-            _check_lines(name, path)
+        for beside in self._beside:
+            _check_lines(name, beside.path)
 
     def requests(self, lines: Sequence[str]) -> Sequence[str | Request]:
         """The requests of the next lines; the lines themselves if there are no wishes."""
@@ -65,15 +83,19 @@ class RequestReader:
 
     def finish(self) -> None:
         """Raise DataError if a file that goes with the input has more lines than the input."""
-        for path, lines, _ in self._beside:
+        for path, _, lines, _ in self._beside:
             if next(lines, None) is not None:
                 raise DataError(f"{path} has more than the {counted(self._lines, 'line')} of {self._name}; {_ONE_EACH}")
+
+    def problems(self) -> list[str]:
+        """For each file with lines that were not UTF-8 a message about them."""
+        return [f"{path}: {rule.summary()}" for path, rule, *_ in self._beside if rule.noted]
 
     def _request(self, line: str) -> Request:
         self._lines += 1
         where = f"{self._name}, line {self._lines}"
         fields = self._read(line, where)
-        for path, lines, read in self._beside:
+        for path, _, lines, read in self._beside:
             beside = next(lines, None)
             if beside is None:
                 raise DataError(f"{path} has {counted(self._lines - 1, 'line')} but {self._name} has more; {_ONE_EACH}")

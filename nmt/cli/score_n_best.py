@@ -49,6 +49,8 @@ def check_n_best(arguments: argparse.Namespace) -> None:
     for name in ("target", "text", "by_line", "per_token", "dynamic", "json"):
         if getattr(arguments, name):
             raise ConfigError(f"--{name.replace('_', '-')}: not allowed with --n-best, which writes a list")
+    if arguments.errors == "empty":
+        raise ConfigError("--errors empty: a line of an n-best list is never empty. Allowed: strict, replace.")
 
 
 def score_n_best(arguments: argparse.Namespace) -> int:

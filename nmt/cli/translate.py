@@ -179,6 +179,7 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
             input_format=arguments.input_format,
             prefix=arguments.prefix,
             constraints=arguments.constraints,
+            policy=arguments.errors,
         )
         bar = bar_for(path, writer.output, wanted=tell is _log, processes=world.size)
         opened = open_models(
@@ -207,6 +208,8 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
     is_silent = arguments.quiet or prompt is not None  # its time is that of typing
     if world.is_main and (totals.problems() or not is_silent):
         _log(totals.summary(time.perf_counter() - start, models=opened.models))
+    for problem in reader.problems() if world.is_main else ():
+        _log(problem)
     return totals.exit_code
 
 

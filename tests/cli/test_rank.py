@@ -137,6 +137,7 @@ def test_weights_are_tuned_and_written(tmp_path: Path, capsys: pytest.CaptureFix
         (("{0}/list", "--tune", "--ref", "{0}/short"), 1, "translations of 5 lines, but {0}/short has 1 line;"),
         (("{0}/list", "--tune", "--ref", "{0}/text", "--metric", "blue"), 2, "'blue'"),
         (("{0}/list", "--weights", "score=1", "-o", "{0}/list"), 2, "list: is also the input"),
+        (("{0}/list", "--weights", "score=1", "--errors", "empty"), 2, "choose from 'strict', 'replace'"),
     ],
 )
 def test_mistakes_are_named_in_one_line(
@@ -158,6 +159,7 @@ def test_mistakes_are_named_in_one_line(
             "--by-line: not allowed with --n-best, which writes a list",
         ),
         (("{0}/lm", "--n-best", "{0}/list", "--text", "{0}/text"), 2, "--text: not allowed with --n-best"),
+        (("{0}/lm", "--n-best", "{0}/list", "--errors", "empty"), 2, "never empty. Allowed: strict, replace."),
         (("{0}/lm", "--feature", "x", "--text", "{0}/text"), 2, "--feature: allowed only with --n-best"),
         (("{0}/lm", "--n-best", "{0}/list", "--feature", "a b"), 2, "'a b' is not a name"),
         (

@@ -187,6 +187,28 @@ def test_a_file_beside_the_input_has_no_byte_order_mark(tmp_path: Path, option: 
         reader.requests(["a", "b"])
 
 
+def test_bytes_of_prefixes_and_constraints_that_are_not_utf8(
+    models: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix, constraints = tmp_path / "p", tmp_path / "c"
+    prefix.write_bytes(b"y\nx\n\nz\xff\n")
+    constraints.write_bytes(b'\n\n{"prefix": "z\xff"}\n\n')
+    arguments = [models[0], "-q", "-i", text, "--prefix", str(prefix), "--constraints", str(constraints)]
+    assert f"{constraints}, line 3: not UTF-8 (byte 0xff at" in fails(capsys, arguments, code=1)
+    starts = {"replace": ("z\ufffd", "z\ufffd"), "empty": ("", "")}
+    fates = {"replace": "such bytes replaced by U+FFFD", "empty": "read as empty"}
+    for policy, fate in fates.items():
+        assert translate.main([*arguments, "--errors", policy, "--format", "jsonl"]) == 0
+        captured = capsys.readouterr()
+        assert captured.err.splitlines()[-2:] == [
+            f"nmt-translate: {prefix}: 1 line not UTF-8, {fate}: 4",
+            f"nmt-translate: {constraints}: 1 line not UTF-8, {fate}: 3",
+        ]
+        reader = RequestReader("-", prefix=str(prefix), constraints=str(constraints), policy=policy)
+        requests = reader.requests(LINES)
+        assert [one.prefix or "" for one in requests if isinstance(one, Request)] == ["y", "x", *starts[policy]]
+
+
 def test_searches_and_their_options(run: Run) -> None:
     sample = ("--search", "sample", "--n-best", "3", "--search-option", "temperature=2", "--search-option", "seed=5")
     first = run(*sample)
