@@ -398,6 +398,7 @@ def test_full_standard_output_is_one_line(folder: Path, unbuffered: str) -> None
 
 LIMITED = """
 import resource, sys
+sys.dont_write_bytecode = True  # a cached module that the limit cuts off would be found by the next process
 limit = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 from nmt.cli.train import main
