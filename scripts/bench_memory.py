@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measure what the caches of oneDNN cost a training process on the CPU, and how its threads should wait.
 
-    scripts/bench_memory.py {caches,kernels,threads} ... --work DIR [--data DIR] [-o FILE.md]
+    scripts/bench_memory.py {caches,threads} ... --work DIR [--data DIR] [-o FILE.md]
 
 caches: memory after 20, 120 and 160 updates, by the number of compiled products that oneDNN and ideep keep.
-kernels: products that oneDNN compiles in 12 updates, by the same number. threads: target tokens a second by
-GOMP_SPINCOUNT, alone and with a process that keeps a core busy; this part needs a quiet machine.
+threads: target tokens a second by GOMP_SPINCOUNT, alone and with a process that keeps a core busy; this part needs
+a quiet machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -36,9 +36,6 @@ ENTRIES = ((1024, 1024), (64, 1024), (64, 64), (16, 16))
 """Cached products of oneDNN and of ideep; the first pair is their default."""
 CHECKED = (20, 120, 160)
 """Updates after which memory is read."""
-KERNEL_UPDATES = 12
-KERNEL_MODELS = (("lrn", 1), ("gru", 1), ("gru", 4))
-"""Unit, layers of encoder and of decoder; hidden size 128."""
 SPINS = (0, 1000, 3000)
 BUSY = "while True: pass"
 TRAIN = (sys.executable, "-m", "nmt.cli.train")
@@ -74,29 +71,11 @@ def caches(arguments: argparse.Namespace) -> list[Row]:
     rows = []
     for onednn, ideep in ENTRIES:
         # with updates after the last reading, so that no validation begins before it
-        events, memory = train(arguments, CHECKED[-1] + 20, cache_environment(onednn, ideep), log_every=20)
+        events, memory = train(arguments, CHECKED[-1] + 20, cache_environment(onednn, ideep))
         row: Row = {"oneDNN": onednn, "ideep": ideep}
         row |= {f"anonymous MiB after {update}": memory[update] for update in CHECKED}
         rows.append(row | {"peak resident MB": events[-1]["memory_mb"]})
         print(rows[-1], file=sys.stderr, flush=True)
-    return rows
-
-
-def kernels(arguments: argparse.Namespace) -> list[Row]:
-    """A row for each model and pair of equal cache sizes."""
-    rows = []
-    for cell, layers in KERNEL_MODELS:
-        sizes = {"cell": cell, "encoder_layers": layers, "decoder_layers": layers, "hidden_size": 128}
-        for entries in (16, 64, 1024):
-            compiled = arguments.work / "compiled.txt"
-            environment = {**cache_environment(entries, entries), "ONEDNN_VERBOSE": "profile_create"}
-            settings = {f"model.{key}": value for key, value in sizes.items()}
-            with compiled.open("w", encoding="utf-8") as output:
-                train(arguments, KERNEL_UPDATES, environment, settings=settings, log_every=4, stdout=output)
-            lines = compiled.read_text(encoding="utf-8").splitlines()
-            count = sum("create:cache_miss" in line for line in lines)
-            rows.append({"cell": cell, "layers": layers, "entries": entries, "compiled": count})
-            print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
 
@@ -108,13 +87,13 @@ def threads(arguments: argparse.Namespace) -> list[Row]:
             environment = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(row["spins"])}
             for case, busy in (("alone", 0), ("with a busy process", 1)):
                 with busy_processes(busy):
-                    events, _ = train(arguments, 40, environment, log_every=20)
+                    events, _ = train(arguments, 40, environment)
                 row[case].append(events[-1]["target_tokens_per_second"])
             print(row, file=sys.stderr, flush=True)
     return rows
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {"caches": caches, "kernels": kernels, "threads": threads}
+PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {"caches": caches, "threads": threads}
 
 
 def cache_environment(onednn: int, ideep: int) -> dict[str, str]:
@@ -127,13 +106,7 @@ def cache_environment(onednn: int, ideep: int) -> dict[str, str]:
 
 
 def train(
-    arguments: argparse.Namespace,
-    updates: int,
-    environment: Mapping[str, str],
-    *,
-    log_every: int,
-    settings: Mapping[str, Any] | None = None,
-    stdout: IO[str] | int = subprocess.DEVNULL,
+    arguments: argparse.Namespace, updates: int, environment: Mapping[str, str]
 ) -> tuple[list[Row], dict[int, float]]:
     """Train without a validation before the end.
 
@@ -152,15 +125,12 @@ def train(
         "training.precision": arguments.precision,
         "training.max_steps": updates,
         "training.validate_every": 10 * updates,
-        "training.log_every": log_every,
+        "training.log_every": 20,
         "run_dir": str(folder),
-        **(settings or {}),
     }
     words = [*TRAIN, "multi30k_lrn.yaml", "--device", "cpu"]
     words += [word for key, value in chosen.items() for word in ("--set", f"{key}={value}")]
-    process = subprocess.Popen(
-        words, stdout=stdout, stderr=subprocess.PIPE, text=True, env={**ENVIRONMENT, **environment}
-    )
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**ENVIRONMENT, **environment})
     memory, said = {}, ""
     with process:
         assert process.stderr is not None
