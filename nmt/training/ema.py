@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -95,7 +96,9 @@ class PlateauAverage(EMA):
         self._scores: list[float] = []
 
     def end_validation(self, score: float, *, higher_is_better: bool) -> None:
-        """Take in the score of a validation."""
+        """Take in the score of a validation, unless it is NaN, with which nothing can be compared."""
+        if math.isnan(score):
+            return
         before = self._scores[: max(0, len(self._scores) - self.patience)]
         best = max(before, default=None) if higher_is_better else min(before, default=None)
         if best is not None and not (score > best if higher_is_better else score < best):

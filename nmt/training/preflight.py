@@ -38,6 +38,7 @@ _FILES = {
     "decoding": ("shortlist", "glossary", "language_model"),
 }
 """Keys that name what training reads, by section."""
+_MOVES_HERE = "the current directory lies in this run, which a new run replaces; start nmt-train somewhere else"
 
 
 def is_begun(config: Config) -> bool:
@@ -87,13 +88,20 @@ def without_shortlist(config: Config) -> list[Problem]:
 
 
 def in_replaced_run(config: Config) -> list[Problem]:
-    """A problem for each file that training reads and that lies in an existing run, which a new run moves aside."""
+    """A problem for each file that training reads and that lies in an existing run, which a new run moves aside.
+
+    The current directory must not lie there, either: `.` would then be the directory that was moved.
+    """
     run = Path(os.path.realpath(config.run_dir))
+    if not run.is_dir():
+        return []
+    here = Path.cwd()
+    problems = [Problem("run_dir", f"{config.run_dir}: {_MOVES_HERE}")] if run in (here, *here.parents) else []
     message = "lies in run_dir, which a new run replaces; choose another run_dir, or copy it elsewhere"
-    return [
+    return problems + [
         Problem(key, f"{path}: {message}")
         for key, path in _named_files(config)
-        if run.is_dir() and run in Path(os.path.realpath(path)).parents
+        if run in Path(os.path.realpath(path)).parents
     ]
 
 

@@ -354,13 +354,20 @@ def test_files_of_the_run_itself_move_nothing_aside(folder: Path, capsys: pytest
     assert (run / "checkpoints/step-2").is_dir()
 
 
-def test_overwrite_of_the_current_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("place", "run"), [("here", "."), ("here/checkpoints", "..")])
+def test_overwrite_does_not_move_the_current_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str, run: str
+) -> None:
+    """Names relative to it would then be those in the run that was moved."""
     config = write_config(folder, training={"max_steps": 1})
     (folder / "here").mkdir()
     monkeypatch.chdir(folder / "here")
     assert nmt_train(config, "--set", "run_dir=.") == 0
-    assert nmt_train(config, "--set", "run_dir=.", "--overwrite") == 0
-    assert (folder / "here.old-1/checkpoints/step-1").is_dir()
+    monkeypatch.chdir(folder / place)
+    capsys.readouterr()
+    assert nmt_train(config, "--set", f"run_dir={run}", "--overwrite") == 2
+    assert f"run_dir: {run}: the current directory lies in this run" in capsys.readouterr().err
+    assert not (folder / "here.old-1").exists() and (folder / "here/checkpoints/step-1").is_dir()
 
 
 def test_directory_of_the_user_is_not_taken_for_a_tokenizer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

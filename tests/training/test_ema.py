@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,15 @@ def test_an_average_that_waits_for_a_plateau_is_the_mean_of_the_weights_since() 
     other.update(model)
     with other.applied(model):
         assert float(model.weight.detach()[0, 0]) == 40.0 and validated
+
+
+def test_a_validation_without_a_score_is_no_plateau() -> None:
+    average = PlateauAverage(nn.Linear(2, 1), patience=1)
+    begun = []
+    for score in (math.nan, 5.0, math.nan, 4.0, 6.0, 5.0):
+        average.end_validation(score, higher_is_better=False)
+        begun.append(average.has_begun)
+    assert begun == [False, False, False, False, True, True]
 
 
 def test_validations_of_a_run_begin_the_average(tmp_path: Path) -> None:
