@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from nmt.errors import ConfigError
-from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import Translator, command, pace
 from nmt.light.binding import Results
 from nmt.light.lines import windows
@@ -35,14 +33,6 @@ translator.shared_library = lambda: Path(os.environ["ENGINE"])
 from nmt.light.command import main
 sys.exit(main())
 """
-
-
-@pytest.fixture(scope="module")
-def engine() -> Path:
-    try:
-        return compiled_engine()
-    except ConfigError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

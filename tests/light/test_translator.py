@@ -8,21 +8,11 @@ from typing import Any
 
 import pytest
 
-from nmt.errors import ConfigError
-from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import EngineError, Translator
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
 
 LINES = ["\u4e01", "\u4e02\u4e03", ""]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Path:
-    try:
-        return compiled_engine()
-    except ConfigError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
