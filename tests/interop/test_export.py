@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import shutil
@@ -259,8 +260,10 @@ def test_a_folder_is_written_whole_or_not_at_all(run: Path, tmp_path: Path, monk
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     with pytest.raises(CheckpointError, match="this directory is not empty; choose another name"):
         export_model(run, out)
-    with monkeypatch.context() as broken, pytest.raises(OSError, match="full"):
-        broken.setattr("nmt.interop.export.model_card", lambda *_, **__: (_ for _ in ()).throw(OSError("full")))
+    with monkeypatch.context() as broken, pytest.raises(OSError, match=f"full: .*{out.name}"):
+        broken.setattr(
+            "nmt.interop.export.model_card", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+        )
         export_model(run, out, overwrite=True)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     export_model(run, out, overwrite=True)
