@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +12,7 @@ from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
 from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError
+from nmt.terminal import columns, wrapped
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -96,13 +95,10 @@ def _list(arguments: argparse.Namespace) -> int:
     if (config := arguments.config or arguments.config_by_option) is not None:
         raise ConfigError(f"--list: shows all shipped configurations; leave out {config}")
     descriptions = bundled_descriptions()
-    width = max(map(len, descriptions)) + 2
+    width, space = max(map(len, descriptions)) + 2, columns(sys.stdout)
     for name, description in descriptions.items():
         line = f"{name:<{width}}{description}"
-        if sys.stdout.isatty():
-            columns = shutil.get_terminal_size().columns
-            line = textwrap.fill(line, columns, subsequent_indent=" " * width, break_on_hyphens=False)
-        print(line)
+        print(line if space is None else wrapped(line, space, indent=width))
     return 0
 
 

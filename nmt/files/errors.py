@@ -36,11 +36,14 @@ def unreadable(path: Path, error: BaseException) -> UnreadableError:
 
 
 @contextlib.contextmanager
-def naming(path: Path | str) -> Iterator[None]:
-    """In the block, an OSError without a file name, such as an error of writing, gets this one."""
+def naming(path: Path | str, *, unfinished: str | None = None) -> Iterator[None]:
+    """In the block, an OSError without a file name, such as an error of writing, gets this one.
+
+    So does one that names a temporary file or directory: one with `unfinished` in its name.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None or (unfinished is not None and unfinished in str(error.filename)):
             error.filename = str(path)
         raise

@@ -12,6 +12,7 @@ from torch import Tensor
 from nmt.config import Config, write_config
 from nmt.data import Tokenizer, save_tokenizer
 from nmt.errors import CheckpointError
+from nmt.files.errors import naming
 from nmt.files.new import new_directory, unused_name
 from nmt.interop import run_layout
 from nmt.interop.weights_file import write_weights
@@ -50,7 +51,7 @@ def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
     With `replace` it replaces an existing directory, which is then deleted. An OSError of writing names `output`.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    with _naming(output), new_directory(output, prefix=_UNFINISHED) as temporary:
+    with naming(output, unfinished=_UNFINISHED), new_directory(output, prefix=_UNFINISHED) as temporary:
         yield temporary
         before = unused_name(output, prefix=".replaced-") if replace and output.is_dir() else None
         if before is not None:
@@ -58,17 +59,6 @@ def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
         temporary.rename(output)  # takes the place of an empty directory
         if before is not None:
             shutil.rmtree(before)
-
-
-@contextlib.contextmanager
-def _naming(output: Path) -> Iterator[None]:
-    """An OSError that has no file name, as of a full disk, or a temporary one, gets the name `output`."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None or _UNFINISHED in str(error.filename):
-            error.filename = str(output)
-        raise
 
 
 def write_model(

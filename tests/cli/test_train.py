@@ -79,8 +79,7 @@ def test_the_shipped_configurations_are_listed(
     assert [line.split()[0] for line in lines] == bundled_names()
     assert "demo.yaml".ljust(34) + "The demo: a small LRN learns" in "\n".join(lines)
     assert all(re.fullmatch(r"\S+ {2,}[A-Z].{20,}\.", line) for line in lines)
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(train, "columns", lambda stream: 60 if stream is sys.stdout else None)
     assert train.main(["--list"]) == 0
     wrapped = capsys.readouterr().out
     assert max(map(len, wrapped.splitlines())) <= 60 and wrapped.split() == "\n".join(lines).split()
