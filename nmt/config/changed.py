@@ -24,9 +24,10 @@ def changed_decoding(
 ) -> DecodingConfig:
     """`saved` with the keys in `changes` (of the section `decoding`) replaced.
 
-    A search other than the saved one starts from its own default options. If more translations are wanted than a search
-    finds with this beam, the beam is widened and `say` is called with one line. `option` gives the user's name of a
-    key. Raises ConfigError for keys and values that are not allowed or do not go together.
+    A search other than the saved one starts from its own default options, and with the beam size that it needs. If more
+    translations are wanted than a search finds with this beam, the beam is widened and `say` is called with one line.
+    `option` gives the user's name of a key. Raises ConfigError for keys and values that are not allowed or do not go
+    together.
     """
     if changes.get("language_model", "") is None:
         changes = {"language_model_weight": None, **changes}  # the saved weight was for the saved language model
@@ -40,7 +41,10 @@ def changed_decoding(
         raise ConfigError(f"{option('search')}: {SEARCHES.unknown(decoding.search, also=(AUTO,))}")
     if decoding.chosen_search != saved.chosen_search and "search_options" not in changes:
         decoding = dataclasses.replace(decoding, search_options={})  # the saved ones were for the saved search
-    most = SEARCHES.get(decoding.chosen_search).largest_n_best(decoding)
+    search = SEARCHES.get(decoding.chosen_search)
+    if "search" in changes and "beam_size" not in changes and search.only_beam_size is not None:
+        decoding = dataclasses.replace(decoding, beam_size=search.only_beam_size)
+    most = search.largest_n_best(decoding)
     if decoding.n_best <= most:
         return decoding
     if "n_best" not in changes:

@@ -73,9 +73,10 @@ def light_options(
             raise ConfigError(_refused(named(name), file))
         elif name == "shortlist":
             taken[name] = False
-    n_best, beam = taken.get("n_best", 1), taken.get("beam_size", beam_size)
+    is_greedy = taken.get("search") == "greedy"
+    n_best, beam = taken.get("n_best", 1), taken.get("beam_size", 1 if is_greedy else beam_size)
     if type(n_best) is int and type(beam) is int and n_best > beam > 0:
-        if taken.get("search") == "greedy":
+        if is_greedy:
             raise ConfigError(f"{named('n_best')} {n_best}: search 'greedy' finds at most 1 per sentence")
         taken["beam_size"] = n_best
         say(f"{named('n_best')} {n_best} widens the beam from {beam} to {n_best}")

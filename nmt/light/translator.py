@@ -183,7 +183,7 @@ class Translator:
         search, long = own.pop("search", "auto"), own.pop("split_long", None)
         if search not in ("auto", "beam", "greedy"):
             raise EngineError(f"search: {search!r} is not known. Allowed: auto, beam, greedy.")
-        changed: dict[str, Any] = {}
+        changed: dict[str, Any] = {"beam_size": 1} if search == "greedy" else {}
         for name, value in own.items():
             if name in ("shortlist", "scores"):
                 changed[name] = _switch(name, value)

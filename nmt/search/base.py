@@ -31,6 +31,8 @@ class Search(ABC):
     accepts: ClassVar[frozenset[str]] = frozenset()
     """Which of the further arguments of `search` it takes: `coverage_penalty`, `required`, `decode`. They are passed if
     needed; a search that lacks a requested argument is refused by name."""
+    only_beam_size: ClassVar[int | None] = None
+    """The beam size that it needs, which a user who asks for this search need not give; None: any."""
     best_of_n: ClassVar[bool] = False
     """Whether the best translation that it finds depends on `n_best`, as the best of more samples does."""
 

@@ -103,6 +103,8 @@ def greedy_search(
 class GreedySearch(Search):
     """The most probable token at every step, up to the first end symbol."""
 
+    only_beam_size = 1
+
     @classmethod
     def check(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
         if decoding.beam_size == 1:

@@ -70,7 +70,10 @@ class Service:
         """Put a request into the queue; RefusedError where it is full, or where nothing is accepted."""
         if self._batcher is None or self.status != "ready":
             raise RefusedError(503, f"the server is {self.status}. Try again later.", headers=SOON)
-        return self._batcher.submit(wanted.sentences(), {**self._defaults, **wanted.options()})
+        options, defaults = wanted.options(), dict(self._defaults)
+        if options.get("search", defaults.get("search")) != defaults.get("search"):
+            defaults.pop("search_options", None)  # they are for the other search
+        return self._batcher.submit(wanted.sentences(), {**defaults, **options})
 
     def drop(self, job: Job) -> None:
         """Drop a job whose client has gone."""

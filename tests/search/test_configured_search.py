@@ -92,7 +92,9 @@ def test_a_plugin_searches_in_nmt_translate_and_nmt_eval(
     assert lengths(output) == {1}
 
 
-def test_another_search_on_the_command_line_has_its_own_defaults(folder: Path, tmp_path: Path) -> None:
+def test_another_search_on_the_command_line_has_its_own_defaults(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, text, output = str(folder / "run"), str(folder / "dev.en"), tmp_path / "out"
     plugin = ["--plugin", str(folder / "cut.py")]
     assert translate.main([run, "-i", text, "-o", str(output), *plugin, "--search", "beam"]) == 0
@@ -102,6 +104,9 @@ def test_another_search_on_the_command_line_has_its_own_defaults(folder: Path, t
     assert output.read_text() == whole
     assert translate.main([run, "-i", text, "-o", str(output), *plugin, "--search", "cut_plugin"]) == 0
     assert lengths(output) == {1}, "the same search has the options of the run"
+    capsys.readouterr()
+    assert translate.main([run, "-i", text, "-o", str(output), *plugin, "--search", "greedy"]) == 0
+    assert "on cpu, search greedy, beam 1, " in capsys.readouterr().err, "the beam size was for the other search"
     saved = load_saved(folder / "run/config.yaml", [str(folder / "cut.py")])
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -119,7 +124,10 @@ def test_another_search_on_the_command_line_has_its_own_defaults(folder: Path, t
     ("options", "message"),
     [
         (["--search", "bem"], "--search: 'bem' is not a known search. Did you mean 'beam'? Allowed: auto, beam,"),
-        (["--search", "greedy"], "decoding.search: 'greedy' follows one hypothesis: beam_size must be 1, not 2"),
+        (
+            ["--search", "greedy", "--beam-size", "2"],
+            "decoding.search: 'greedy' follows one hypothesis: beam_size must be 1, not 2",
+        ),
         (["--length-penalty", "0"], "decoding.length_penalty: 'cut_plugin' needs one"),
     ],
 )

@@ -118,6 +118,20 @@ def test_options_and_wishes_reach_the_search(translator: nmt.Translator) -> None
     served(translator, test)
 
 
+def test_a_request_for_another_search_does_not_get_the_options_of_the_servers_search(
+    translator: nmt.Translator,
+) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        for name in ("sample", None):
+            answer = await client.post("/translate", json={"text": "a b c", **({"search": name} if name else {})})
+            assert only(answer)["text"] == sampled.text
+        assert only(await client.post("/translate", json={"text": "a b c", "search": "beam"}))["text"] == best.text
+
+    sampling: dict[str, Any] = {"search": "sample", "search_options": {"temperature": 0.01, "seed": 3}}
+    sampled, best = translator.translate("a b c", **sampling), translator.translate("a b c", search="beam")
+    served(translator, test, defaults=sampling)
+
+
 def test_details_are_those_of_the_library(translator: nmt.Translator) -> None:
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         wanted = translator.translate("a b longer", details=DETAILS, n_best=2)  # type: ignore[arg-type]

@@ -152,9 +152,11 @@ def test_other_translations_are_those_of_the_search(opened: Any, server: ServerP
         assert seen.problems == []
 
 
-@pytest.mark.parametrize("most", [3, 1])
-def test_other_translations_are_as_many_as_the_server_allows(opened: Any, exported: Exported, most: int) -> None:
-    arguments = (exported.file, "--max-beam-size", str(most))
+@pytest.mark.parametrize(("most", "search"), [(3, "auto"), (3, "greedy"), (1, "auto")])
+def test_other_translations_are_as_many_as_the_server_allows(
+    opened: Any, exported: Exported, most: int, search: str
+) -> None:
+    arguments = (exported.file, "--max-beam-size", str(most), "--search", search)
     with started(*arguments) as small, page_of(opened, small.base) as (page, seen):
         assert httpx.get(f"{small.base}/health").json()["max_beam_size"] == most
         expect(page.locator("#status")).to_have_text("Ready")

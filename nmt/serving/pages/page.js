@@ -165,12 +165,13 @@ function notes(result) {
   return (result.notes || []).filter((note) => texts[note]).map((note) => element("p", "note", texts[note]));
 }
 
-/* Shows or hides the next best translations of a line, which are asked for at the first time. */
+/* Shows or hides the next best translations of a line, which a beam search finds the first time: the server's own
+   search may find only one. */
 async function toggleOthers(made, button, line) {
   let list = made.querySelector("ol");
   if (!list) {
     try {
-      const [found] = await translate({ text: line, n_best: most });
+      const [found] = await translate({ text: line, n_best: most, search: "beam" });
       list = element("ol", "");
       list.lang = byId("output").lang;
       const others = found.n_best.filter(({ text }) => text !== found.text);
