@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
 """Measure what the caches of oneDNN cost a training process on the CPU, and how its threads should wait.
 
-    scripts/bench_memory.py {caches,threads} ... --work DIR [--data DIR] [-o FILE.md]
+    scripts/bench_memory.py {caches,threads,sentences} ... --work DIR [--data DIR] [--model RUN] [-o FILE.md]
 
 caches: memory after 20, 120 and 160 updates, by the number of compiled products that oneDNN and ideep keep.
-threads: target tokens a second by GOMP_SPINCOUNT, alone and with a process that keeps a core busy; this part needs
-a quiet machine.
+threads: target tokens a second by GOMP_SPINCOUNT, alone and with a process that keeps a core busy.
+sentences: milliseconds to translate one sentence, in the same cases, by the model RUN.
+The last two need a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +34,20 @@ from bench_facts import add_output, earlier, facts, listed, put
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
 from nmt.cpus import available_cores
-from nmt.errors import DataError
+from nmt.data import read_lines
+from nmt.errors import ConfigError, DataError
 
 ENTRIES = ((1024, 1024), (64, 1024), (64, 64), (16, 16))
 """Cached products of oneDNN and of ideep; the first pair is their default."""
 CHECKED = (20, 120, 160)
 """Updates after which memory is read."""
 SPINS = (0, 1000, 3000)
+SENTENCE_SPINS = (0, 1000, 10_000)
+SENTENCES = 200
 BUSY = "while True: pass"
+BUSY_PROCESSES = {"alone": 0, "with a busy process": 1}
 TRAIN = (sys.executable, "-m", "nmt.cli.train")
+TRANSLATE = (sys.executable, str(Path(__file__).with_name("bench_latency_case.py")))
 
 Row = dict[str, Any]
 
@@ -49,18 +58,21 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("parts", nargs="+", choices=sorted(PARTS), metavar="PART", help=", ".join(sorted(PARTS)))
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="for the runs, which are deleted")
     parser.add_argument("--data", metavar="DIR", default="data/multi30k", help="default: data/multi30k")
+    parser.add_argument("--model", metavar="RUN", help="what translates, for the part sentences")
     parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16", help="of the training; default: bf16")
-    parser.add_argument("--rounds", type=positive, default=2, metavar="N", help="of each case of threads (default: 2)")
+    parser.add_argument("--rounds", type=positive, default=2, metavar="N", help="of each timed case (default: 2)")
     add_output(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the parts that are asked for; other parts in FILE.json stay there."""
+    if "sentences" in arguments.parts and arguments.model is None:
+        raise ConfigError("sentences: needs --model RUN")
     arguments.work.mkdir(parents=True, exist_ok=True)
     record = earlier(arguments.output)
     for part in dict.fromkeys(arguments.parts):
-        stated = facts("bench_memory.py", threads=available_cores() if part == "threads" else 1, peer=None)
+        stated = facts("bench_memory.py", threads=1 if part == "caches" else available_cores(), peer=None)
         record[part] = {"facts": stated, "results": PARTS[part](arguments)}
     put(arguments.output, "\n".join(line for part, found in record.items() for line in report(part, found)), record)
     return 0
@@ -81,19 +93,61 @@ def caches(arguments: argparse.Namespace) -> list[Row]:
 
 def threads(arguments: argparse.Namespace) -> list[Row]:
     """A row for each number of spins; each round measures every case once."""
-    rows: list[Row] = [{"spins": spins, "alone": [], "with a busy process": []} for spins in SPINS]
+
+    def rate(environment: Mapping[str, str]) -> float:
+        events, _ = train(arguments, 40, environment)
+        return float(events[-1]["target_tokens_per_second"])
+
+    return by_spins(arguments, SPINS, {"": rate})
+
+
+def sentences(arguments: argparse.Namespace) -> list[Row]:
+    """A row for each number of spins: the median time of a sentence in ms, greedy and with a beam of 5."""
+    lines = list(islice(read_lines(f"{arguments.data}/test_2016_flickr.en.gz"), SENTENCES))
+
+    def milliseconds(beam: int) -> Callable[[Mapping[str, str]], float]:
+        options = json.dumps({"beam": beam, "warm": 20, "torch_first": False, "worker": None})
+
+        def measure(environment: Mapping[str, str]) -> float:
+            done = subprocess.run(
+                [*TRANSLATE, arguments.model, options],
+                input="".join(f"{line}\n" for line in lines),
+                capture_output=True,
+                text=True,
+                env={**ENVIRONMENT, **environment},
+                check=False,
+            )
+            if done.returncode:
+                raise DataError(f"the translation failed: {(done.stderr.strip() or 'no message').splitlines()[-1]}")
+            return 1000 * statistics.median(json.loads(done.stdout.splitlines()[-1])["latencies"])
+
+        return measure
+
+    return by_spins(arguments, SENTENCE_SPINS, {"greedy ": milliseconds(1), "beam 5 ": milliseconds(5)})
+
+
+def by_spins(
+    arguments: argparse.Namespace, spins: Sequence[int], measures: Mapping[str, Callable[[Mapping[str, str]], float]]
+) -> list[Row]:
+    """Measure alone and with a busy process, once in each round; `measures`: by what stands before the case."""
+    names = [name + case for name in measures for case in BUSY_PROCESSES]
+    rows: list[Row] = [{"spins": number} | {name: [] for name in names} for number in spins]
     for _ in range(arguments.rounds):
         for row in rows:
             environment = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(row["spins"])}
-            for case, busy in (("alone", 0), ("with a busy process", 1)):
-                with busy_processes(busy):
-                    events, _ = train(arguments, 40, environment)
-                row[case].append(events[-1]["target_tokens_per_second"])
+            for name, measure in measures.items():
+                for case, busy in BUSY_PROCESSES.items():
+                    with busy_processes(busy):
+                        row[name + case].append(measure(environment))
             print(row, file=sys.stderr, flush=True)
     return rows
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {"caches": caches, "threads": threads}
+PARTS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
+    "caches": caches,
+    "threads": threads,
+    "sentences": sentences,
+}
 
 
 def cache_environment(onednn: int, ideep: int) -> dict[str, str]:
@@ -170,7 +224,9 @@ def shown(value: Any) -> str:
     """A cell of a table; the values of all rounds side by side."""
     if isinstance(value, list):
         return ", ".join(map(shown, value))
-    return f"{value:,.0f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return f"{value:,}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import sys
@@ -55,7 +56,35 @@ def test_each_part_has_a_table_and_keeps_the_others(
     for row in record["threads"]["results"]:
         assert row["alone"] == row["with a busy process"] == [1040.4, 1040.4]
     text = output.read_text(encoding="utf-8")
-    assert "## caches\n" in text and "| 1000 | 1,040, 1,040 | 1,040, 1,040 |\n" in text
+    assert "## caches\n" in text and "| 1,000 | 1,040, 1,040 | 1,040, 1,040 |\n" in text
+
+
+TRANSLATES = """
+import json, os, sys
+beam = json.loads(sys.argv[2])["beam"]
+if sys.argv[1] == "missing":
+    raise SystemExit("no such model")
+spins = int(os.environ["GOMP_SPINCOUNT"])
+lines = sys.stdin.read().splitlines()
+print(json.dumps({"latencies": [beam / 1000 + spins / 10_000_000] * len(lines)}))
+"""
+
+
+def test_sentences_are_timed_by_search_and_number_of_spins(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "translate.py"
+    program.write_text(TRANSLATES, encoding="utf-8")
+    monkeypatch.setattr(script, "TRANSLATE", (sys.executable, str(program)))
+    with gzip.open(tmp_path / "test_2016_flickr.en.gz", "wt") as stream:
+        stream.write("A dog runs.\n" * 3)
+    arguments = ["sentences", "--work", str(tmp_path / "work"), "--data", str(tmp_path), "--rounds", "1"]
+    assert script.main(arguments) == 2
+    assert "sentences: needs --model RUN" in capsys.readouterr().err
+    assert script.main([*arguments, "--model", "runs/some"]) == 0
+    assert "| 10,000 | 2.0 | 2.0 | 6.0 | 6.0 |\n" in capsys.readouterr().out
+    assert script.main([*arguments, "--model", "missing"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith("the translation failed: no such model")
 
 
 def test_memory_is_read_when_an_update_is_reported(
