@@ -3,10 +3,11 @@
 
     scripts/bench_memory.py {caches,threads,sentences} ... --work DIR [--data DIR] [--model RUN] [-o FILE.md]
 
-caches: memory after 20, 120 and 160 updates, by the number of compiled products that oneDNN and ideep keep.
+caches: memory after 20, 120 and 160 updates, and target tokens a second, by the number of compiled products that
+oneDNN and ideep keep.
 threads: target tokens a second by GOMP_SPINCOUNT, alone and with a process that keeps a core busy.
 sentences: milliseconds to translate one sentence, in the same cases, by the model RUN.
-The last two need a quiet machine.
+All but the memory needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -79,14 +80,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def caches(arguments: argparse.Namespace) -> list[Row]:
-    """A row for each pair of cache sizes."""
+    """A row for each pair of cache sizes; the speed is the median of the log lines after the first."""
     rows = []
     for onednn, ideep in ENTRIES:
         # with updates after the last reading, so that no validation begins before it
         events, memory = train(arguments, CHECKED[-1] + 20, cache_environment(onednn, ideep))
         row: Row = {"oneDNN": onednn, "ideep": ideep}
         row |= {f"anonymous MiB after {update}": memory[update] for update in CHECKED}
-        rows.append(row | {"peak resident MB": events[-1]["memory_mb"]})
+        rates = [event["target_tokens_per_second"] for event in events if event["step"] > CHECKED[0]]
+        row |= {"peak resident MB": events[-1]["memory_mb"], "target tokens/s": statistics.median(rates)}
+        rows.append(row)
         print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
