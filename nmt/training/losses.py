@@ -32,7 +32,7 @@ class BatchLoss(NamedTuple):
 class TrainingBatch:
     """B sentence pairs with N target words, and the model in training, queried under autocast.
 
-    `weights` [N] are the words' weights in the update: over all batches and processes of the update they add up to 1
+    `weights` are the words' weights in the update: over all batches and processes of the update they add up to 1
     (however `training.normalization` distributes them), times the scale of fp16. A total that is a sum of weights times
     values is therefore correct with any accumulation and any number of processes. Values that are not sums over words
     are multiplied by `sentence_weights`, or by the sum of all weights here.
