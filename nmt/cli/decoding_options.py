@@ -103,7 +103,7 @@ def add_decoding(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--precision",
         choices=("auto", "fp32", "bf16", "int8"),
-        help="number format of the computation; int8: only the decoder's matrices",
+        help="number format of the computation; int8: matrices of the decoder, and of the encoder of a transformer",
     )
     group.add_argument(
         "--replace-unknown",

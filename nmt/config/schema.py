@@ -301,8 +301,8 @@ class DecodingConfig:
     """Source tokens in a batch, with padding and times the beam size; `auto` is 16384, or fewer if the vocabulary is so
     large that the probabilities of a step would fill the memory."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Number format: `fp32`, `bf16`, or `int8` for the matrices of the decoder (the rest as `auto`). `auto` uses bf16
-    where it is faster, else fp32; for an exported folder, the format of the folder."""
+    """Number format: `fp32`, `bf16`, or `int8` for matrices of the decoder, and of the encoder of a `transformer` (the
+    rest as `auto`). `auto` uses bf16 where it is faster, else fp32; for an exported folder, the format of the folder."""
     shortlist: FilePath | None = None
     """File of nmt-shortlist: each sentence is translated with only the words listed for it, which is faster."""
     language_model: ModelPath | None = None

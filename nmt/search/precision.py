@@ -1,4 +1,4 @@
-"""Which number format a search computes in: fp32, bf16, or int8 for the matrices of the decoder."""
+"""Which number format a search computes in: fp32, bf16, or int8 for matrices of the decoder or of both sides."""
 
 from __future__ import annotations
 
