@@ -23,7 +23,7 @@ TEXT = ["The house is small.", "The car is red and old.", "The sky is blue."]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "runs").mkdir()
-    for name in ("wmt14_lrn", "wmt14_atr"):
+    for name in ("wmt14_lrn", "multi30k_lrn", "multi30k_atr"):
         make_run(tmp_path / "runs" / name, sentencepiece=True)
     for name in ("greedy.de", "beam.de", "newstest2014.de", "test_2016_flickr.de", "test_2016_flickr.en"):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in TEXT))

@@ -76,7 +76,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="page to write, such as report.html")
     systems: dict[str, Any] = {"nargs": "+", "action": _InOrder, "dest": "systems", "default": argparse.SUPPRESS}
     parser.add_argument("--hyp", metavar="FILE", const=HYP, help="translations of a system, one per line", **systems)
-    parser.add_argument("--model", metavar="RUN", const=RUN, help=f"translates --source: {MODEL}", **systems)
+    parser.add_argument(
+        "--model", metavar="RUN", const=RUN, help=f"translates --source: {MODEL} (folder or file)", **systems
+    )
     parser.add_argument("--ref", metavar="FILE", nargs="+", required=True, help="references, one file for each set")
     parser.add_argument("--source", metavar="FILE", help="source text of the translations")
     parser.add_argument(

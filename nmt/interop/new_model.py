@@ -35,10 +35,13 @@ def is_replaced(output: Path, *, model: Path, overwrite: bool, is_one: Callable[
 
     `overwrite` replaces folders for which `is_one` is true; `what` describes them.
     """
-    if not overwrite or output.is_symlink() or not output.is_dir() or not any(output.iterdir()):
-        check_output(output, model=model)
-        return False
     run_layout.check_no_part(output, models=(model,))
+    is_full = not output.is_symlink() and output.is_dir() and any(output.iterdir())
+    if is_full and not overwrite and is_one(output):
+        raise CheckpointError(f"{output}: exists already; choose another name or replace it with --overwrite")
+    if not is_full or not overwrite:
+        check_output(output)
+        return False
     if not is_one(output):
         raise CheckpointError(f"{output}: --overwrite replaces only {what}, and this is not one; move it away")
     return True

@@ -24,9 +24,8 @@ from nmt.files.safe import (
     open_model_file,
     path_of,
 )
-from nmt.files.whole import check_readable, is_file, is_there, read_file
+from nmt.files.whole import check_readable, is_there, read_file
 from nmt.interop import run_layout
-from nmt.interop.exported import check_trainable
 from nmt.interop.facts import FACTS, find_facts
 from nmt.interop.finite import check_finite
 from nmt.interop.new_model import check_output, whole_directory
@@ -104,8 +103,6 @@ def best_checkpoints(run: Path, count: int) -> list[Path]:
 
 def _steps(run: Path) -> list[int]:
     steps = run_layout.checkpoint_steps(run)
-    if not steps and is_file(run / run_layout.WEIGHTS):
-        check_trainable(run)
     if not steps:
         raise CheckpointError(f"{run}: not a run directory with checkpoints (checkpoints/step-N/{run_layout.WEIGHTS})")
     return steps

@@ -42,8 +42,13 @@ def test_it_says_what_it_wrote_and_how_large_it_is(folder: Path, capsys: pytest.
     assert said.out.startswith(f"{out}: {folder / 'run/checkpoints/step-6'} in int8_bf16, {total / 1e6:.2f} MB (")
     assert " MB of weights, in fp32 " in said.out
     assert "update 6, epoch " in (out / "README.md").read_text(encoding="utf-8")
-    assert "already" not in refused(capsys, export, folder / "run", "-o", out)
-    assert refused(capsys, export, folder / "run", "-o", out).endswith("choose another name or move it away")
+    assert refused(capsys, export, folder / "run", "-o", out).endswith(
+        "choose another name or replace it with --overwrite"
+    )
+    mine = folder / "mine"
+    mine.mkdir()
+    (mine / "work.txt").write_text("years")
+    assert refused(capsys, export, folder / "run", "-o", mine).endswith("choose another name or move it away")
     assert export.main([str(folder / "run"), "-o", str(out), "--overwrite"]) == 0
     assert "fp32" in capsys.readouterr().out
 
@@ -91,7 +96,7 @@ def test_what_needs_the_weights_of_training_refuses_it(
     for stored in ("int8", "bf16"):
         model = folder / stored
         rounded = f"{model}: exported in {stored}, so its weights are rounded; use the run"
-        assert rounded in refused(capsys, average, model, "--last", 1, "-o", tmp_path / "mean")
+        assert f"{model}: not a run directory" in refused(capsys, average, model, "--last", 1, "-o", tmp_path / "mean")
         assert rounded in refused(capsys, convert, "to-zero", model, "-o", tmp_path / "zero.npz")
         again = write_config(folder, training={"init_from": str(model), "max_steps": 1})
         capsys.readouterr()

@@ -258,7 +258,7 @@ def test_a_folder_is_written_whole_or_not_at_all(run: Path, tmp_path: Path, monk
     out = tmp_path / "new" / "out"
     export_model(run, out, stored="int8")
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    with pytest.raises(CheckpointError, match="this directory is not empty; choose another name"):
+    with pytest.raises(CheckpointError, match="exists already; choose another name or replace it with --overwrite"):
         export_model(run, out)
     with monkeypatch.context() as broken, pytest.raises(OSError, match=f"full: .*{out.name}"):
         broken.setattr(

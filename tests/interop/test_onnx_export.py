@@ -222,7 +222,7 @@ def test_overwriting(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         f"{out}: {folder / 'run/checkpoints/step-10'} as ONNX graphs in int8, {total / 1e6:.2f} MB ("
     )
     before = (out / "step.onnx").read_bytes()
-    assert "is not empty; choose another name" in refused(capsys, *arguments)
+    assert "exists already; choose another name or replace it with --overwrite" in refused(capsys, *arguments)
     assert (out / "step.onnx").read_bytes() == before
     assert export.main([*map(str, arguments), "--overwrite"]) == 0 and (out / "step.onnx").read_bytes() != before
     assert "is a part of the model" in refused(capsys, *arguments[:2], folder / "run/tokenizer", *arguments[3:])
