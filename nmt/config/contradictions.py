@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
-from nmt.registry import MODELS, SCHEDULES, TASKS
+from nmt.registry import CELLS, MODELS, SCHEDULES, TASKS
 from nmt.units import SIDES
 
 Given = Mapping[str, Any]
@@ -129,18 +130,36 @@ def _without_use(config: Config, given: Given) -> Iterator[Problem]:
             yield Problem(key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}")
 
 
-def _without_unit(config: Config, given: Given) -> Iterator[Problem]:
-    """The unit, if it is not the usual one, and its options, where no layer of the architecture has that unit."""
-    model, inside = config.model, given.get("model")
+def without_unit(model: ModelConfig) -> str | None:
+    """Why `model.cell` has no effect; None where a layer may have that unit."""
     architecture = MODELS.known(model.architecture)
-    reason = getattr(architecture, "without_cell", None)
-    if reason is None or check_options(architecture, model.architecture_options, key="")[1]:
+    reason: Callable[[ModelConfig], str | None] | None = getattr(architecture, "without_cell", None)
+    if reason is not None and not check_options(architecture, model.architecture_options, key="")[1]:
+        why = reason(model)
+        if why is not None:
+            return why
+    others = all(getattr(model, f"{side}_cell") not in (None, model.cell) for side in SIDES)
+    return "encoder_cell and decoder_cell are other units" if others else None
+
+
+def unused_unit_keys(model: ModelConfig) -> list[str]:
+    """`cell` and `cell_options` where they have no effect and their usual values, else nothing."""
+    usual = ModelConfig().cell
+    if model.cell != usual or without_unit(model) is None:
+        return []
+    options, _ = check_options(CELLS.get(usual), {}, key="")
+    return ["cell", "cell_options"] if model.cell_options in ({}, dataclasses.asdict(options)) else []
+
+
+def _without_unit(config: Config, given: Given) -> Iterator[Problem]:
+    """The unit and its options, where they are given and no layer has that unit."""
+    inside, why = given.get("model"), without_unit(config.model)
+    if why is None or not isinstance(inside, Mapping):
         return
-    why = reason(model)
-    if why is not None and model.cell != ModelConfig().cell:
-        yield Problem("model.cell", f"has no effect: {why}")
-    if why is not None and isinstance(inside, Mapping) and inside.get("cell_options"):
-        yield Problem("model.cell_options", f"has no effect: {why}")
+    if "cell" in inside:
+        yield Problem("model.cell", f"has no effect: {why}; leave it out")
+    if inside.get("cell_options"):
+        yield Problem("model.cell_options", f"has no effect: {why}; leave it out")
 
 
 def _never_reached(config: Config) -> Iterator[Problem]:
@@ -191,9 +210,7 @@ def _equal_passes(config: Config) -> Iterator[Problem]:
 
 def _unused(config: Config) -> Iterator[Problem]:
     """Keys that the other keys make useless."""
-    model, training, evaluation = config.model, config.training, config.evaluation
-    if all(getattr(model, f"{side}_cell") not in (None, model.cell) for side in SIDES):
-        yield Problem("model.cell", f"'{model.cell}' is not used: encoder_cell and decoder_cell are other units")
+    training, evaluation = config.training, config.evaluation
     if training.sample_every is None and training.sample_sentences != TrainingConfig().sample_sentences:
         yield Problem("training.sample_sentences", "has no effect without training.sample_every")
     if training.average_last == 1:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nmt.config.bundled import bundled_names, bundled_path
 from nmt.config.checks import complete, cross_checks
-from nmt.config.contradictions import contradictions, odd_settings
+from nmt.config.contradictions import contradictions, odd_settings, unused_unit_keys
 from nmt.config.plugins import import_plugins, plugin_problems
 from nmt.config.problems import (
     SET,
@@ -153,10 +153,13 @@ def find_config(path: str | Path) -> Path:
 def dump(config: Config) -> str:
     """The resolved configuration as YAML, with its format: see `nmt.config.upgrade`.
 
-    All keys are included except those that have no effect with the task, which a configuration may not have.
+    All keys are included except those that have no effect, with the task or with the layers of the model, which a
+    configuration may not have.
     """
     sections = dataclasses.asdict(config)
-    for key in TASKS.get(config.task).unused_in(config.task_options) if config.task in TASKS.names() else ():
+    unused = [f"model.{key}" for key in unused_unit_keys(config.model)]
+    unused += TASKS.get(config.task).unused_in(config.task_options) if config.task in TASKS.names() else ()
+    for key in dict.fromkeys(unused):
         section, _, name = key.partition(".")
         if name:
             del sections[section][name]

@@ -142,7 +142,8 @@ def _said_by(questions: Iterator[tuple[str, Callable[[], object]]]) -> Iterator[
         try:
             ask()
         except NmtError as error:
-            yield Problem(key, str(error).removeprefix(f"{key}: "))
+            named, _, rest = str(error).partition(": ")
+            yield Problem(named, rest) if f"{named}.".startswith(f"{key}.") else Problem(key, str(error))
 
 
 def _in_the_way(config: Config) -> Iterator[Problem]:

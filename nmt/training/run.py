@@ -25,11 +25,12 @@ from nmt.training.distributed import World, check_same
 from nmt.training.initial_weights import find_initial_weights
 from nmt.training.kept import KeptTranslations
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
-from nmt.training.run_dir import LOCK, Change, check_resumable, locked, move_aside
+from nmt.training.replacement import replace_run
+from nmt.training.run_dir import LOCK, Change, check_resumable, locked
 from nmt.training.setup import build_checkpoints, build_ranking, build_trainer
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
-from nmt.training.task import Prepared, Task, check_files, task_of
+from nmt.training.task import Prepared, Task, task_of
 from nmt.training.testing import check_average, finish, is_done
 from nmt.training.trainer import Trainer
 
@@ -55,10 +56,7 @@ def run_training(
     choose_kernels(config.kernels, device=world.device)
     check_same(world, "configuration", lambda: dump(config))
     log = (RunLog if world.is_main else SilentLog)(run, tensorboard=config.training.tensorboard and world.is_main)
-    overwrite = overwrite and world.is_main
-    if overwrite:
-        check_files(task)  # a wrong path should not move anything
-    moved = move_aside(run) if overwrite else None
+    moved = _moved(task, world) if world.from_main(overwrite) else None
     try:
         with locked(run) if world.is_main else nullcontext():
             if moved is not None:
@@ -93,6 +91,15 @@ def run_training(
         raise NmtError(f"out of GPU memory; {advice}") from error
     finally:
         log.close()
+
+
+def _moved(task: Task, world: World) -> Path | None:
+    """Have rank 0 move an existing run aside; return its new name there."""
+    start = task.config.training.init_from
+    with world.main_first():
+        if not world.is_main:
+            return None
+        return replace_run(task, device=world.device, start=find_initial_weights(start) if start else None)
 
 
 def _accepted_changes(config: Config, run: Path) -> list[Change]:

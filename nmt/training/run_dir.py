@@ -122,7 +122,10 @@ class Change:
 
 
 def changes(old: Any, new: Any, *, prefix: str = "") -> list[Change]:
-    """All keys in which two configurations (dataclasses of the same type) differ, sections included."""
+    """All keys in which two configurations (dataclasses of the same type) differ, sections included.
+
+    Options that differ are named one by one, unless they are those of different components.
+    """
     found = []
     for item in dataclasses.fields(new):
         before, after = getattr(old, item.name), getattr(new, item.name)
@@ -130,7 +133,11 @@ def changes(old: Any, new: Any, *, prefix: str = "") -> list[Change]:
         if dataclasses.is_dataclass(after):
             found += changes(before, after, prefix=f"{key}.")
         elif before != after:
-            found.append(Change(key, before, after, fixed=bool(item.metadata.get("fixed"))))
+            fixed = bool(item.metadata.get("fixed"))
+            pairs = [(key, before, after)]
+            if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+                pairs = [(f"{key}.{name}", before[name], after[name]) for name in after if before[name] != after[name]]
+            found += [Change(name, then, now, fixed=fixed) for name, then, now in pairs]
     return found
 
 

@@ -324,6 +324,44 @@ def test_wrong_path_moves_nothing_aside(folder: Path, capsys: pytest.CaptureFixt
     assert (folder / "run/checkpoints/step-1").is_dir() and not (folder / "run.old-1").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("data.tokenizer_options.max_size=20", "training.init_from: {other}/checkpoints/step-1 has another tokenizer"),
+        ("model.hidden_size=24", "training.init_from: {other}/checkpoints/step-1/model.safetensors: not the weights"),
+        ("data.train={short}", "{short}.en has 2 lines"),
+    ],
+)
+def test_what_cannot_begin_moves_nothing_aside(
+    folder: Path, capsys: pytest.CaptureFixture[str], key: str, said: str
+) -> None:
+    config, other = write_config(folder, training={"max_steps": 1}), folder / "other"
+    for language, text in (("en", "ba\nba\n"), ("de", "ba\n")):
+        (folder / f"short.{language}").write_text(text)
+    assert nmt_train(config) == 0
+    assert nmt_train(config, "--set", f"run_dir={other}") == 0
+    before = contents(folder)
+    capsys.readouterr()
+    names = {"other": other, "short": folder / "short"}
+    changed = ("--set", f"training.init_from={other}", "--set", key.format(**names))
+    assert nmt_train(config, "--overwrite", *changed) in (1, 2)
+    assert said.format(**names) in capsys.readouterr().err.splitlines()[-1]
+    assert contents(folder) == before
+    assert nmt_train(config, "--overwrite", *changed[:2]) == 0
+    assert (folder / "run.old-1/checkpoints/step-1").is_dir() and (folder / "run/checkpoints/step-1").is_dir()
+    assert not [name for name in contents(folder) if name.startswith(".new-")]
+
+
+def test_a_cache_in_the_run_is_moved_with_it(folder: Path) -> None:
+    cache = folder / "run/mine"
+    config = write_config(folder, data={"cache_dir": str(cache)}, training={"max_steps": 1})
+    assert nmt_train(config) == 0
+    before = contents(cache)
+    assert nmt_train(config, "--overwrite", "--set", "data.max_length=9") == 0
+    assert contents(folder / "run.old-1/mine") == before
+    assert contents(cache)
+
+
 def test_files_of_the_run_itself_move_nothing_aside(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They would be gone when the new run looks for them; a run that resumes may use them."""
     config, run = write_config(folder, training={"max_steps": 1}), folder / "run"

@@ -207,6 +207,8 @@ def test_a_plugin_that_fails_brings_no_other_mistakes_with_it(write: Any, tmp_pa
     assert not any("mine" in line or "qqq" in line for line in lines)
 
 
+IDLE = "has no effect: encoder_cell and decoder_cell are other units; leave it out"
+PLAIN = {"encoder_mixing": "attention", "decoder_mixing": "attention"}
 CONTRADICTIONS = [
     (
         {"training": {"lr": 1e-3, "schedule": "constant", "schedule_options": {"min_lr": 0.01}}},
@@ -235,6 +237,29 @@ CONTRADICTIONS = [
         {"run_dir": "x/../y", "training": {"init_from": "y"}},
         "training.init_from: is run_dir itself; a run resumes automatically, and a new run needs another run_dir",
     ),
+    *(
+        ({"model": {"cell": unit, "encoder_cell": "gru", "decoder_cell": "sru"}}, f"model.cell: {IDLE}")
+        for unit in ("lrn", "atr")
+    ),
+    (
+        {"model": {"encoder_cell": "gru", "decoder_cell": "sru", "cell_options": {"tanh": True}}},
+        f"model.cell_options: {IDLE}",
+    ),
+    (
+        {"model": {"architecture": "transformer", "architecture_options": PLAIN, "cell": "lrn"}},
+        "model.cell: has no effect: attention mixes the words of both sides; leave it out",
+    ),
+    (
+        {
+            "model": {
+                "architecture": "transformer",
+                "architecture_options": {"encoder_mixing": "attention"},
+                "cell": "gru",
+                "decoder_cell": "ssru",
+            }
+        },
+        "model.cell: has no effect: attention mixes the words of one side, and decoder_cell is another unit; leave it",
+    ),
 ]
 
 
@@ -252,6 +277,31 @@ def test_a_run_that_is_begun_goes_on_with_a_warning(write: Any) -> None:
     config = load_config(path, is_begun=lambda config: config.training.keep_best == 3, warn=said.append)
     assert config.training.keep_best == 3
     assert said == [f"{path}: line 5: training.keep_best: needs validation data in data.dev"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"encoder_cell": "gru", "decoder_cell": "sru"},
+        {"architecture": "transformer", "architecture_options": PLAIN},
+        {"architecture": "transformer", "architecture_options": {"decoder_mixing": "attention"}, "encoder_cell": "gru"},
+    ],
+)
+def test_what_is_saved_of_a_model_without_the_usual_unit_is_a_configuration(write: Any, model: dict) -> None:
+    said: list[str] = []
+    config = load_config(write({"run_dir": "x", "data": {"train": "t"}, "model": model}), warn=said.append)
+    saved = write(dump(config))
+    assert load_saved(saved) == config
+    assert load_config(saved, warn=said.append) == config
+    assert not said
+    assert mistakes(saved, "model.cell=lrn")[0].startswith("  --set: model.cell: has no effect: ")
+
+
+def test_a_saved_unit_without_effect_is_saved_again(write: Any) -> None:
+    """Earlier versions only warned of it."""
+    model = {"cell": "atr", "encoder_cell": "gru", "decoder_cell": "sru", "cell_options": {"gates": "coupled"}}
+    config = load_saved(write({"run_dir": "x", "data": {"train": "t"}, "model": model}))
+    assert config.model.cell == "atr" and load_saved(write(dump(config))) == config
 
 
 def test_rates_that_are_meant_are_no_contradiction(write: Any) -> None:
@@ -291,7 +341,6 @@ def test_rates_that_are_meant_are_no_contradiction(write: Any) -> None:
         ({"evaluation": {"samples": 5}}, "evaluation.samples: has no effect without validation data in data.dev"),
         ({"evaluation": {"metrics": [], "max_sentences": 5}, "data": {"dev": "d"}}, "evaluation.max_sentences: has"),
         ({"data": {"train": ["a", "b"], "dev": "a"}}, "data.dev: 'a' is also training text"),
-        ({"model": {"encoder_cell": "gru", "decoder_cell": "sru"}}, "model.cell: 'lrn' is not used"),
         (
             {
                 "data": {"dev": "d"},

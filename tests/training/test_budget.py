@@ -165,8 +165,9 @@ def test_a_rate_that_falls_to_the_end_knows_each_limit(folder: Path, capsys: pyt
     capsys.readouterr()
     patience = "--set", "training.max_steps=null", "--set", "training.patience=2"
     assert nmt_train(config, *patience, "--set", f"run_dir={folder / 'open'}") == 2
+    line = next(number for number, text in enumerate(config.read_text().splitlines(), start=1) if "budgeted" in text)
     assert capsys.readouterr().err.endswith(
-        "training.schedule: 'budgeted' needs to know the end of training: "
+        f"  line {line}: training.schedule: 'budgeted' needs to know the end of training: "
         "give max_steps, max_epochs or --max-cpu-minutes\n"
     )
 

@@ -123,8 +123,13 @@ _ELSEWHERE = {
 def without_cell(config: ModelConfig) -> str | None:
     """Why `model.cell` has no effect; None where a side of the model may have that unit."""
     options = TransformerOptions(**config.architecture_options)
-    both = "attention" == options.encoder_mixing == options.decoder_mixing
-    return "attention mixes the words of both sides" if both else None
+    mixing = {"encoder": options.encoder_mixing, "decoder": options.decoder_mixing}
+    sides = [side for side, kind in mixing.items() if kind != "attention"]
+    if not sides:
+        return "attention mixes the words of both sides"
+    if len(sides) == 1 and getattr(config, f"{sides[0]}_cell") not in (None, config.cell):
+        return f"attention mixes the words of one side, and {sides[0]}_cell is another unit"
+    return None
 
 
 def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
