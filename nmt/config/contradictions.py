@@ -24,13 +24,14 @@ def contradictions(config: Config, given: Given) -> list[Problem]:
         *_without_validation(config),
         *_start(config),
         *_without_use(config, given),
-        *_without_unit(config, given),
     ]
 
 
-def odd_settings(config: Config) -> list[Problem]:
+def odd_settings(config: Config, given: Given) -> list[Problem]:
     """Settings that work, but are probably not intended."""
     return [
+        *_idle_unit(config, given),
+        *_unread(config, given),
         *_never_reached(config),
         *_odd_rate(config),
         *_idle_validation(config),
@@ -151,15 +152,23 @@ def unused_unit_keys(model: ModelConfig) -> list[str]:
     return ["cell", "cell_options"] if model.cell_options in ({}, dataclasses.asdict(options)) else []
 
 
-def _without_unit(config: Config, given: Given) -> Iterator[Problem]:
-    """The unit and its options, where they are given and no layer has that unit."""
+def _idle_unit(config: Config, given: Given) -> Iterator[Problem]:
+    """A unit that no layer has. No error, because --set cannot take the keys out of a file."""
     inside, why = given.get("model"), without_unit(config.model)
     if why is None or not isinstance(inside, Mapping):
         return
     if "cell" in inside:
-        yield Problem("model.cell", f"has no effect: {why}; leave it out")
+        yield Problem("model.cell", f"'{config.model.cell}' has no effect: {why}")
     if inside.get("cell_options"):
-        yield Problem("model.cell_options", f"has no effect: {why}; leave it out")
+        yield Problem("model.cell_options", f"has no effect: {why}")
+
+
+def _unread(config: Config, given: Given) -> Iterator[Problem]:
+    """Keys of the model with unusual values, which the architecture does not read."""
+    model, inside = config.model, given.get("model")
+    for name in getattr(MODELS.known(model.architecture), "unread", ()):
+        if isinstance(inside, Mapping) and inside.get(name, usual := getattr(ModelConfig(), name)) != usual:
+            yield Problem(f"model.{name}", f"has no effect with '{model.architecture}'")
 
 
 def _never_reached(config: Config) -> Iterator[Problem]:

@@ -87,7 +87,7 @@ def load_config(
         places=places,
         checks=[lambda complete: [] if goes_on(complete) else contradictions(complete, given), *checks],
     )
-    odd = [*(contradictions(config, given) if goes_on(config) else []), *odd_settings(config)]
+    odd = [*(contradictions(config, given) if goes_on(config) else []), *odd_settings(config, given)]
     for line in format_problems(str(path), odd, places).split("\n")[1:]:
         warn(f"{path}: {line.strip()}")
     return config

@@ -302,7 +302,7 @@ class DecodingConfig:
     large that the probabilities of a step would fill the memory."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """Number format: `fp32`, `bf16`, or `int8` for matrices of the decoder, and of the encoder of a `transformer` (the
-    rest as `auto`). `auto` uses bf16 where it is faster, else fp32; for an exported folder, the format of the folder."""
+    rest as `auto`). `auto` uses bf16 where it is faster, else fp32; for an exported folder, the folder's format."""
     shortlist: FilePath | None = None
     """File of nmt-shortlist: each sentence is translated with only the words listed for it, which is faster."""
     language_model: ModelPath | None = None

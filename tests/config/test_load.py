@@ -220,7 +220,7 @@ ATR = {"activation": "state", "gates": "coupled", "recurrent_init": "uniform"}
     ],
 )  # fmt: skip
 def test_encoder_and_decoder_have_units_of_their_own(write, model, encoder, decoder):
-    config = load_config(write({**MINIMAL, "model": model}), is_begun=lambda config: True)
+    config = load_config(write({**MINIMAL, "model": model}))
     assert unit_of(config.model, "encoder") == encoder
     assert unit_of(config.model, "decoder") == decoder
     assert load_saved(write(dump(config), "saved.yaml")) == config

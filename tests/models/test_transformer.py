@@ -342,11 +342,20 @@ def test_what_a_configuration_may_say(tmp_path: Path) -> None:
     assert "architecture_options.decoder_unit_size: has no effect with decoder_mixing: attention" in idle
     side = said(embedding_size=8, architecture_options={"decoder_mixing": "attention"}, decoder_cell="sru")
     assert "model.decoder_cell: has no effect with decoder_mixing: attention" in side
-    both = {"encoder_mixing": "attention", "decoder_mixing": "attention"}
-    unit = said(embedding_size=8, architecture_options=both, cell="gru")
-    assert "model.cell: has no effect: attention mixes the words of both sides" in unit
-    plain = {"architecture": "transformer", "architecture_options": both}
-    assert load_config({"run_dir": "r", "model": plain}).model.cell == "lrn"
+
+
+def test_keys_that_the_architecture_does_not_read_give_a_warning(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    said: list[str] = []
+    unread = {"layer_norm": False, "layer_norm_scale": 1.0, "context_aware_encoder": False, "deep_output": False}
+    model = {"architecture": "transformer", "hidden_size": 512, "embedding_size": 8, "cell": "gru", **unread}
+    plain = {"encoder_mixing": "attention", "decoder_mixing": "attention"}
+    config = write_config(tmp_path, model={**model, "architecture_options": plain})
+    load_config(config, warn=said.append)
+    assert sorted(line.partition("model.")[2] for line in said) == [
+        "cell: 'gru' has no effect: attention mixes the words of both sides",
+        *(f"{name}: has no effect with 'transformer'" for name in sorted(unread)),
+    ]
 
 
 def test_trains_resumes_and_translates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,8 @@ class Transformer(Seq2Seq):
 
     Options = TransformerOptions
     int8_encoder = True
+    unread = ("layer_norm", "layer_norm_scale", "context_aware_encoder", "deep_output")
+    """Keys of the section `model` that have no effect, of which a warning informs."""
     encoder: BlockEncoder
     decoder: BlockDecoder
 
