@@ -9,9 +9,9 @@ from collections.abc import MutableMapping
 from nmt.cpus import available_cores, usable_cores
 
 # oneDNN compiles code for every shape of a matrix product and keeps 1,024 of them, and ideep, which stands between it
-# and torch, another 1,024. Batches of all lengths bring new shapes all the time, at about 0.27 MB each: the heap grew
-# past 2 GB. With 64 it stays where it is, and training is no slower (docs/benchmarks/memory.md). Far fewer would not
-# hold all products of one step of a loop over time, which would be compiled anew in each step.
+# and torch, another 1,024. Batches of all lengths bring new shapes all the time, and the heap grew from update to
+# update. With 64 it stays where it is, and training is no slower (docs/benchmarks/memory.md). Far fewer would not hold
+# all products of one step of a loop over time, which would be compiled anew in each step.
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 # A search comes back to the same few hundred shapes, batch after batch, and needs no more memory than they do.

@@ -2,7 +2,8 @@
 """Profile on the CPU: the time of each kernel and PyTorch operation in an update, or in the translation of a sentence.
 
     scripts/profile_cpu.py update CONFIG.yaml [--set KEY=VALUE] --work DIR [-o FILE.md]
-    scripts/profile_cpu.py translation RUN --source FILE [--beam N] [--precision P] [--single] [-o FILE.md]
+    scripts/profile_cpu.py translation RUN --source FILE [--beam N] [--max-length-offset N] [--precision P] [--single]
+        [-o FILE.md]
 
 A C kernel has its own name; the kernels that one team of threads runs for a loop over time are one row. PyTorch's
 operations have the names of its profiler, with their time without the operations inside them. What is left is the time
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_facts import add_output, earlier, facts, listed, put
 
-from nmt.cli.argument_types import beam_size, positive
+from nmt.cli.argument_types import beam_size, natural, positive
 from nmt.cli.common import execute, make_parser
 from nmt.environment import keep_more_kernels
 
@@ -57,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     translation.add_argument("--source", required=True, metavar="FILE")
     translation.add_argument("--lines", type=positive, default=200, metavar="N", help="default 200")
     translation.add_argument("--beam", type=beam_size, default=5, metavar="N", help="default 5")
+    translation.add_argument("--max-length-offset", type=natural, metavar="N", help="default: as in RUN")
     translation.add_argument("--precision", choices=("fp32", "bf16", "int8"), default="int8", help="default int8")
     translation.add_argument("--single", action="store_true", help="one line at a time, not in batches")
     for part in (update, translation):
@@ -116,8 +118,10 @@ def translations(arguments: argparse.Namespace) -> tuple[str, int, Step]:
 
     lines = list(read_lines(arguments.source))[: arguments.lines]
     loaded = load_model(arguments.run)
+    decoding = loaded.config.decoding
+    offset = decoding.max_length_offset if arguments.max_length_offset is None else arguments.max_length_offset
     decoding = dataclasses.replace(
-        loaded.config.decoding, beam_size=arguments.beam, n_best=1, precision=arguments.precision
+        decoding, beam_size=arguments.beam, n_best=1, max_length_offset=offset, precision=arguments.precision
     )
     translator = Translator(loaded.model, loaded.tokenizer, decoding, scores=False)
     parts = [[line] for line in lines] if arguments.single else [lines]
@@ -129,7 +133,10 @@ def translations(arguments: argparse.Namespace) -> tuple[str, int, Step]:
     step()
     search = "greedy" if arguments.beam == 1 else f"beam {arguments.beam}"
     how = "one at a time" if arguments.single else "in batches"
-    return f"sentence by {Path(arguments.run).name}, {search}, {arguments.precision}, {how}", len(lines), step
+    title = (
+        f"sentence by {Path(arguments.run).name}, {search}, max_length_offset {offset}, {arguments.precision}, {how}"
+    )
+    return title, len(lines), step
 
 
 def name_kernels() -> None:

@@ -33,10 +33,23 @@ def test_updates_and_translations_are_divided_into_operations(tmp_path: Path) ->
     output = tmp_path / "profile.md"
     profile("update", config, "--work", tmp_path / "work", "--updates", 2, "--warm-up", 1, "-o", output)
     source = tmp_path / "dev.en"
-    options = ["--source", source, "--lines", 4, "--beam", 2, "--precision", "fp32", "--single"]
+    options = [
+        "--source",
+        source,
+        "--lines",
+        4,
+        "--beam",
+        2,
+        "--precision",
+        "fp32",
+        "--max-length-offset",
+        5,
+        "--single",
+    ]
     profile("translation", tmp_path / "run", *options, "-o", output)
     record = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
-    assert list(record) == ["update of tiny.yaml, fp32", "sentence by run, beam 2, fp32, one at a time"]
+    translation = "sentence by run, beam 2, max_length_offset 5, fp32, one at a time"
+    assert list(record) == ["update of tiny.yaml, fp32", translation]
     for section in record.values():
         *parts, whole, plain = milliseconds(section).values()
         assert whole == pytest.approx(sum(parts)) and min(parts) > 0 and 0 < plain < 10 * whole
