@@ -202,8 +202,12 @@ def test_ctrl_c_says_how_far_it_has_come(
 @pytest.mark.parametrize(
     ("command", "arguments", "said"),
     [
-        ("distill", ["--train", "text/train", "--nearest", "bleu"], "nearest: needs several translations; set n_best"),
-        ("distill", ["--source", "text/mono.gz", "--keep-original"], "keep_original: the text to translate has no"),
+        (
+            "distill",
+            ["--train", "text/train", "--nearest", "bleu"],
+            "--nearest: needs several translations; set n_be",
+        ),
+        ("distill", ["--source", "text/mono.gz", "--keep-original"], "--keep-original: the text to translate has no"),
         ("distill", ["--source", "text/none"], "text/none: no such file"),
         ("distill", ["--train", "text/none"], "--train: neither text/none.en nor text/none.en.gz exists"),
         (
