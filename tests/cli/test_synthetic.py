@@ -215,7 +215,7 @@ def test_ctrl_c_says_how_far_it_has_come(
             ["--train", "text/train", "--n-best", "9", "--search", "greedy", "--beam-size", "1"],
             "--n-best 9: ",
         ),
-        ("distill", ["--source", "text/mono.gz", "--placeholders"], "placeholders: changes translations afterwards"),
+        ("distill", ["--source", "text/mono.gz", "--placeholders"], "--placeholders: changes translations afterwards"),
         ("backtranslate", ["-i", "text"], "text: is not a regular file"),
     ],
 )
