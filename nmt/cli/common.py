@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from nmt import __version__
 from nmt.cli.argument_types import any_text
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
+from nmt.cli.option_names import worded
 from nmt.errors import NmtError, printable
 from nmt.files.errors import is_out_of_memory, naming, reason
 from nmt.files.undecodable import POLICIES, Policy
@@ -196,7 +197,7 @@ def execute(
         if error.exit_code == EXIT_NO_READER:
             _drop_output()
             return EXIT_NO_READER
-        return _fail(parser, str(error), error.exit_code, debug=arguments.debug)
+        return _fail(parser, worded(error, arguments), error.exit_code, debug=arguments.debug)
     except OSError as error:
         if isinstance(error, BrokenPipeError) and (has_no_reader(1) or has_no_reader(2)):
             _drop_output()  # the reader of our output went away, as `head` does

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, ratio
 from nmt.cli.common import add_debug, execute, make_parser
-from nmt.errors import counted
+from nmt.errors import DataError, counted
 
 if TYPE_CHECKING:
     from nmt.corpora.inspection import Report
@@ -203,7 +203,11 @@ def _texts(arguments: argparse.Namespace) -> tuple[FilePair, list[FilePair], tup
     from nmt.corpora.inspection import files_of, languages_of
 
     languages = tuple(arguments.languages) if arguments.languages else languages_of(arguments.prefix)
-    return files_of(arguments.prefix, languages), [files_of(text, languages) for text in arguments.held_out], languages
+    try:
+        files = files_of(arguments.prefix, languages)
+    except DataError as error:
+        raise DataError(f"--languages {' '.join(languages)}: {error}") from None
+    return files, [files_of(text, languages) for text in arguments.held_out], languages
 
 
 def _print(report: Report, arguments: argparse.Namespace, *, kept: int | None = None) -> None:

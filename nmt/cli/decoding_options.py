@@ -17,6 +17,7 @@ from nmt.cli.argument_types import (
     positive_or_auto,
     positive_or_none,
 )
+from nmt.cli.option_names import option_of
 from nmt.errors import ConfigError, shown
 
 if TYPE_CHECKING:
@@ -169,14 +170,10 @@ def overridden(
             changes[name] = None
     if "search_options" in changes:
         given = search_options(changes.pop("search_options"))
-        plain = changed_decoding(decoding, changes, option=_option)
+        plain = changed_decoding(decoding, changes, option=option_of)
         # plain: without the saved search's options if another search is chosen
         changes["search_options"] = {**plain.search_options, **given}
-    return changed_decoding(decoding, changes, option=_option, say=say)
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return changed_decoding(decoding, changes, option=option_of, say=say)
 
 
 def search_options(given: Sequence[str]) -> dict[str, Any]:

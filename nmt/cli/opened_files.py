@@ -9,6 +9,7 @@ from typing import Any
 
 from nmt.cli.decoding_options import DECODING
 from nmt.cli.opened import Opened
+from nmt.cli.option_names import option_of
 from nmt.errors import ConfigError
 from nmt.interop.facts import LongestSource
 from nmt.library.light import EngineFiles, Line
@@ -47,7 +48,7 @@ def open_files(
     )
     given = {name: getattr(arguments, name) for name in DECODING if name != "precision"}
     options = {name: value for name, value in given.items() if value is not None}
-    chosen = {**files.chosen(options, say=say or _ignore, named=_option), "scores": scores}
+    chosen = {**files.chosen(options, say=say or _ignore, named=option_of), "scores": scores}
     listed = ", ".join(arguments.models)
     names = listed if len(arguments.models) == 1 else f"an ensemble of {len(arguments.models)} models ({listed})"
     search = "" if arguments.search in (None, "auto") else f"search {arguments.search}, "
@@ -133,10 +134,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(
             f"WORLD_SIZE: {file} is one file for the engine, which translates in one process with all cores"
         )
-
-
-def _option(name: str) -> str:
-    return "--search-option" if name == "search_options" else "--" + name.replace("_", "-")
 
 
 def _ignore(message: str) -> None:

@@ -13,6 +13,7 @@ from nmt.config.schema import AUTO, DecodingConfig
 from nmt.errors import ConfigError
 from nmt.limits import WIDEST_BEAM
 from nmt.registry import SEARCHES
+from nmt.setting_error import SettingError
 
 
 def changed_decoding(
@@ -36,9 +37,9 @@ def changed_decoding(
     except ValidationError as error:
         known = [field.name for field in dataclasses.fields(DecodingConfig)]
         problems = type_problems(error, known=known)
-        raise ConfigError("; ".join(f"{option(problem.key)}: {problem.message}" for problem in problems)) from None
+        raise SettingError(*((option(problem.key), problem.message) for problem in problems)) from None
     if decoding.chosen_search not in SEARCHES.names():
-        raise ConfigError(f"{option('search')}: {SEARCHES.unknown(decoding.search, also=(AUTO,))}")
+        raise SettingError((option("search"), SEARCHES.unknown(decoding.search, also=(AUTO,))))
     if decoding.chosen_search != saved.chosen_search and "search_options" not in changes:
         decoding = dataclasses.replace(decoding, search_options={})  # the saved ones were for the saved search
     search = SEARCHES.get(decoding.chosen_search)

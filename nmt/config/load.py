@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -239,8 +240,8 @@ def validate(
         config, more = complete(config)
         more += cross_checks(config)
         more += [problem for check in checks for problem in check(config)]
-        named = {problem.key for problem in found}
-        found += [problem for problem in more if problem.key not in named]
+        refused = {problem.key for problem in found}
+        found += [problem for problem in more if not _follows(problem, refused)]
     if any(problem.failed_plugin for problem in found):
         found = [hedged for problem in found if (hedged := _hedged(problem)) is not None]
     if found or config is None:
@@ -249,6 +250,14 @@ def validate(
             raise DataError(text)
         raise MistakesError(text, found) from next((problem.cause for problem in found if problem.cause), None)
     return config
+
+
+def _follows(problem: Problem, refused: Collection[str]) -> bool:
+    """Whether the problem may only be there because a refused value was left out: it is about that key, or names it."""
+    if problem.key in refused:
+        return True
+    section, words = problem.key.partition(".")[0], re.findall(r"[\w.]+", problem.message)
+    return any(word in refused or f"{section}.{word}" in refused for word in words)
 
 
 def _hedged(problem: Problem) -> Problem | None:

@@ -16,6 +16,7 @@ from nmt.config.problems import Problem, type_problems
 from nmt.errors import ConfigError, shown
 from nmt.limits import LARGEST, MOST
 from nmt.plugin_errors import shown_path
+from nmt.setting_error import SettingError
 
 
 @cache
@@ -30,7 +31,7 @@ def component_options(member: Any, options: Mapping[str, Any], *, key: str = "op
     """Build `member.Options` from `options`; raise ConfigError naming each wrong one below `key`."""
     built, problems = check_options(member, options, key=key)
     if problems:
-        raise ConfigError("; ".join(f"{problem.key}: {problem.message}" for problem in problems))
+        raise SettingError(*((problem.key, problem.message) for problem in problems))
     return built
 
 

@@ -64,10 +64,14 @@ def digest(path: Path, algorithm: str = "sha256", *, unpack: bool = False) -> st
 
 
 def take_copy(folder: Path, names: Sequence[str], to: Path, *, expected: Sum) -> Path:
-    """Copy the first of `names` that is in `folder` to the folder `to`, and check its sum; returns the copy."""
+    """Copy the first of `names` that is in `folder` to the folder `to`, and check its sum; returns the copy.
+
+    The folder `to` is made only for a file whose sum is right.
+    """
     for name in names:
         if (folder / name).is_file():
             part = to / f"{name}.part"
+            _check(folder / name, expected, origin=str(folder / name))
             to.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, part)
             return _settle(part, to / name, expected=expected, origin=str(folder / name))
@@ -76,18 +80,24 @@ def take_copy(folder: Path, names: Sequence[str], to: Path, *, expected: Sum) ->
 
 def _settle(part: Path, path: Path, *, expected: Sum | None, origin: str) -> Path:
     """Give a complete file its name if its checksum is right, else delete it."""
-    if expected is None:
-        os.replace(part, path)
-        return path
+    if expected is not None:
+        try:
+            _check(part, expected, origin=origin)
+        except DataError:
+            part.unlink()
+            raise
+    os.replace(part, path)
+    return path
+
+
+def _check(path: Path, expected: Sum, *, origin: str) -> None:
+    """Raise DataError unless the file, which comes from `origin`, has the expected sum."""
     try:
-        fits = expected.fits(part)
+        fits = expected.fits(path)
     except DataError:
         fits = False
     if not fits:
-        part.unlink()
         raise DataError(f"{origin} is not the published file: its {expected.algorithm} sum differs")
-    os.replace(part, path)
-    return path
 
 
 def download(url: str, path: Path, *, expected: Sum | None) -> Path:
@@ -96,7 +106,6 @@ def download(url: str, path: Path, *, expected: Sum | None) -> Path:
     `path` appears only when it is complete and its sum right; `expected` is None if it is unknown. Raises DataError.
     """
     part = path.with_name(path.name + ".part")
-    path.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(ATTEMPTS):
         before = _size(part)
         try:
@@ -137,6 +146,7 @@ def _transfer(url: str, part: Path) -> int | None:
         resumed = response.status == 206
         left = response.headers.get("Content-Length")
         total = None if left is None else int(left) + (start if resumed else 0)
+        part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab" if resumed else "wb") as file:
             for block in blocks(response):
                 file.write(block)

@@ -44,7 +44,6 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
     used.
     """
     print(LICENCE)
-    to.mkdir(parents=True, exist_ok=True)
     complete = {part: is_complete(to, part) for part in (*HELD_OUT, "train")}
     if all(complete.values()):
         for part in complete:
@@ -53,6 +52,7 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
         path = _archive(to, copies=copies, mirror=mirror)
         print(f"{path}: SHA-256 {digest(path)}")
         found = split(read(path))
+        to.mkdir(parents=True, exist_ok=True)
         write(to, found)
         print("\n".join(found.lines()))
     print(f"Tatoeba is complete in {to}")

@@ -67,7 +67,6 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
     Raises DataError if a file cannot be fetched or is not the published one.
     """
     print(LICENCE)
-    to.mkdir(parents=True, exist_ok=True)
     for part, shards in PARTS.items():
         if is_complete(to, part):
             print(f"{to / part}.en, .de: already here")
@@ -95,6 +94,7 @@ def archive(name: str, folder: Path, *, copies: Path | None, mirror: str) -> Pat
 
 def make(to: Path, part: str, archives: list[Path], members: list[list[str]]) -> int:
     """Write both sides of a part from the members of its archives; returns the line count."""
+    to.mkdir(parents=True, exist_ok=True)
     temporary = [to / f"{part}.{language}.part" for language in LANGUAGES]
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in temporary]

@@ -86,7 +86,7 @@ def split_lines(block: bytes, path: Path, *, first_line: int = 1) -> list[str]:
     except UnicodeDecodeError as error:
         begin = block.rfind(b"\n", 0, error.start) + 1
         number = first_line + block.count(b"\n", 0, error.start)
-        raise not_utf8(path, number, block[error.start], error.start - begin) from error
+        raise DataError(not_utf8(path, number, block[error.start], error.start - begin)) from error
     lines = text.split("\n")
     last = lines.pop()  # nothing after the last line end, or a line without one
     if "\r" in text:

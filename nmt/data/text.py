@@ -227,7 +227,7 @@ def count_pairs(pairs: Sequence[FilePair], *, decodable: bool = True) -> int:
 
     Unless they are to be `decodable`, lines that are not UTF-8 count as any other.
     """
-    policy: Policy = "strict" if decodable else "empty"
+    policy: Policy | None = None if decodable else "empty"
     count = sum(1 for pair in pairs for _ in read_pairs(pair, undecodable=(Undecodable(policy), Undecodable(policy))))
     if count == 0:
         raise nothing_in(pairs)

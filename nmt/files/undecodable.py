@@ -14,6 +14,10 @@ POLICIES: Final[Sequence[Policy]] = ("strict", "replace", "empty")
 _FATE: Final = MappingProxyType({"replace": "such bytes replaced by U+FFFD", "empty": "read as empty"})
 
 
+class NotUtf8Error(DataError):
+    """A line that is not UTF-8, where the user of the text chose, or could have chosen, what becomes of it."""
+
+
 class Undecodable:
     """The rule for such lines of one text, and the lines found.
 
@@ -21,8 +25,10 @@ class Undecodable:
     `empty` as an empty line.
     """
 
-    def __init__(self, policy: Policy = "strict") -> None:
-        self.policy = policy
+    def __init__(self, policy: Policy | None = None) -> None:
+        """Without a policy the text must be UTF-8, as with `strict`, but nobody can choose otherwise."""
+        self.policy: Policy = policy or "strict"
+        self._error = DataError if policy is None else NotUtf8Error
         self.noted = NotedLines()
         self._unasked: set[int] = set()
 
@@ -35,7 +41,7 @@ class Undecodable:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
             if self.policy == "strict":
-                raise not_utf8(name, number, raw[error.start], error.start) from error
+                raise self._error(not_utf8(name, number, raw[error.start], error.start)) from error
         self.noted.add(number)
         self._unasked.add(number)
         return raw.decode("utf-8", "replace") if self.policy == "replace" else ""
@@ -51,7 +57,7 @@ class Undecodable:
         return self.noted.said(f"not UTF-8, {_FATE[self.policy]}")
 
 
-def not_utf8(name: object, line: int, byte: int, position: int) -> DataError:
+def not_utf8(name: object, line: int, byte: int, position: int) -> str:
     """The message about a byte at `position` (from 0) of a line that is not UTF-8."""
     place = f"byte 0x{byte:02x} at position {position + 1} of the line"
-    return DataError(f"{name}, line {line}: not UTF-8 ({place}); convert the file to UTF-8")
+    return f"{name}, line {line}: not UTF-8 ({place}); convert the file to UTF-8"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import torch
 
-from nmt.errors import ConfigError, say_once
+from nmt.errors import say_once
 from nmt.kernel_check.accidents import explained
+from nmt.setting_error import SettingError
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def choose_device(name: str | torch.device, *, index: int | None = None) -> torc
     if problem is None:
         return device
     if name != "auto" or others:
-        raise ConfigError(f"device: 'cuda' is not possible, because {problem}. Allowed: auto, cpu.")
+        raise SettingError(("device", f"'cuda' is not possible, because {problem}. Allowed: auto, cpu."))
     if torch.version.cuda and _has_gpu():
         say_once(logger, f"device: the CPU is used, because {problem}")
     return torch.device("cpu")

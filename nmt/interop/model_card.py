@@ -53,7 +53,8 @@ def model_card(
     source, target = config.data.source_language, config.data.target_language
     folder = shlex.quote(printable(name))
     commands = [
-        f"```\npip install nmt-recurrent\nnmt-translate {folder} < text.{source} > text.{target}\n```",
+        "Where nmt is installed (`pip install .` in its checkout):",
+        f"```\nnmt-translate {folder} < text.{source} > text.{target}\n```",
         "or in Python",
         f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("...").text)\n```',
     ]

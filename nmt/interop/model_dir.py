@@ -24,6 +24,7 @@ from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import MODELS
+from nmt.setting_error import SettingError
 
 TRANSLATION = "translation"
 """The task of most models."""
@@ -167,9 +168,8 @@ def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
             listed = ", ".join(str(step) for step in steps)
             raise CheckpointError(f"{run}: no checkpoint of step {checkpoint}; existing: {listed}")
         return int(checkpoint)
-    raise ConfigError(
-        f"checkpoint: {shown(checkpoint)} is not allowed. Allowed: best, last, or a step such as {steps[-1]}."
-    )
+    allowed = f"Allowed: best, last, or a step such as {steps[-1]}."
+    raise SettingError(("checkpoint", f"{shown(checkpoint)} is not allowed. {allowed}"))
 
 
 def config_file(directory: Path) -> Path:

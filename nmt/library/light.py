@@ -21,6 +21,7 @@ from nmt.light.cards import cards_of
 from nmt.light.errors import EngineError
 from nmt.light.pace import Pace
 from nmt.search.notes import LONGER
+from nmt.setting_error import SettingError
 
 Line = tuple[Result, list[int]]
 """A result, and the tokens of the parts in which its line was translated."""
@@ -39,20 +40,20 @@ class EngineFiles:
         """Open; the arguments are those of `nmt.load`, and so are the errors."""
         self.file = paths[0]
         if device not in ("auto", "cpu"):
-            raise ConfigError(f"device: {shown(device)}: {self.file} is one file for the engine. Allowed: auto, cpu.")
+            raise SettingError(
+                ("device", f"{shown(device)}: {self.file} is one file for the engine. Allowed: auto, cpu.")
+            )
         if checkpoint != "best":
             raise ConfigError(f"{self.file}: is a single model; a checkpoint ('{checkpoint}') is chosen from a run")
         if plugins:
-            raise ConfigError(f"plugins: {self.file} is one file for the engine, which needs and takes no plugins")
+            raise SettingError(("plugins", f"{self.file} is one file for the engine, which needs and takes no plugins"))
         self._translator = open_engine(paths)
         cards = cards_of(self._translator)
         stored = {path: text_of(card, "precision") for path, card in zip(paths, cards, strict=True)}
         for path, own in stored.items():
             if precision not in ("auto", own):
-                raise ConfigError(
-                    f"precision: {precision} was asked for, but {path} is in {own}. Allowed: auto, {own}. For another "
-                    f"one, export the run again"
-                )
+                advice = f"Allowed: auto, {own}. For another one, export the run again"
+                raise SettingError(("precision", f"{precision} was asked for, but {path} is in {own}. {advice}"))
         self.longest = longest_of(cards)
         """Tokens of the longest source sentence in training, if known."""
         self.facts = Facts(
@@ -80,7 +81,7 @@ class EngineFiles:
         except EngineError as error:
             self._check_usable()  # another thread may have closed the translator
             key, _, rest = str(error).partition(": ")
-            raise ConfigError(f"{named(key)}: {rest}" if key in taken else str(error)) from None
+            raise (SettingError((named(key), rest)) if key in taken else ConfigError(str(error))) from None
         for message in said:
             say(message)
         return taken

@@ -8,6 +8,7 @@ from typing import Any, Final, get_type_hints
 from nmt.errors import ConfigError, near_miss, shown
 from nmt.library.options import NONE, OWN, Options, chosen_details
 from nmt.light.translator import NOT_TOLD
+from nmt.setting_error import SettingError
 
 _SEARCHES: Final = ("auto", "beam", "greedy")
 _OWN: Final = ("beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", *OWN)
@@ -65,12 +66,12 @@ def light_options(
         elif name == "batch_tokens":
             _check_batch_tokens(value, named=named)
         elif name == "precision":
-            raise ConfigError(f"{named(name)}: {file} has one number format, which nmt-export has chosen")
+            raise SettingError((named(name), f"{file} has one number format, which nmt-export has chosen"))
         elif name not in _WITHOUT_EFFECT:
             known = [*get_type_hints(Options), *(() if named is str else ("precision",))]
-            raise ConfigError(f"{named(name)}: is not an option.{near_miss(name, known)}")
+            raise SettingError((named(name), f"is not an option.{near_miss(name, known)}"))
         elif type(value) is bool and value or value not in _WITHOUT_EFFECT[name]:
-            raise ConfigError(_refused(named(name), file))
+            raise SettingError((named(name), _lacking(name, file)))
         elif name == "shortlist":
             taken[name] = False
     is_greedy = taken.get("search") == "greedy"
@@ -89,24 +90,28 @@ def refused_wish(name: str, file: str) -> str:
 
 
 def _refused(name: str, file: str) -> str:
-    if name.lstrip("-") == "shortlist":
+    return f"{name}: {_lacking(name, file)}"
+
+
+def _lacking(name: str, file: str) -> str:
+    if name == "shortlist":
         return (
-            f"{name}: {file} is one file for the engine, whose shortlist is fixed by nmt-export. Allowed: {NONE}, "
-            f"which switches it off."
+            f"{file} is one file for the engine, whose shortlist is fixed by nmt-export. Allowed: {NONE}, which "
+            f"switches it off."
         )
-    return f"{name}: {file} is one file for the engine, which does not have this; {INSTEAD} it"
+    return f"{file} is one file for the engine, which does not have this; {INSTEAD} it"
 
 
 def _search(value: Any, *, file: str, named: Named) -> Any:
     if value not in _SEARCHES:
-        raise ConfigError(
-            f"{named('search')}: {shown(value)} is not a search of {file}, one file for the engine. Allowed: "
-            f"{', '.join(_SEARCHES)}; {INSTEAD} others."
-        )
+        allowed = f"Allowed: {', '.join(_SEARCHES)}; {INSTEAD} others."
+        message = f"{shown(value)} is not a search of {file}, one file for the engine. {allowed}"
+        raise SettingError((named("search"), message))
     return value
 
 
 def _check_batch_tokens(value: Any, *, named: Named) -> None:
     """The engine needs no batch size: how much it computes together depends on the processor."""
     if value != "auto" and (type(value) is not int or value < 1):
-        raise ConfigError(f"{named('batch_tokens')}: {shown(value)} is not allowed. Allowed: auto, or a number from 1.")
+        message = f"{shown(value)} is not allowed. Allowed: auto, or a number from 1."
+        raise SettingError((named("batch_tokens"), message))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from torch import Tensor
 
 from nmt.config.options import component_options
-from nmt.errors import ConfigError
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.ruled import RuledModel
+from nmt.setting_error import SettingError
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -124,7 +124,7 @@ def build_search(decoding: DecodingConfig) -> Search:
     member = SEARCHES.get(decoding.chosen_search)
     problems = member.problems(decoding)
     if problems:
-        raise ConfigError("; ".join(f"{key}: {message}" for key, message in problems))
+        raise SettingError(*problems)
     options = component_options(member, decoding.search_options, key="decoding.search_options")
     search: Search = member(options=options)
     return search

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.data.vocabulary import PAD
-from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.search.protocol import AttendingModel, SearchState
+from nmt.setting_error import SettingError
 
 S = TypeVar("S", bound=SearchState)
 
@@ -92,4 +92,4 @@ def check_attention(models: Sequence[Seq2Seq], *, key: str) -> None:
     """Raise ConfigError, naming the key that needs it, unless all models report their attention."""
     for model in models:
         if not model.tells_attention:
-            raise ConfigError(f"{key}: the decoder {type(model.decoder).__name__} does not report its attention")
+            raise SettingError((key, f"the decoder {type(model.decoder).__name__} does not report its attention"))

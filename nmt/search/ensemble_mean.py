@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
-from nmt.errors import ConfigError, counted
+from nmt.errors import counted
+from nmt.setting_error import SettingError
 
 MeanOf = Literal["probabilities", "log_probabilities"]
 
@@ -72,7 +73,7 @@ def ensemble_mean(decoding: DecodingConfig, *, models: int) -> EnsembleMean:
     if weights is None:
         return EnsembleMean(None, decoding.ensemble_mean)
     if len(weights) != models:
-        raise ConfigError(f"decoding.ensemble_weights: {wrong_number(len(weights), models=models)}")
+        raise SettingError(("decoding.ensemble_weights", wrong_number(len(weights), models=models)))
     return EnsembleMean(tuple(weight / sum(weights) for weight in weights), decoding.ensemble_mean)
 
 

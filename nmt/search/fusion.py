@@ -14,9 +14,9 @@ from torch import Tensor
 from nmt.cells import reorder_state
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer
-from nmt.errors import ConfigError
 from nmt.interop.model_dir import read_model
 from nmt.models.language_model import LanguageModel, States
+from nmt.setting_error import SettingError
 
 KEY: Final = "decoding.language_model"
 TASK: Final = "language_model"
@@ -93,7 +93,6 @@ def _check_words(language_model: Tokenizer, tokenizer: Tokenizer, *, path: str) 
         if place is None
         else f"word {place} is {theirs[place]!r}, of the translation model {ours[place]!r}"
     )
-    raise ConfigError(
-        f"{KEY}: {path}: its vocabulary is not the target vocabulary of the translation model: {differing}; train it "
-        "with the files in the tokenizer directory of the translation model: see docs/language_models.md"
-    )
+    advice = "train it with the files in the tokenizer directory of the translation model: see docs/language_models.md"
+    wrong = f"{path}: its vocabulary is not the target vocabulary of the translation model: {differing}; {advice}"
+    raise SettingError((KEY, wrong))

@@ -11,11 +11,11 @@ from typing import Final, Literal
 
 import torch
 
-from nmt.errors import ConfigError
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import inference_copy
 from nmt.ops.hardware import bf16_hardware, device_noun
 from nmt.ops.matrices.inference import int8_implementation
+from nmt.setting_error import SettingError
 
 _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
 """From here on bf16, with its 8 bits, rounds to infinity."""
@@ -73,10 +73,8 @@ def choose_search_precision(
     for name in sorted(stored):
         if requested not in _USABLE[name]:
             allowed = ", ".join(("auto", *_USABLE[name]))
-            raise ConfigError(
-                f"precision: {requested} is not possible, because the model was exported in {name}. Allowed: "
-                f"{allowed}. For {requested} use the run, or export it in {requested}."
-            )
+            message = f"{requested} is not possible, because the model was exported in {name}. Allowed: {allowed}."
+            raise SettingError(("precision", f"{message} For {requested} use the run, or export it in {requested}."))
     hardware = bf16_hardware(device)
     without = f"this {device_noun(device)} has no fast bf16 arithmetic"
     if requested == "int8":
@@ -96,4 +94,4 @@ def _check_range(model: Seq2Seq) -> None:
         if weight.dtype == torch.float32:
             largest = max(abs(float(value)) for value in weight.detach().aminmax())
             if _TOO_LARGE_FOR_BF16 <= largest < math.inf:
-                raise ConfigError(f"precision: {name} holds {largest:.4g}, too large for bf16; choose fp32")
+                raise SettingError(("precision", f"{name} holds {largest:.4g}, too large for bf16; choose fp32"))

@@ -13,7 +13,6 @@ from torch import Tensor
 from nmt.data import UNK, Tokenizer
 from nmt.data.spans import Span, word_spans
 from nmt.data.text import on_one_line
-from nmt.errors import ConfigError
 from nmt.search.alignment import Alignment, alignment_of, by_words, places_of
 from nmt.search.constraints import ConstraintsMaker
 from nmt.search.hypothesis import Hypothesis
@@ -23,6 +22,7 @@ from nmt.search.reading import Reading, tokens_of
 from nmt.search.request import Request
 from nmt.search.source import Source, SourcePart
 from nmt.search.translation import Details, ScoredText
+from nmt.setting_error import SettingError
 
 
 class Chosen(NamedTuple):
@@ -46,7 +46,7 @@ class Texts:
     def __init__(self, tokenizer: Tokenizer, constraints: ConstraintsMaker, *, replace_unknown: bool) -> None:
         """Raises ConfigError where unknown words are to be replaced and the tokenizer has none."""
         if replace_unknown and not tokenizer.has_unknown:
-            raise ConfigError("decoding.replace_unknown: the tokenizer of this model has no unknown words")
+            raise SettingError(("decoding.replace_unknown", "the tokenizer of this model has no unknown words"))
         self._tokenizer = tokenizer
         self._constraints = constraints
         self._replace_unknown = replace_unknown

@@ -17,6 +17,7 @@ from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, open_regular, read_bounded
 from nmt.interop import run_layout
 from nmt.interop.model_dir import weights_of
+from nmt.setting_error import SettingError
 from nmt.synthetic.choice import SIMILARITIES
 from nmt.synthetic.counts import Counts
 from nmt.synthetic.texts import Texts
@@ -54,18 +55,17 @@ class Work:
     def __post_init__(self) -> None:
         """Raise ConfigError for options that are not possible."""
         if self.nearest is not None and self.nearest not in SIMILARITIES:
-            raise ConfigError(f"nearest: {shown(self.nearest)} is not known. Allowed: {', '.join(SIMILARITIES)}.")
+            allowed = ", ".join(SIMILARITIES)
+            raise SettingError(("nearest", f"{shown(self.nearest)} is not known. Allowed: {allowed}."))
         if self.nearest is not None and self.decoding.n_best < _FEWEST:
-            raise ConfigError(f"nearest: needs several translations; set n_best to {_FEWEST} or more")
+            raise SettingError(("nearest", f"needs several translations; set n_best to {_FEWEST} or more"))
         rewriting = [name for name in _REWRITING if getattr(self.decoding, name)]
         if self.as_tokens and rewriting:
-            raise ConfigError(
-                f"{rewriting[0]}: changes translations afterwards, but text for this tokenizer consists of the model's "
-                f"tokens"
-            )
+            message = "changes translations afterwards, but text for this tokenizer consists of the model's tokens"
+            raise SettingError((rewriting[0], message))
         asked = [name for name, given in (("nearest", self.nearest), ("keep_original", self.keep_original)) if given]
         if asked and not any(part.reference is not None for part in self.texts.parts):
-            raise ConfigError(f"{asked[0]}: the text to translate has no references; only parallel text has them")
+            raise SettingError((asked[0], "the text to translate has no references; only parallel text has them"))
 
     def facts(self) -> dict[str, Any]:
         """By name, everything that determines the output, as JSON values; contents of files by their digests."""

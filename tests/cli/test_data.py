@@ -108,7 +108,11 @@ def test_packed_text_is_not_hidden(corpus: Path, capsys: pytest.CaptureFixture[s
     ("arguments", "message", "code"),
     [
         (["check", "nowhere"], "nowhere: not two files with this prefix (none); name the languages", 2),
-        (["check", "train", "--languages", "en", "fr"], "neither train.fr nor train.fr.gz exists", 1),
+        (
+            ["check", "train", "--languages", "en", "fr"],
+            "--languages en fr: neither train.fr nor train.fr.gz exists",
+            1,
+        ),
         (["check", "train", "--held-out", "dve"], "neither dve.de nor dve.de.gz exists", 1),
         (["check", "train", "--max-ratio", "0.5"], "'0.5' is not a number from 1 to", 2),
         (["clean", "train", "-o", "train"], "train.de: is the text to read", 2),

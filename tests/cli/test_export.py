@@ -103,7 +103,7 @@ def test_what_needs_the_weights_of_training_refuses_it(
         assert train.main([str(again), "--set", f"run_dir={tmp_path / 'new'}", "--device", "cpu"]) == 2
         assert f"training.init_from: {rounded}" in capsys.readouterr().err
     assert refused(capsys, translate, folder / "int8", "--precision", "fp32", "-i", folder / "dev.en").startswith(
-        "nmt-translate: precision: fp32 is not possible, because the model was exported in int8. Allowed: auto, int8."
+        "nmt-translate: --precision: fp32 is not possible, because the model was exported in int8. Allowed: auto, int8."
     )
     assert export.main([str(folder / "run"), "-o", str(tmp_path / "fp32")]) == 0
     start = ["--set", f"run_dir={tmp_path / 'new'}", "--set", f"training.init_from={tmp_path / 'fp32'}"]

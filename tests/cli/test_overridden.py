@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from nmt.cli.decoding_options import overridden
+from nmt.cli.option_names import worded
 from nmt.cli.translate import build_parser
 from nmt.config.schema import DecodingConfig
+from nmt.search.base import build_search
+from nmt.setting_error import SettingError
 
 SAVED = DecodingConfig(beam_size=4, n_best=3, length_penalty=0.5)
 
@@ -35,3 +40,21 @@ def test_the_weight_goes_with_the_language_model_that_it_was_for() -> None:
     )
     assert (none.language_model, none.language_model_weight) == (None, None)
     assert (other.language_model, other.language_model_weight) == ("other", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--min-length", "9", "--max-length-offset", "8"], "--min-length: 9 must not exceed max_length_offset (8)"),
+        (["--max-length-offset", "2"], "decoding.min_length: 3 must not exceed max_length_offset (2)"),
+        (["--search", "sample"], "decoding.coverage_penalty: 'sample' has none"),
+        (["--search", "sample", "--coverage-penalty", "2"], "--coverage-penalty: 'sample' has none"),
+        (["--search-option", "topp=1"], "--search-option topp: unknown key"),
+    ],
+)
+def test_a_mistake_names_the_option_that_was_given_or_the_key_that_was_saved(options: list[str], message: str) -> None:
+    saved = dataclasses.replace(SAVED, min_length=3, coverage_penalty=0.0 if "topp=1" in options else 1.0)
+    arguments = build_parser().parse_args(["model", *options])
+    with pytest.raises(SettingError) as caught:
+        build_search(overridden(saved, arguments))
+    assert message in worded(caught.value, arguments)

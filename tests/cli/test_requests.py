@@ -145,18 +145,22 @@ def test_files_of_other_lengths(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--search-option", "temperatur=2"], "decoding.search_options.temperatur: unknown key. Did you mean 'temp"),
+        (["--search-option", "temperatur=2"], "--search-option temperatur: unknown key. Did you mean 'temp"),
         (["--search-option", "temperature"], "--search-option temperature: must be KEY=VALUE, such as temperature=0.7"),
         (["--search-option", "a=1", "--search-option", "a=2"], "--search-option a: given twice"),
         (
             ["--search", "sample", "--search-option", "top_p=2"],
-            "decoding.search_options.top_p: must be above 0 and at m",
+            "--search-option top_p: must be above 0 and at m",
         ),
         (
             ["--search", "greedy", "--beam-size", "1", "--search-option", "temperature=2"],
-            "decoding.search_options.temper",
+            "--search-option temperature: unknown key",
         ),
-        (["--min-length", "9"], "decoding.min_length: 9 must not exceed max_length_offset (4): a source of one word"),
+        (["--min-length", "9"], "--min-length: 9 must not exceed max_length_offset (4): a source of one word"),
+        (["--search", "sample", "--coverage-penalty", "1"], "--coverage-penalty: 'sample' has none; beam, diverse_b"),
+        (["--search", "greedy", "--beam-size", "4"], "--search: 'greedy' follows one hypothesis: beam_size must be 1"),
+        (["--language-model-weight", "1"], "--language-model-weight: has no effect without decoding.language_model"),
+        (["--checkpoint", "foo"], "--checkpoint: 'foo' is not allowed. Allowed: best, last, or a step such as"),
         (["--ensemble-weights", "2,1"], "--ensemble-weights: 2 weights for 1 model; give one for each"),
         (["--ensemble-mean", "log_probabilities"], "--ensemble-mean: there is only 1 model; give several"),
         (

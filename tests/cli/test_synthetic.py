@@ -202,8 +202,12 @@ def test_ctrl_c_says_how_far_it_has_come(
 @pytest.mark.parametrize(
     ("command", "arguments", "said"),
     [
-        ("distill", ["--train", "text/train", "--nearest", "bleu"], "nearest: needs several translations; set n_best"),
-        ("distill", ["--source", "text/mono.gz", "--keep-original"], "keep_original: the text to translate has no"),
+        (
+            "distill",
+            ["--train", "text/train", "--nearest", "bleu"],
+            "--nearest: needs several translations; set n_be",
+        ),
+        ("distill", ["--source", "text/mono.gz", "--keep-original"], "--keep-original: the text to translate has no"),
         ("distill", ["--source", "text/none"], "text/none: no such file"),
         ("distill", ["--train", "text/none"], "--train: neither text/none.en nor text/none.en.gz exists"),
         (
@@ -211,7 +215,7 @@ def test_ctrl_c_says_how_far_it_has_come(
             ["--train", "text/train", "--n-best", "9", "--search", "greedy", "--beam-size", "1"],
             "--n-best 9: ",
         ),
-        ("distill", ["--source", "text/mono.gz", "--placeholders"], "placeholders: changes translations afterwards"),
+        ("distill", ["--source", "text/mono.gz", "--placeholders"], "--placeholders: changes translations afterwards"),
         ("backtranslate", ["-i", "text"], "text: is not a regular file"),
     ],
 )

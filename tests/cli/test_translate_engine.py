@@ -194,6 +194,7 @@ def test_other_mistakes_are_one_line(
         ([exported.file, exported.run], 2, f"{exported.file}: is one file for the engine, but {exported.run} is not"),
         ([exported.file, "-o", exported.file], 1, f"{exported.file}: is a part of the model"),
         ([exported.file, "--beam-size", "5000"], 2, "--beam-size: 5000 is not allowed. Allowed: 1 to 1,000."),
+        ([exported.file, "--precision", "int8"], 2, f"--precision: int8 was asked for, but {exported.file} is in fp32"),
         ([exported.file, "--ensemble-mean", "log_probabilities"], 2, "--ensemble-mean: there is only 1 model"),
         ([exported.file] * 2 + ["--ensemble-mean", "log_probabilities"], 2, "--ensemble-mean: "),
     ):

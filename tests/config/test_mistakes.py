@@ -59,7 +59,7 @@ LISTED = """\
   --set seed: must be KEY=VALUE, such as training.lr=3e-4
   --set data.tokenizer: expected the node content, but found '<stream end>'
   --set run_dir.x: 'run_dir' is not a section
-  --set: training.patience: inf is not an integer
+  --set: training.log_every: inf is not an integer
 """
 
 
@@ -81,13 +81,31 @@ def mistakes(path: Path, *overrides: str) -> list[str]:
 
 def test_all_mistakes_of_all_kinds_are_listed_in_one_run(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(FIFTEEN)
-    wrong = ("seed", "data.tokenizer=[", "run_dir.x=1", "training.patience=1e400")
+    wrong = ("seed", "data.tokenizer=[", "run_dir.x=1", "training.log_every=1e400")
     assert train.main(["--config", str(path), *(word for value in wrong for word in ("--set", value))]) == 2
     first, *said = capsys.readouterr().err.splitlines()
     assert first == f"nmt-train: {path}:"
     assert [line.partition(" Allowed: ")[0] for line in said] == [
         line.removesuffix(" Allowed:") for line in LISTED.splitlines()
     ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("training.max_steps=0", "training.max_steps: 0 must be greater than 0"),
+        ("decoding.beam_size=none", "decoding.beam_size: 'none' is not an integer"),
+    ],
+)
+def test_a_refused_value_causes_no_mistakes_about_its_default(
+    write: Any, capsys: pytest.CaptureFixture[str], wrong: str, said: str
+) -> None:
+    path = write(
+        {"run_dir": "run", "data": {"generator": "demo"}, "training": {"max_steps": 3}, "decoding": {"n_best": 9}}
+    )
+    beam = ["--set", "decoding.beam_size=9"]  # replaced by what follows
+    assert train.main([str(path), "--device", "cpu", *beam, "--set", wrong]) == 2
+    assert capsys.readouterr().err.splitlines()[1:] == [f"  --set: {said}"]
 
 
 def test_missing_files_alone_are_no_mistake_of_the_configuration(

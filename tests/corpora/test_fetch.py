@@ -63,10 +63,11 @@ def test_no_network_is_one_line(
 ) -> None:
     for variable in [variable for variable in os.environ if variable.lower().endswith("_proxy")]:
         monkeypatch.delenv(variable)
-    assert fetch(name, "--to", tmp_path, "--mirror", NOWHERE) == 1
+    assert fetch(name, "--to", tmp_path / "to", "--mirror", NOWHERE) == 1
     error = capsys.readouterr().err
     assert error.startswith("nmt-data: 127.0.0.1:9 cannot be reached")
     assert "--from DIR" in error and error.count("\n") == 1
+    assert not (tmp_path / "to").exists()
 
 
 def test_a_wrong_folder_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +113,7 @@ def test_copies_that_are_not_the_data(
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "train.en" in error
     assert ("holds neither" if kind == "missing" else "sum differs") in error
-    assert not list((tmp_path / "to").glob("*"))
+    assert not (tmp_path / "to").exists()
 
 
 def test_files_of_the_user_are_not_overwritten(

@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_one_line(
     assert main(["tatoeba", "--from", str(tmp_path / "from"), "--to", str(tmp_path / "to")]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
-    assert not list((tmp_path / "to").iterdir())
+    assert not (tmp_path / "to").exists()
 
 
 def test_other_files_are_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,6 +170,7 @@ def test_other_files_are_not_written_over(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "nothing").mkdir()
     assert main(["tatoeba", "--from", str(tmp_path / "nothing"), "--to", str(tmp_path / "to")]) == 1
     assert "nothing holds neither deu-eng.zip nor deu.txt" in capsys.readouterr().err
+    assert not (tmp_path / "to").exists()
 
 
 @pytest.mark.parametrize("content", [f"{'0' * 64} *x.en\n".encode(), b"caf\xe9\n", b""])

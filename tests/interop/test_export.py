@@ -470,6 +470,7 @@ def test_the_card_says_what_is_recorded_of_these_weights(run: Path, tmp_path: Pa
     ):
         assert line in card.splitlines(), line
     assert "before the weights were rounded to int8" in card
+    assert "pip install nmt-recurrent" not in card, "nmt is on no package index"
     assert not any(number in card for number in ("11.00", "22.00", "44.00", str(tmp_path)))
 
 

@@ -242,7 +242,8 @@ def test_a_port_in_use_is_one_line(run: Path, server: ServerProcess) -> None:
         (("--port", "70000"), "nmt-serve: argument --port: '70000' is not a whole number from 0 to 65,535"),
         (("--api-key", " "), "nmt-serve: --api-key: the key is empty or has other than printable ASCII characters."),
         (("--max-wait-ms", "-1"), "nmt-serve: argument --max-wait-ms: '-1' is not a number of milliseconds"),
-        (("--search", "bem"), "nmt-serve: search: 'bem' is not a known search. Did you mean 'beam'?"),
+        (("--search", "bem"), "nmt-serve: --search: 'bem' is not a known search. Did you mean 'beam'?"),
+        (("--min-length", "200"), "nmt-serve: --min-length: 200 must not exceed max_length_offset"),
         (("--ensemble-weights", "1,2"), "nmt-serve: --ensemble-weights: "),
     ],
 )
