@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_language_model(folder / "lm", target_words())
     (folder / "text").write_text("".join(f"{line}\n" for line in TEXT))
     arguments = ["-i", str(folder / "text"), "-o", str(folder / "list"), "--format", "moses", "--n-best", "3", "-q"]
+    arguments += ["--precision", "fp32"]  # as nmt-score computes
     assert translate.main([str(folder / "run"), *arguments]) == 0
     return folder
 

@@ -125,7 +125,7 @@ def test_a_run_from_before_goes_on_as_coupled_input(
     as_saved_before(run)
     assert nmt_train(config, "--set", "model.cell_options.gates=coupled") == 2
     message = capfd.readouterr().err
-    assert "'gates': 'coupled_input'" in message and "'gates': 'coupled'," in message
+    assert "model.cell_options.gates: 'coupled_input' -> 'coupled'" in message
     caplog.clear()
     say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
