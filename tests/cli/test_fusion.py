@@ -84,7 +84,7 @@ def test_systems_are_evaluated_with_it(folder: Path, capsys: pytest.CaptureFixtu
     [
         (("--language-model", "{0}/none"), 1, "none: no such directory; give a run"),
         (("--language-model", "{0}/run"), 1, "run: is a model of the task translation, but a model of language_model"),
-        (("--language-model-weight", "0.3"), 2, "--language-model-weight: has no effect without decoding.language_model"),
+        (("--language-model-weight", "0.3"), 2, "--language-model-weight: has no effect without decoding."),
         (("--language-model", "{0}/lm", "--language-model-weight", "-1"), 2, "'-1' is not a number from 0 to 10"),
     ],
 )
