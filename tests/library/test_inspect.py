@@ -31,9 +31,10 @@ def check_same(found: Inspection, wanted: Inspection) -> None:
         }
 
 
-def test_of_the_best_translation(local: nmt.Translator) -> None:
-    found = local.inspect("a b c")
-    result = local.translate("a b c", details=["tokens", "scores", "attention"])
+def test_of_the_best_translation(tiny_run: Path) -> None:
+    with nmt.load(tiny_run, device="cpu", worker=False, precision="fp32") as exact:
+        found = exact.inspect("a b c")
+        result = exact.translate("a b c", details=["tokens", "scores", "attention"])
     assert (found.source, found.target, found.target_tokens) == ("a b c", result.text, result.tokens)
     assert found.source_tokens == result.source_pieces == ("a", "b", "c", "<eos>")
     np.testing.assert_allclose(found.token_scores, result.token_scores, atol=1e-5)
@@ -105,7 +106,7 @@ def test_a_model_without_a_finite_translation_says_so(tmp_path: Path) -> None:
 
 def test_an_ensemble_tells_of_each_model(tiny_run: Path, local: nmt.Translator) -> None:
     steps = [tiny_run / "checkpoints" / f"step-{step}" for step in (20, 10)]
-    with nmt.load(steps, device="cpu", worker=False) as both:
+    with nmt.load(steps, device="cpu", worker=False, precision="fp32") as both:
         found = both.inspect("a b", "x u")
         assert found.token_scores.mean() == pytest.approx(both.score("a b", "x u").score, abs=1e-5)
         details = both.translate("a b", details=["attention", "scores"])

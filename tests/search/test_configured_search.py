@@ -126,9 +126,9 @@ def test_another_search_on_the_command_line_has_its_own_defaults(
         (["--search", "bem"], "--search: 'bem' is not a known search. Did you mean 'beam'? Allowed: auto, beam,"),
         (
             ["--search", "greedy", "--beam-size", "2"],
-            "decoding.search: 'greedy' follows one hypothesis: beam_size must be 1, not 2",
+            "--search: 'greedy' follows one hypothesis: beam_size must be 1, not 2",
         ),
-        (["--length-penalty", "0"], "decoding.length_penalty: 'cut_plugin' needs one"),
+        (["--length-penalty", "0"], "--length-penalty: 'cut_plugin' needs one"),
     ],
 )
 def test_a_search_that_cannot_be_is_one_line(

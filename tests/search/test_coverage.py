@@ -149,7 +149,7 @@ def test_it_is_an_option_of_the_command(runs: list[Path], tmp_path: Path, capsys
     )
     assert all(other < score for score, other in zip(scores, others, strict=True))
     assert translate.main([*command, "--coverage-penalty", "2", "--beam-size", "1"]) == 2
-    message = "decoding.coverage_penalty: 'greedy' has none; beam, diverse_beam"
+    message = "--coverage-penalty: 'greedy' has none; beam, diverse_beam"
     assert message in capsys.readouterr().err
 
 

@@ -440,7 +440,6 @@ def test_by_line_no_option_of_a_stream_is_taken(folder: Path, capsys: pytest.Cap
     [
         ({"architecture_options": {"mixture_dropout": 0.3}}, "mixture_dropout: has no effect without a mixture"),
         ({"architecture_options": {"layers": 1, "hidden_dropout": 0.3}}, "hidden_dropout: has no effect with one"),
-        ({"cell": "sru", "architecture_options": {"layers": 2, "cells": ["gru", "gru"]}}, "model.cell: has no effect"),
     ],
 )
 def test_no_option_of_a_missing_part_is_taken(
