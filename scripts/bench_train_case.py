@@ -10,15 +10,19 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import nmt.cli  # noqa: F401  (sets variables before torch is imported, as the commands do)
 from nmt.training.allocator import keep_large_blocks
+
+if TYPE_CHECKING:
+    from nmt.training.batches import Group
+    from nmt.training.update import Updater
 
 PARTS = ("data", "encoder", "decoder", "loss", "backward", "optimizer")
 
@@ -59,6 +63,23 @@ class Parts:
         self._mark = now
 
 
+def prepared(config_file: str, run: str, overrides: Sequence[str] = ()) -> tuple[Updater, Iterator[Group]]:
+    """What trains the model of a configuration on the CPU, and its batches of the first epoch; `run`: for its text."""
+    import torch
+
+    from nmt.config import load_config
+    from nmt.data.prepare import prepare
+    from nmt.tasks.translation import build_batches
+    from nmt.training.batches import Position
+    from nmt.training.setup import build_updater
+    from nmt.training.task import task_of
+
+    config = load_config(config_file, overrides)
+    data = prepare(config, run, progress=False)
+    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
+    return updater, build_batches(config, data.train, sides=data.sides).groups(Position(1, 0))
+
+
 def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[str, Any]:
     """Train for `warm_up` and then `updates` updates; only the latter are measured.
 
@@ -68,17 +89,9 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
     """
     import torch
 
-    from nmt.config import load_config
-    from nmt.data.prepare import prepare
     from nmt.models.base import Seq2Seq
-    from nmt.tasks.translation import build_batches
-    from nmt.training.batches import Group, Position
-    from nmt.training.setup import build_updater
-    from nmt.training.task import task_of
 
-    config = load_config(config_file, [])
-    data = prepare(config, run, progress=False)
-    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
+    updater, groups = prepared(config_file, run)
     parts = Parts()
     model: Seq2Seq = updater.model
     parts.wrap(model, "encode", "encoder")
@@ -88,7 +101,6 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
             parts.wrap(model, name, "loss")
     parts.wrap(updater, "_backward", "backward")
     parts.wrap(updater, "update", "optimizer")
-    groups = build_batches(config, data.train, sides=data.sides).groups(Position(1, 0))
 
     def step(number: int) -> tuple[Group, float]:
         started = time.perf_counter()

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_facts import add_output, earlier, facts, listed, put
+from bench_train_case import prepared
 
 from nmt.cli.argument_types import beam_size, natural, positive
 from nmt.cli.common import execute, make_parser
@@ -84,19 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def updates(arguments: argparse.Namespace) -> tuple[str, int, Step]:
     """A title, a number of updates, and what does them, after those that warm up."""
-    import torch
-
-    from nmt.config import load_config
-    from nmt.data.prepare import prepare
-    from nmt.tasks.translation import build_batches
-    from nmt.training.batches import Position
-    from nmt.training.setup import build_updater
-    from nmt.training.task import task_of
-
-    config = load_config(arguments.config, arguments.overrides)
-    data = prepare(config, arguments.work, progress=False)
-    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
-    groups = build_batches(config, data.train, sides=data.sides).groups(Position(1, 0))
+    updater, groups = prepared(arguments.config, arguments.work, arguments.overrides)
     number = 0
 
     def step(count: int) -> None:
