@@ -17,6 +17,7 @@ from nmt.library.inspection import Inspection
 from nmt.library.light_options import Named, light_options, refused_wish
 from nmt.library.request import WISHES, Request
 from nmt.library.results import PairScore, Result
+from nmt.light import collected as _collected  # noqa: F401  (a fork during its import would block it in the child)
 from nmt.light.cards import cards_of
 from nmt.light.errors import EngineError
 from nmt.light.pace import Pace

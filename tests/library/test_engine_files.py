@@ -311,7 +311,6 @@ def test_nothing_heavy_is_imported(exported: Exported) -> None:
     assert by_itself(program, exported.file) == "[]\n"
 
 
-@pytest.mark.slow  # on a busy machine a child sometimes hangs, for a reason not found yet
 def test_a_process_that_forks_says_so_and_does_not_hang(exported: Exported) -> None:
     program = """
 import os, sys, threading, nmt
