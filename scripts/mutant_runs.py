@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mutant_list import Mutant
+from mutant_list import Mutant, Sources
 
 from nmt.errors import DataError
 
@@ -58,9 +58,9 @@ class Found(NamedTuple):
 class Copy:
     """A copy of the tree. C kernels that its tests compile are kept in a cache that only the copies use."""
 
-    def __init__(self, tree: Path, folder: Path, *, cache: Path) -> None:
+    def __init__(self, sources: Sources, folder: Path, *, cache: Path) -> None:
         """Make the copy in `folder`; older contents of `folder` are deleted."""
-        self._root, self._scratch = folder / "tree", folder
+        self._root, self._scratch, self._sources, tree = folder / "tree", folder, sources, sources.tree
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(tree, self._root, ignore=_ignored(tree))
         compileall.compile_dir(str(self._root / "nmt"), quiet=2)
@@ -86,18 +86,21 @@ class Copy:
 
     @contextlib.contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[None]:
-        """The bug is in the copy while the block runs. DataError if its text is not in the file."""
-        path = self._root / mutant.file
-        if not path.is_file():
-            raise DataError(f"mutant '{mutant.name}': there is no {mutant.file}")
+        """The bug is in the copy while the block runs. DataError if its place is not found."""
+        place = self._sources.place(mutant)
+        path = self._root / place.file
         before, times = path.read_bytes(), path.stat()
-        path.write_bytes(mutant.changed(before.decode("utf-8")).encode("utf-8"))
+        path.write_bytes(place.changed(before.decode("utf-8")).encode("utf-8"))
         os.utime(path, (0, 0))  # a time that differs from the one in the compiled file
         try:
             yield
         finally:
             path.write_bytes(before)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def wider_tests(self, mutant: Mutant) -> list[str]:
+        """The tests of the mutant's package."""
+        return mutant.wider_tests(self._root)
 
     def test(self, arguments: Sequence[str], *, seconds: float, options: Sequence[str] = _OPTIONS) -> Outcome:
         """Run pytest with `arguments` in the copy, for at most `seconds`."""
@@ -132,12 +135,13 @@ def judge(copy: Copy, mutant: Mutant, *, seconds: float, narrow: bool) -> Found:
     The wider tests do not run with `narrow`, or for bugs that are explained.
 
     Raises:
-        DataError: its text is not in the file, or there are no such tests.
+        DataError: its place is not found, or there are no such tests.
     """
     started = time.monotonic()
-    runs = [(mutant.named_tests, seconds)]
-    if not narrow and mutant.explained is None:
-        runs.append((mutant.wider_tests, WIDER_TIMES * seconds))
+    wider = (copy.wider_tests(mutant), WIDER_TIMES * seconds)
+    runs = [(mutant.named_tests, seconds)] if mutant.tests else [wider]
+    if mutant.tests and not narrow and mutant.explained is None:
+        runs.append(wider)
     with copy.mutated(mutant):
         for number, (arguments, limit) in enumerate(runs):
             outcome = copy.test(arguments, seconds=limit)
