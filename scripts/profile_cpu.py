@@ -29,9 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_facts import add_output, earlier, facts, listed, put
 from bench_train_case import prepared
 
-from nmt.cli.argument_types import beam_size, natural, positive
+from nmt.cli.argument_types import natural, positive, whole_of
 from nmt.cli.common import execute, make_parser
 from nmt.environment import keep_more_kernels
+from nmt.light.options import OPTIONS
 
 ROWS = 14
 """Operations with a row of their own."""
@@ -58,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     translation.add_argument("run", metavar="RUN", help="as for nmt-translate")
     translation.add_argument("--source", required=True, metavar="FILE")
     translation.add_argument("--lines", type=positive, default=200, metavar="N", help="default 200")
-    translation.add_argument("--beam", type=beam_size, default=5, metavar="N", help="default 5")
+    translation.add_argument("--beam", type=whole_of(OPTIONS["beam_size"]), default=5, metavar="N", help="default 5")
     translation.add_argument("--max-length-offset", type=natural, metavar="N", help="default: as in RUN")
     translation.add_argument("--precision", choices=("fp32", "bf16", "int8"), default="int8", help="default int8")
     translation.add_argument("--single", action="store_true", help="one line at a time, not in batches")

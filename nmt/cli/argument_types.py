@@ -8,21 +8,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nmt.errors import near_miss, shown
-from nmt.limits import LARGEST, LONGEST_OFFSET, MOST, MOST_MINUTES, STRONGEST_PENALTY, WIDEST_BEAM
+from nmt.light.options import NONE, OPTIONS, Option
+from nmt.limits import LARGEST, MOST, MOST_MINUTES
 
 N = TypeVar("N", int, float)
 _DIGITS = 30
 
 LARGEST_RATIO = 1e6
 
-DETAILS = ("tokens", "scores", "entropies", "attention", "heads", "alignment")
-"""As in `nmt.search.translation`, which cannot be imported without torch."""
+DETAILS = OPTIONS["details"].choices
 
 WORDS = "words"
 """The feature that every n-best list has: `nmt.evaluation.ranking`."""
-
-NONE = "none"
-"""Value that switches off a setting of the model's configuration."""
 
 
 def any_text(value: str) -> str:
@@ -85,14 +82,19 @@ def positive(text: str) -> int:
     return _whole(text, 1, MOST)
 
 
-def positive_or_auto(text: str) -> int | str:
-    """A whole number of 1 or more, or `auto`."""
-    return text if text == "auto" else _whole(text, 1, MOST, also=", or auto")
+def whole_of(option: Option) -> Callable[[str], int | str]:
+    """The type of an option that is a whole number, or one of its words."""
+    also = "".join(f", or {word}" for word in option.words)
+
+    def read(text: str) -> int | str:
+        return text if text in option.words else _whole(text, int(option.least), int(option.most), also=also)
+
+    return read
 
 
-def positive_or_none(text: str) -> int | str:
-    """A whole number of 1 or more, or `none`."""
-    return text if text == NONE else _whole(text, 1, MOST, also=", or none")
+def number_of(option: Option) -> Callable[[str], float]:
+    """The type of an option that is a number."""
+    return lambda text: _number(text, float, lambda a: option.least <= a <= option.most, option.allowed())
 
 
 def natural(text: str) -> int:
@@ -108,21 +110,6 @@ def seed(text: str) -> int:
 def resamples(text: str) -> int:
     """Number of resamples of a test set; each needs memory."""
     return _whole(text, 1, 10**6)
-
-
-def beam_size(text: str) -> int:
-    """Hypotheses kept for each sentence."""
-    return _whole(text, 1, WIDEST_BEAM)
-
-
-def length_offset(text: str) -> int:
-    """Tokens that a translation may have more than its source."""
-    return _whole(text, 0, LONGEST_OFFSET)
-
-
-def length_penalty(text: str) -> float:
-    """alpha in ((5 + length) / 6) ** alpha."""
-    return _number(text, float, lambda a: 0 <= a <= STRONGEST_PENALTY, f"a number from 0 to {STRONGEST_PENALTY:g}")
 
 
 def ensemble_weights(text: str) -> list[float] | str:

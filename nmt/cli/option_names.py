@@ -6,16 +6,16 @@ import argparse
 
 from nmt.errors import NmtError
 from nmt.files.undecodable import NotUtf8Error
+from nmt.light.options import command_option
 from nmt.setting_error import SettingError
 
-_IRREGULAR = {"search_options": "--search-option", "plugins": "--plugin"}
 _SECTION = "decoding."
 _OF_SEARCH = "search_options."
 
 
 def option_of(name: str) -> str:
     """The option that gives the argument `name`."""
-    return _IRREGULAR.get(name, "--" + name.replace("_", "-"))
+    return "--plugin" if name == "plugins" else command_option(name)
 
 
 def worded(error: NmtError, arguments: argparse.Namespace) -> str:

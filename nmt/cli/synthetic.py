@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import beam_size
 from nmt.cli.common import EXIT_FAILURE, Terminated, add_device, add_errors, add_plugins, say
-from nmt.cli.decoding_options import add_decoding, check_ensemble, overridden
+from nmt.cli.decoding_options import add_decoding, add_n_best, check_ensemble, overridden
 from nmt.cli.models import add_checkpoint
 from nmt.environment import keep_more_kernels
 from nmt.errors import counted
@@ -40,7 +39,7 @@ def add_synthetic(parser: argparse.ArgumentParser, *, n_best: str) -> None:
     add_checkpoint(parser)
     add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the first model)")
-    search.add_argument("--n-best", metavar="N", type=beam_size, default=1, help=n_best)
+    add_n_best(search, help=n_best, default=1)
     add_decoding(search)
     add_device(parser)
     add_plugins(parser)

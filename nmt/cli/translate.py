@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from nmt.cli.argument_types import beam_size, details
+from nmt.cli.argument_types import details
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
-from nmt.cli.decoding_options import add_decoding, check_ensemble
+from nmt.cli.decoding_options import add_decoding, add_n_best, check_ensemble
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.environment import keep_more_kernels
 from nmt.errors import ConfigError
@@ -92,12 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_checkpoint(parser)
     add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the first model)")
-    search.add_argument(
-        "--n-best",
-        metavar="N",
-        type=beam_size,
-        help="number of translations of each line; a smaller beam is widened",
-    )
+    add_n_best(search)
     add_decoding(search)
     search.add_argument(
         "--prefix",

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from nmt.config.problems import type_problems
 from nmt.config.schema import AUTO, DecodingConfig
 from nmt.errors import ConfigError
-from nmt.limits import WIDEST_BEAM
+from nmt.light.options import OPTIONS
 from nmt.registry import SEARCHES
 from nmt.setting_error import SettingError
 
@@ -55,13 +55,13 @@ def changed_decoding(
 
 def _widened(decoding: DecodingConfig, *, name: str, say: Callable[[str], object] | None) -> DecodingConfig:
     """`decoding` with a beam of n_best hypotheses, or the next size that the search can divide."""
-    wanted = decoding.n_best
-    wider = dataclasses.replace(decoding, beam_size=min(wanted, WIDEST_BEAM))
+    wanted, widest = decoding.n_best, int(OPTIONS["beam_size"].most)
+    wider = dataclasses.replace(decoding, beam_size=min(wanted, widest))
     search = SEARCHES.get(wider.chosen_search)
     most = search.largest_n_best(wider)
     if most < wanted:
         raise ConfigError(f"{name} {wanted}: search '{wider.chosen_search}' finds at most {most} per sentence")
-    sizes = range(wanted, min(2 * wanted, WIDEST_BEAM) + 1)
+    sizes = range(wanted, min(2 * wanted, widest) + 1)
     candidates = (dataclasses.replace(decoding, beam_size=size) for size in sizes)
     wider = next((candidate for candidate in candidates if not search.problems(candidate)), wider)
     if say is not None:

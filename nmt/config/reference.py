@@ -1,6 +1,7 @@
-"""The reference of all configuration keys as Markdown, made from the schema and the registries.
+"""The reference of all configuration keys and of the options of a search, made from the schema and the registries.
 
-`python -m nmt.config.reference` prints what docs/configuration.md holds; a test keeps them equal.
+`python -m nmt.config.reference` prints what docs/configuration.md holds, `python -m nmt.config.reference decoding` what
+docs/decoding_options.md holds; a test keeps them equal.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
-from nmt.config.schema import SECTIONS, Config
+from nmt.config.schema import SECTIONS, Config, DecodingConfig
+from nmt.light.options import DOORS, OPTIONS, Option
 from nmt.registry import (
     CALLBACKS,
     CELLS,
@@ -37,6 +41,21 @@ Files written by nmt state their `format`, so that later versions know what the 
 meaning given on this page.
 """
 
+_ELSEWHERE = (
+    "These keys are options of commands, library and server, too: [decoding_options.md](decoding_options.md).\n"
+)
+_DECODING = """# Options of a search
+
+Each option once, by its name in a configuration (section `decoding`), in `Translator.translate` and in a request. On a
+command line it is `--` and the name with hyphens, `--search-option` for `search_options`. A configuration has all
+options down to `ensemble_mean`; the others are given with a call. `python -m nmt.config.reference decoding` prints this
+page.
+"""
+_DOORS = """## Who has which
+
+An option that a column lacks is refused there by name. The columns:
+"""
+
 _COMPONENTS: list[tuple[str, Registry[Any], str]] = [
     ("Tasks", TASKS, "task_options"),
     ("Architectures", MODELS, "model.architecture_options"),
@@ -56,7 +75,8 @@ def markdown() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, "## Top level\n", _table(Config, skip=SECTIONS)]
     for name, section in SECTIONS.items():
-        parts += [f"## `{name}`\n", f"{_first_line(section)}\n", _table(section)]
+        keys = _ELSEWHERE if section is DecodingConfig else _table(section)
+        parts += [f"## `{name}`\n", f"{_first_line(section)}\n", keys]
     for title, registry, key in _COMPONENTS:
         parts.append(f"## {title}: `{key}`\n")
         if not registry.names():
@@ -67,6 +87,43 @@ def markdown() -> str:
             if dataclasses.fields(member.Options):
                 parts.append(_table(member.Options))
     return "\n".join(parts)
+
+
+def decoding_markdown() -> str:
+    """The page about the options of a search."""
+    parts = [_DECODING, "| option | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
+    parts += [_described(option) for option in OPTIONS.values()]
+    parts += ["", _DOORS, *(f"- {name}: {meaning}" for name, meaning in DOORS.items()), ""]
+    parts += [f"| option | {' | '.join(DOORS)} |", "|---" * (len(DOORS) + 1) + "|"]
+    parts += [f"| `{option.name}` | {' | '.join(_at(option, door) for door in DOORS)} |" for option in OPTIONS.values()]
+    return "\n".join(parts) + "\n"
+
+
+def _described(option: Option) -> str:
+    if option.default is None:
+        default = "none"
+    elif isinstance(option.default, tuple):
+        default = "`[]`"
+    else:
+        default = f"`{str(option.default).lower() if isinstance(option.default, bool) else option.default}`"
+    allowed = option.allowed()
+    if option.engine_most != option.most:
+        allowed += f"; in the engine at most {option.engine_most:,}"
+    also = f" Elsewhere called {', '.join(f'`{name}`' for name in option.also)}." if option.also else ""
+    since = f" New in {option.since}." if option.since else ""
+    more = f" {option.more}" if option.more else ""
+    said = option.help if option.kind == "name" else option.meaning
+    meaning = re.sub("(<[a-z]+>)", r"`\1`", said[0].upper() + said[1:])
+    return f"| `{option.name}` | {default} | {allowed} | {option.unit} | {meaning}.{more}{also}{since} |".replace(
+        "|  |", "| |"
+    )
+
+
+def _at(option: Option, door: str) -> str:
+    """What a door has of an option."""
+    if door not in option.doors:
+        return ""
+    return ", ".join(f"`{value}`" for value in option.only[door]) if door in option.only else "yes"
 
 
 def _table(section: type, *, skip: Any = ()) -> str:
@@ -118,4 +175,4 @@ def _first_line(documented: Any) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(), end="")
+    print(decoding_markdown() if "decoding" in sys.argv[1:] else markdown(), end="")

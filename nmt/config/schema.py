@@ -15,17 +15,9 @@ from pydantic import ConfigDict, Field, Strict
 from pydantic.dataclasses import dataclass
 
 from nmt.config.paths import FilePath, ModelPath
-from nmt.limits import (
-    DEEPEST,
-    HIGHEST_RATE,
-    LARGEST,
-    LONGEST_OFFSET,
-    MOST,
-    MOST_WORKERS,
-    STRONGEST_PENALTY,
-    WIDEST,
-    WIDEST_BEAM,
-)
+from nmt.light.options import AUTO as AUTO  # the search is chosen by the beam size
+from nmt.light.options import OPTIONS, Option
+from nmt.limits import DEEPEST, HIGHEST_RATE, LARGEST, MOST, MOST_WORKERS, WIDEST
 
 STRICT = ConfigDict(extra="forbid")
 
@@ -41,9 +33,6 @@ Fraction = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Text = Annotated[str, Strict(), Field(min_length=1)]
 Paths = FilePath | Annotated[list[FilePath], Field(min_length=1)]
 Options = dict[Text, Any]
-
-AUTO = "auto"
-"""`auto`: the search is chosen by the beam size."""
 
 
 def fixed(default: Any = dataclasses.MISSING, **kwargs: Any) -> Any:
@@ -261,64 +250,65 @@ class TrainingConfig:
     """Also write TensorBoard files to RUN/tensorboard (needs nmt-recurrent[tensorboard])."""
 
 
+TABLE: Any = None
+"""Stands for the default that `nmt.light.options` has."""
+
+
+def _of_table(section: type) -> type:
+    """Give the keys of `decoding` the ranges and defaults of the table of options."""
+    keys = [name for name, option in OPTIONS.items() if option.is_key]
+    if list(section.__annotations__) != keys:
+        raise TypeError(f"the keys of DecodingConfig are not those of nmt.light.options: {', '.join(keys)}")
+    for name in keys:
+        default = OPTIONS[name].default
+        section.__annotations__[name] = _type_of(OPTIONS[name])
+        setattr(section, name, field(default_factory=dict) if isinstance(default, dict) else default)
+    return section
+
+
+def _type_of(option: Option) -> Any:
+    """What pydantic checks."""
+    least: dict[str, Any] = {"gt": 0} if option.least == 1 else {"ge": option.least}
+    own: Any = {
+        "whole": Annotated[int, Strict(), Field(**least, le=option.most)],
+        "number": Annotated[float, Field(**least, le=option.most, strict=True)],
+        "weights": Annotated[list[PositiveFloat], Field(min_length=1)],
+        "choice": Literal[option.choices],
+        "flag": Bool,
+        "name": Text,
+        "file": FilePath,
+        "model": ModelPath,
+        "pairs": Options,
+    }[option.kind]
+    own = own | Literal[AUTO] if AUTO in option.words else own
+    return own | None if option.default is None or option.can_be_off else own
+
+
 @dataclass(config=STRICT, kw_only=True, frozen=True)
+@_of_table
 class DecodingConfig:
     """The search for translations, in validation and as the defaults of nmt-translate and nmt-eval."""
 
-    search: Text = "auto"
-    """`beam`, `greedy` (needs a beam_size of 1), or a search that a plugin registers; `auto` is `greedy` for a beam
-    size of 1, else `beam`."""
-    search_options: Options = field(default_factory=dict)
-    """Options of the search; see the table of searches."""
-    beam_size: Annotated[int, Strict(), Field(gt=0, le=WIDEST_BEAM)] = 4
-    """Hypotheses kept for each sentence."""
-    length_penalty: Annotated[float, Field(ge=0, le=STRONGEST_PENALTY, strict=True)] = 0.6
-    """alpha in ((5 + length) / 6) ** alpha, by which log-probabilities are divided; at most 10."""
-    coverage_penalty: Annotated[float, Field(ge=0, le=STRONGEST_PENALTY, strict=True)] = 0.0
-    """beta of the coverage penalty (Wu et al., 2016): beta * sum_j log(min(sum_t a_tj, 1)) over the tokens j of the
-    source, with the attention a_tj of step t, is added to the score of each finished translation; at most 10. Only for
-    searches that have it, and models that expose their attention."""
-    max_length_offset: Annotated[int, Strict(), Field(ge=0, le=LONGEST_OFFSET)] = 50
-    """Largest number of tokens by which a translation may exceed its source."""
-    min_length: NotNegative = 0
-    """Smallest number of tokens of a translation, without the end symbol; at most `max_length_offset`."""
-    no_repeat_ngram: NotNegative = 0
-    """N: no sequence of N tokens occurs twice in a translation; 0: no limit."""
-    ensemble_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = None
-    """Relative weights of the models of an ensemble, in their order; `null`: equal weights. Not used in training, which
-    has one model."""
-    ensemble_mean: Literal["probabilities", "log_probabilities"] = "probabilities"
-    """What an ensemble averages: probabilities, as Zero does, or log-probabilities, which are normalised again: a word
-    that is impossible for one model is then impossible."""
-    split_long: Positive | None = 1000
-    """N: a source line of more than N tokens is translated in parts of at most N tokens, cut at sentence ends if there
-    are any, and the translations are joined: time and memory grow with the length of a line, not with its square.
-    `null`: every line is translated as a whole."""
-    n_best: Positive = 1
-    """Translations written for each sentence; at most as many as the search finds, which is beam_size, except for
-    `greedy` (1). `--n-best` of nmt-translate widens the beam; in a file both must agree."""
-    batch_tokens: Positive | Literal["auto"] = "auto"
-    """Source tokens in a batch, with padding and times the beam size; `auto` is 16384, or fewer if the vocabulary is so
-    large that the probabilities of a step would fill the memory."""
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Number format: `fp32`, `bf16`, or `int8` for matrices of the decoder, and of the encoder of a `transformer` (the
-    rest as `auto`). `auto` uses bf16 where it is faster, else fp32; for an exported folder, the folder's format."""
-    shortlist: FilePath | None = None
-    """File of nmt-shortlist: each sentence is translated with only the words listed for it, which is faster."""
-    language_model: ModelPath | None = None
-    """Run directory, or a checkpoint, of a language model with the same target vocabulary: in each step of the search,
-    `language_model_weight` times its log-probability is added to the score of each word."""
-    language_model_weight: Annotated[float, Field(ge=0, le=STRONGEST_PENALTY, strict=True)] | None = None
-    """Weight of the language model, at most 10; `null`: 0.2. Only with `language_model`."""
-    replace_unknown: Bool = False
-    """Replace each unknown word in a translation by the source word with the most attention. Only for tokenizers that
-    have unknown words: `whitespace`, `sentencepiece` without byte_fallback."""
-    placeholders: Bool = False
-    """Copy these unchanged, each as often as in the source: `{name}`, `{{ name }}`, `${name}`, tags such as `<b>` and
-    `</b>`, web addresses, e-mail addresses. Their places are found by the attention."""
-    glossary: FilePath | None = None
-    """File of lines `term TAB translation`: if a term is in the source, its translation is in the output. Its place is
-    found by the attention."""
+    search: str = TABLE
+    search_options: Options = TABLE
+    beam_size: int = TABLE
+    n_best: int = TABLE
+    length_penalty: float = TABLE
+    coverage_penalty: float = TABLE
+    max_length_offset: int = TABLE
+    min_length: int = TABLE
+    no_repeat_ngram: int = TABLE
+    split_long: int | None = TABLE
+    batch_tokens: int | Literal["auto"] = TABLE
+    shortlist: str | None = TABLE
+    language_model: str | None = TABLE
+    language_model_weight: float | None = TABLE
+    precision: Literal["auto", "fp32", "bf16", "int8"] = TABLE
+    replace_unknown: bool = TABLE
+    placeholders: bool = TABLE
+    glossary: str | None = TABLE
+    ensemble_weights: list[float] | None = TABLE
+    ensemble_mean: Literal["probabilities", "log_probabilities"] = TABLE
 
     @property
     def chosen_search(self) -> str:

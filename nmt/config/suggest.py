@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from nmt.config.schema import SECTIONS, Config
 from nmt.errors import near_miss, plain
+from nmt.light.options import OPTIONS
 from nmt.registry import CELLS, INITIALIZERS, LOSSES, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
 
 _LONGEST_LIST = 80
@@ -81,16 +82,7 @@ _MEANT: dict[str, str] = {
     "training.keep_last": "keep_checkpoint checkpoints keep_last_ckpts keep_last_params",
     "training.keep_best": "keep_best_ckpts best_checkpoints",
     "training.patience": "early_stopping early_stopping_patience estop_patience max_num_checkpoint_not_improved",
-    "decoding.beam_size": "beam beam_width",
-    "decoding.length_penalty": "lenpen beam_alpha decode_alpha length_penalty_alpha",
-    "decoding.max_length_offset": "decode_length max_output_length",
-    "decoding.n_best": "nbest",
-    "decoding.min_length": "min_output_length min_len min_decoding_length",
-    "decoding.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
-    "decoding.ensemble_mean": "ensemble_mode",
-    "decoding.language_model": "lm_path",
-    "decoding.language_model_weight": "lm_weight",
-}  # fmt: skip
+} | {f"decoding.{name}": " ".join(option.also) for name, option in OPTIONS.items() if option.also}  # fmt: skip
 OTHER_NAMES: Final = MappingProxyType(
     {name: tuple(keys.split()) for keys, names in _MEANT.items() for name in names.split()}
 )

@@ -26,9 +26,9 @@ from nmt.home import expanded
 from nmt.library.computing import Facts
 from nmt.library.failures import Failure
 from nmt.library.inspection import Inspection
-from nmt.library.options import NONE
 from nmt.library.request import Request
 from nmt.library.results import PairScore, Result
+from nmt.light.options import NONE, OPTIONS
 
 START = (
     "import json, sys; descriptor, parent, path = sys.argv[1:]; sys.path[:] = json.loads(path); "
@@ -203,7 +203,7 @@ def _here(options: dict[str, Any]) -> dict[str, Any]:
     """Options with absolute paths, because the other process may have another current directory."""
     paths = {
         name: os.path.abspath(expanded(value))
-        for name in ("shortlist", "glossary", "language_model")
+        for name in (name for name, option in OPTIONS.items() if option.kind in ("file", "model"))
         if isinstance(value := options.get(name), str) and value != NONE
     }
     return {**options, **paths}

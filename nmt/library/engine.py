@@ -20,7 +20,7 @@ from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library.computing import Facts
 from nmt.library.inspecting import WHOLE, array, inspected
 from nmt.library.inspection import Inspection
-from nmt.library.options import NONE, OWN, WITHOUT, chosen_details
+from nmt.library.options import OWN, as_keys, chosen_details
 from nmt.library.request import WISHES, Request
 from nmt.library.results import Hypothesis, PairScore, Result
 from nmt.library.turns import Turns
@@ -178,7 +178,7 @@ class Engine:
     def _changed(self, options: dict[str, Any]) -> DecodingConfig:
         if "precision" in options:
             raise ConfigError("precision: is set once, as in nmt.load(..., precision='int8')")
-        taken = {name: None if name in WITHOUT and value == NONE else value for name, value in options.items()}
+        taken = as_keys(options)
         return changed_decoding(self._decoding, taken, say=self._say) if taken else self._decoding
 
     def _say(self, message: str) -> None:

@@ -12,7 +12,7 @@ from nmt.data import EOS, Tokenizer
 from nmt.data.text import on_one_line
 from nmt.errors import DataError
 from nmt.library.inspection import START, Inspection, UnitTrace
-from nmt.library.options import NONE
+from nmt.light.options import NONE
 from nmt.models.base import Seq2Seq
 from nmt.models.recorded import UnitRecord
 from nmt.search import Translator

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from nmt.errors import ConfigError, shown
 from nmt.library.environment import before_torch
 from nmt.library.loading import load
-from nmt.library.options import NONE, WITHOUT
+from nmt.library.options import as_keys
 from nmt.library.paths import path_of, several
 from nmt.library.translator import Translator
+from nmt.light.options import OPTIONS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 Models = Translator | PathLike | Sequence[PathLike]
 
-_NOT_FOR_TEXT = ("prefix", "required", "forbidden", "details", "scores")
+_NOT_FOR_TEXT = tuple(name for name, option in OPTIONS.items() if not option.is_key)
 """Options of a translation that have no effect here."""
 _POLICIES = ("strict", "replace", "empty")
 
@@ -149,11 +150,10 @@ def _make(
 
         config = translator.config
         given = {"n_best": 1, **{name: value for name, value in options.items() if value is not None}}
-        taken = {name: None if name in WITHOUT and value == NONE else value for name, value in given.items()}
         work = Work(
             Texts(files_to_translate(config, train=train, source=source), policy=errors),  # type: ignore[arg-type]
             translator.models,
-            changed_decoding(config.decoding, taken),
+            changed_decoding(config.decoding, as_keys(given)),
             (config.data.source_language, config.data.target_language),
             nearest=nearest,
             keep_original=keep_original,

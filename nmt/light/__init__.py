@@ -3,23 +3,28 @@
     import nmt_light
     print(nmt_light.Translator("model.nmt").translate("A dog runs.").text)
 
-Within nmt this package is `nmt.light`, which `nmt.load` uses for files that end in .nmt.
+Within nmt this package is `nmt.light`, which `nmt.load` uses for files that end in .nmt. `options` is the table of the
+options of all of nmt.
 """
 
 from __future__ import annotations
 
 from .errors import EngineError
-from .translator import Translator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .results import Hypothesis, Result
+    from .translator import Translator
 
 __all__ = ["EngineError", "Hypothesis", "Result", "Translator"]
 
 
 def __getattr__(name: str) -> object:
-    """Import `Hypothesis` and `Result` at their first use: the command nmt-light needs neither."""
+    """Import a class at its first use: the table of options needs none, the command nmt-light neither result."""
+    if name == "Translator":
+        from .translator import Translator
+
+        return Translator
     if name not in ("Hypothesis", "Result"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import results

@@ -9,17 +9,21 @@ from __future__ import annotations
 import ctypes
 import os
 from collections import namedtuple
-from ctypes import POINTER, c_char_p, c_float, c_int32, c_size_t, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_size_t, c_void_p
 
 from .errors import EngineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Final
+    from typing import Any, Final, TypeAlias
+
+    Options: TypeAlias = Any
+    """A named tuple of the options of a search, by the names of `nmt_options` in nmt_engine.h."""
 
 _ROOM: Final = 5000  # bytes of a message, which may name a long path
-_OPENED: Final = {
+_STRINGS: Final = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, c_void_p, c_char_p, c_size_t]
+_FUNCTIONS: Final = {
     "nmt_open": (c_void_p, [POINTER(c_char_p), c_int32, c_char_p, c_char_p, c_size_t]),
     "nmt_close": (None, [c_void_p]),
     "nmt_kernels": (c_char_p, [c_void_p]),
@@ -36,19 +40,15 @@ _OPENED: Final = {
     "nmt_log_probs": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_attention": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_piece": (c_void_p, [c_void_p, c_int32, c_int32, POINTER(c_size_t)]),
+    "nmt_options_size": (c_size_t, []),
+    "nmt_options_begin": (None, [c_void_p, c_void_p]),
+    "nmt_option_name": (c_char_p, [c_int32]),
+    "nmt_option": (c_double, [c_void_p, c_char_p]),
+    "nmt_set_option": (c_int32, [c_void_p, c_char_p, c_double, c_char_p, c_size_t]),
+    "nmt_translate": (c_void_p, _STRINGS),
+    "nmt_translate_ids": (c_void_p, [c_void_p, POINTER(POINTER(c_int32)), *_STRINGS[2:]]),
 }
-"""Results and parameters of the functions, except those that take options."""
-
-
-Options = namedtuple(
-    "Options",
-    "beam_size beam_of_one n_best max_length_offset length_penalty threads shortlist scores attention longest",
-)
-Options.__doc__ = "Options of a search: `nmt_options` of nmt_engine.h, all whole numbers except the length penalty."
-
-
-class _Options(ctypes.Structure):
-    _fields_ = tuple((name, c_float if name == "length_penalty" else c_int32) for name in Options._fields)
+"""Results and parameters of the functions."""
 
 
 class Library:
@@ -61,16 +61,14 @@ class Library:
         except OSError as error:
             raise EngineError(f"{path}: the engine cannot be loaded ({error})") from None
         self.code: Any = code
-        strings = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, POINTER(_Options), c_char_p, c_size_t]
-        ids = [c_void_p, POINTER(POINTER(c_int32)), *strings[2:]]
-        taking = {
-            "nmt_defaults": (_Options, [c_void_p]),
-            "nmt_translate": (c_void_p, strings),
-            "nmt_translate_ids": (c_void_p, ids),
-        }
-        for name, (result, parameters) in (_OPENED | taking).items():
+        for name, (result, parameters) in _FUNCTIONS.items():
             function = getattr(code, name)
             function.restype, function.argtypes = result, parameters
+        self.names: list[str] = []
+        """Options of a search, `nmt_options` of nmt_engine.h."""
+        while (option := code.nmt_option_name(len(self.names))) is not None:
+            self.names.append(option.decode())
+        self.options: Any = namedtuple("Options", self.names)  # type: ignore[misc]
 
     def open(self, files: Sequence[str | os.PathLike[str]], *, kernels: str | None = None) -> Model:
         """One file, or several as an ensemble; EngineError names what cannot be used."""
@@ -101,7 +99,7 @@ class Model:
 
     def __init__(self, library: Library, handle: int) -> None:
         """Use `Library.open`."""
-        self.code = library.code
+        self._library, self.code = library, library.code
         self._open: _Open | None = _Open(library.code, handle)
 
     def _used(self) -> _Open:
@@ -124,9 +122,14 @@ class Model:
 
     def defaults(self) -> Options:
         """The settings of the (first) file."""
-        used = self._used()
-        found = self.code.nmt_defaults(used.handle)
-        return Options(*(getattr(found, name) for name in Options._fields))
+        used, given = self._used(), self._room_for_options()
+        self.code.nmt_options_begin(used.handle, given)
+        found = (self.code.nmt_option(given, name.encode()) for name in self._library.names)
+        values: list[Any] = [int(value) if value == int(value) else value for value in found]
+        return self._library.options(*values)
+
+    def _room_for_options(self) -> Any:
+        return ctypes.create_string_buffer(self.code.nmt_options_size())
 
     def piece(self, number: int, *, target: bool) -> str:
         """The piece of a token."""
@@ -153,11 +156,14 @@ class Model:
         self._open = None
 
     def _results(self, name: str, items: Any, sizes: Any, count: int, options: Options) -> Results:
-        given = _Options(*options)
+        given = self._room_for_options()
         problem = ctypes.create_string_buffer(_ROOM)
+        for option, value in zip(self._library.names, options, strict=True):
+            if not self.code.nmt_set_option(given, option.encode(), value, problem, _ROOM):
+                raise EngineError(_line(problem.value))
         call = getattr(self.code, name)
         used = self._used()
-        handle = call(used.handle, items, sizes, count, ctypes.byref(given), problem, _ROOM)
+        handle = call(used.handle, items, sizes, count, given, problem, _ROOM)
         if not handle:
             raise EngineError(_line(problem.value))
         return Results(self, handle, count)

@@ -13,6 +13,7 @@ from .counts import Counts, counted
 from .errors import EngineError, UsageError
 from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, decodable, windows
+from .options import OPTIONS, command_option, options_of
 from .output import Output, is_one_file
 from .pace import Pace
 from .translator import DETAILS, Translator, unknown_detail
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, NoReturn
 
     from .binding import Results
+    from .options import Option
     from .results import Result
 
 DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output keeps
@@ -32,7 +34,12 @@ EXAMPLES: Final = """examples:
   echo "A dog runs in the snow." | nmt-light model.nmt --n-best 3
   nmt-light model.nmt --beam-size 1 < text.en > text.de
   nmt-light model.nmt --format jsonl --with tokens,scores -i text.en"""
-OPTIONS: Final = ("search", "beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", "threads")
+SETTINGS: Final = tuple(
+    option
+    for option in options_of("light")
+    if option.name in ("search", "threads") or (option.is_key and option.name != "shortlist")
+)
+"""Options of the search that have options of the command by their names."""
 ENDINGS: Final = {signal.SIGTERM: ("terminated", 143)}
 if hasattr(signal, "SIGHUP"):
     ENDINGS[signal.SIGHUP] = ("hung up", 129)
@@ -134,39 +141,44 @@ def build_parser() -> argparse.ArgumentParser:
         help="what to do with lines that are not UTF-8; strict (default): stop at the first one; replace: read invalid "
         "bytes as U+FFFD; empty: read such a line as empty",
     )
-    add("--threads", metavar="N", type=_whole, help="threads to compute with (default: one for each CPU)")
+    _add(parser, OPTIONS["threads"])
     add("--kernels", metavar="NAME", help="instruction set to compute with (default: the best that this CPU has)")
     add("--debug", action="store_true", help="show the traceback of an error")
     add("--version", action=Version, nargs=0, help="show the version and exit")
-    add = parser.add_argument_group("search (defaults: the settings of the first model)").add_argument
-    add("--search", choices=("auto", "beam", "greedy"), help="auto: greedy for a beam size of 1, else beam")
-    add("--beam-size", metavar="N", type=_whole, help="hypotheses kept per sentence, 1 to 1000")
-    add(
-        "--n-best",
-        metavar="N",
-        type=_whole,
-        help="number of translations of each line (default: 1); a smaller beam is widened",
+    group = parser.add_argument_group("search (defaults: the settings of the first model)")
+    for option in SETTINGS:
+        if option.is_key:
+            _add(group, option)
+    group.add_argument(
+        "--no-shortlist", action="store_true", help="choose from all words, even if the model has a shortlist"
     )
-    add(
-        "--length-penalty",
-        metavar="A",
-        type=_number,
-        help="0 to 10; scores are divided by ((5+length)/6)**A",
-    )
-    add(
-        "--max-length-offset",
-        metavar="N",
-        type=_whole,
-        help="how many more tokens than its source a translation may have",
-    )
-    add(
-        "--split-long",
-        metavar="N|none",
-        type=_whole_or_none,
-        help="translate a line of more than N source tokens in parts, cut at sentence ends",
-    )
-    add("--no-shortlist", action="store_true", help="choose from all words, even if the model has a shortlist")
+    for option in OPTIONS.values():
+        if option.is_key and option not in SETTINGS:
+            parser.add_argument(command_option(option.name), action=Refused, help=argparse.SUPPRESS)
     return parser
+
+
+def _add(group: Any, option: Option) -> None:
+    """Add the option of the command for an option of the search."""
+    if "light" in option.only:
+        group.add_argument(command_option(option.name), choices=option.only["light"], help=option.meaning)
+        return
+    help = option.help + (f", {option.least} to {option.engine_most}" if option.name == "beam_size" else "")
+    help += " (default: 1); a smaller beam is widened" if option.name == "n_best" else ""
+    read = _number if option.kind == "number" else _whole_or_none if option.can_be_off else _whole
+    group.add_argument(command_option(option.name), metavar=option.metavar, type=read, help=help)
+
+
+class Refused(argparse.Action):
+    """An option of nmt-translate that the engine does not have."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(nargs="?", **given)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """End with an error."""
+        instead = "; --no-shortlist switches the file's own off" if self.dest == "shortlist" else ""
+        parser.error(f"{self.option_strings[0]}: nmt-light does not have it, nmt-translate has, with the run{instead}")
 
 
 def _whole(text: str) -> int:
@@ -265,7 +277,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     """The model, and the options of its search, which are checked; UsageError for options that it does not accept."""
-    options = {name: getattr(arguments, name) for name in OPTIONS}
+    options = {option.name: getattr(arguments, option.name) for option in SETTINGS}
     options |= {"scores": arguments.format != "text", "details": _needed(arguments)}
     options |= {"shortlist": not arguments.no_shortlist}
     if arguments.threads is None:
@@ -275,8 +287,8 @@ def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
         translator.found([], **options)
     except EngineError as error:
         name, colon, rest = str(error).partition(":")
-        if colon and name in (*OPTIONS, "kernels"):
-            raise UsageError(f"--{name.replace('_', '-')}:{rest}") from None
+        if colon and name in (*options, "kernels"):
+            raise UsageError(f"{command_option(name)}:{rest}") from None
         raise
     return translator, options
 

@@ -8,6 +8,7 @@ from itertools import islice
 
 from .binding import Library
 from .errors import EngineError
+from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, options_of
 from .shared_library import shared_library
 
 TYPE_CHECKING = False
@@ -16,21 +17,14 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeAlias, overload
 
     from .binding import Model, Options, Results
+    from .options import Option
     from .results import Result
 
     Path: TypeAlias = str | os.PathLike[str]
 
-DETAILS: Final = ("tokens", "scores", "attention", "alignment")
-NOT_TOLD: Final = ("entropies", "heads")
+DETAILS: Final = ENGINE_DETAILS
+NOT_TOLD: Final = tuple(name for name in OPTIONS["details"].choices if name not in DETAILS)
 """Details that `nmt-translate` can give for a run, but the engine for no file."""
-
-_ranges: Final[dict[str, tuple[float, float]]] = {
-    "beam_size": (1, 1000),
-    "n_best": (1, 1000),
-    "length_penalty": (0, 10),
-    "max_length_offset": (0, 1_000_000),
-    "threads": (1, 1024),
-}
 
 
 class Translator:
@@ -61,7 +55,7 @@ class Translator:
         self._model: Model = Library(library or shared_library()).open(files, kernels=kernels)
         self.paths = tuple(os.fspath(file) for file in files)
         """Names of its files."""
-        self._defaults = self._model.defaults()._replace(threads=_number("threads", threads, whole=True))
+        self._defaults = self._model.defaults()._replace(threads=_value(OPTIONS["threads"], threads))
 
     @property
     def card(self) -> dict[str, Any]:
@@ -105,10 +99,8 @@ class Translator:
 
         A string is one sentence: line ends in it count as spaces. An empty string has an empty translation.
 
-        Options, whose defaults are in the file: `search` (`beam`, `greedy`, or `auto`: greedy for a
-        beam of 1), `beam_size`, `n_best`, `length_penalty`, `max_length_offset`, `split_long` (a number, or `none`),
-        `shortlist` (False or `none`: all words), `scores` (False makes greedy search faster), `threads`, and `details`,
-        a list of `tokens`, `scores`, `attention`, `alignment`.
+        Options are those that docs/decoding_options.md has for nmt-light, by their names; their defaults are in the
+        file. `shortlist=False` means the same as `none`: all words are allowed.
 
         Raises TypeError for anything that is not text, EngineError for options that are not allowed and for half of a
         surrogate pair, which is not text.
@@ -174,26 +166,23 @@ class Translator:
 
     def _options(self, given: dict[str, Any]) -> tuple[Options, tuple[str, ...]]:
         """Options of the search, and the requested details of translations."""
-        own = {name: value for name, value in given.items() if value is not None}
-        details = own.pop("details", ())
-        details = (details,) if isinstance(details, str) else tuple(details)
+        changed: dict[str, Any] = {}
+        details: tuple[str, ...] = ()
+        for name, value in given.items():
+            if value is not None:
+                _check_known(name)
+                if name == "details":
+                    details = (value,) if isinstance(value, str) else tuple(value)
+                elif name == "search":
+                    if value not in ENGINE_SEARCHES:
+                        raise EngineError(f"search: {value!r} is not known. Allowed: {', '.join(ENGINE_SEARCHES)}.")
+                else:
+                    changed[name] = _value(OPTIONS[name], value)
         for name in details:
             if name not in DETAILS:
                 raise EngineError(f"details: {unknown_detail(name)}")
-        search, long = own.pop("search", "auto"), own.pop("split_long", None)
-        if search not in ("auto", "beam", "greedy"):
-            raise EngineError(f"search: {search!r} is not known. Allowed: auto, beam, greedy.")
-        changed: dict[str, Any] = {"beam_size": 1} if search == "greedy" else {}
-        for name, value in own.items():
-            if name in ("shortlist", "scores"):
-                changed[name] = _switch(name, value)
-            elif name in _ranges:
-                changed[name] = _number(name, value, whole=name != "length_penalty")
-            else:
-                allowed = ", ".join(("search", "split_long", "details", "shortlist", "scores", *_ranges))
-                raise EngineError(f"{name}: is not an option. Allowed: {allowed}.")
-        if long is not None:
-            changed["longest"] = 0 if long == "none" else _number("split_long", long, whole=True)
+        search = given.get("search") or "auto"
+        changed = {**({"beam_size": 1} if search == "greedy" else {}), **changed}
         options = self._defaults._replace(**changed)
         if options.n_best > options.beam_size:
             if search == "greedy":
@@ -231,21 +220,27 @@ def unknown_detail(name: str) -> str:
     return f"{name!r} {problem}. Allowed: {', '.join(DETAILS)}."
 
 
-def _number(name: str, value: object, *, whole: bool) -> Any:
-    least, most = _ranges.get(name, (1, 2**31 - 1))
-    kinds = int if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-        raise EngineError(f"{name}: {value!r} is not allowed. Allowed: {least:,} to {most:,}.")
+def _check_known(name: str) -> None:
+    known = [option.name for option in options_of("light")]
+    if name not in known:
+        problem = "the engine does not have it; nmt.load of the run has" if name in OPTIONS else "is not an option"
+        raise EngineError(f"{name}: {problem}. Allowed: {', '.join(known)}.")
+
+
+def _value(option: Option, value: object) -> Any:
+    """A value as the engine takes it; EngineError for one that is not allowed."""
+    if value == NONE and option.can_be_off:
+        return 0
+    if option.kind in ("flag", "file"):  # a shortlist is the file's own
+        if isinstance(value, bool):
+            return value
+        allowed = "True, False" + (f", {NONE}" if option.can_be_off else "")
+        raise EngineError(f"{option.name}: {value!r} is not allowed. Allowed: {allowed}.")
+    kinds = int if option.kind == "whole" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not option.least <= value <= option.engine_most:
+        allowed = f"{option.least:,} to {option.engine_most:,}"
+        raise EngineError(f"{option.name}: {value!r} is not allowed. Allowed: {allowed}.")
     return value
-
-
-def _switch(name: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if name == "shortlist" and value == "none":
-        return False
-    allowed = "True, False, none" if name == "shortlist" else "True, False"
-    raise EngineError(f"{name}: {value!r} is not allowed. Allowed: {allowed}.")
 
 
 def _encoded(line: object, place: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from nmt.limits import WIDEST_BEAM
+from nmt.light.options import OPTIONS
 from nmt.registry import SEARCHES
 from nmt.search.base import Search
 from nmt.search.beam import beam_search
@@ -43,8 +43,8 @@ class MbrOptions:
     """Seed of the samples, as in `sample`."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.number <= WIDEST_BEAM:
-            raise ValueError(f"number: must be from 2 to {WIDEST_BEAM}, not {self.number}")
+        if not 2 <= self.number <= OPTIONS["beam_size"].most:
+            raise ValueError(f"number: must be from 2 to {OPTIONS['beam_size'].most}, not {self.number}")
         drawn = self.sampling()
         for name in ("temperature", "top_k", "top_p", "seed"):
             if self.candidates == "beam" and getattr(drawn, name) != getattr(SampleOptions(), name):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import counted
-from nmt.limits import WIDEST_BEAM
+from nmt.light.options import OPTIONS
 from nmt.ops.matrices.top import top
 from nmt.registry import SEARCHES
 from nmt.search.base import Search
@@ -173,7 +173,7 @@ class SampleSearch(Search):
 
     @classmethod
     def largest_n_best(cls, decoding: DecodingConfig) -> int:
-        return WIDEST_BEAM
+        return int(OPTIONS["beam_size"].most)
 
     @classmethod
     def hypotheses(cls, decoding: DecodingConfig) -> int:

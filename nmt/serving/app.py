@@ -21,7 +21,7 @@ from nmt.serving.access import AccessLog
 from nmt.serving.batching import Job
 from nmt.serving.metrics import CONTENT_TYPE
 from nmt.serving.refusal import CLIENT_GONE, RefusedError
-from nmt.serving.requests import JSON, Answer, Failed, TranslateRequest, read_body, read_request
+from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
 from nmt.serving.service import SOON, Service
 
 PAGES: Final = Path(__file__).parent / "pages"
@@ -70,11 +70,7 @@ def create_app(service: Service) -> FastAPI:
 
 def _add_translate(app: FastAPI, service: Service) -> None:
     settings = service.settings
-    schema = TranslateRequest.model_json_schema()
-    most = {"beam_size": settings.max_beam_size, "n_best": settings.max_beam_size, "max_seconds": settings.timeout}
-    for name, number in most.items():
-        schema["properties"][name]["anyOf"][0]["maximum"] = number
-    schema["examples"] = [{"text": "A dog runs in the snow."}, {"text": ["A dog runs.", "A cat sleeps."], "n_best": 3}]
+    schema = schema_of(settings, *service.doors)
 
     @app.post(
         "/translate",
@@ -89,7 +85,7 @@ def _add_translate(app: FastAPI, service: Service) -> None:
     async def translate(request: Request) -> Response:
         until = time.monotonic() + settings.timeout
         body = await _body(request, service)
-        wanted = read_request(body, request.headers.get("content-type", ""), settings)
+        wanted = read_request(body, request.headers.get("content-type", ""), settings, *service.doors)
         if wanted.max_seconds is not None:
             until = min(until, time.monotonic() + wanted.max_seconds)
         answers = await _answers(request, service, service.submit(wanted), until=until)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.requests import ClientDisconnect, Request
 
 from nmt.errors import near_miss, printable, shown
 from nmt.library.request import WISHES
 from nmt.library.request import Request as Sentence
+from nmt.light.options import MOST, OPTIONS, Option, command_option, options_of
 from nmt.serving.refusal import CLIENT_GONE, RefusedError
 from nmt.serving.settings import Settings
 
@@ -20,19 +22,17 @@ DISCARDED: Final = 16
 a client that is still sending would not see the answer."""
 
 
-def _key(meaning: str, allowed: str, **limits: Any) -> Any:
+DOOR: Final = "server"
+"""This door in the table of options."""
+
+
+def _key(meaning: str, allowed: str) -> Any:
     """A key of the body that need not be there; `allowed` ends the error of a wrong value."""
-    return Field(default=None, description=f"{meaning}: {allowed}", json_schema_extra={"x-allowed": allowed}, **limits)
+    meaning = meaning[0].upper() + meaning[1:]
+    return Field(default=None, description=f"{meaning}: {allowed}", json_schema_extra={"x-allowed": allowed})
 
 
-PHRASES = "a string that is not empty, or a list of such strings"
-Phrase = Annotated[str, Field(min_length=1)]
-Phrases = Phrase | list[Phrase] | None
-Penalty = Annotated[float, Field(ge=0, le=10)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class TranslateRequest(BaseModel):
+class _Request(BaseModel):
     """What to translate, and how; missing keys have the values of the server and the model."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -40,23 +40,6 @@ class TranslateRequest(BaseModel):
     text: str | Annotated[list[str], Field(min_length=1)] = Field(
         description="A sentence, or a list of sentences; line ends count as spaces",
         json_schema_extra={"x-allowed": "a string, or a list of one string or more"},
-    )
-    n_best: Count | None = _key("Translations of each sentence", "a whole number from 1")
-    beam_size: Count | None = _key("Hypotheses kept per sentence by the search", "a whole number from 1")
-    search: str | None = _key("Name of the search", "a string, such as beam, greedy or sample")
-    length_penalty: Penalty | None = _key("Alpha in ((5 + length) / 6) ** alpha", "a number from 0 to 10")
-    coverage_penalty: Penalty | None = _key("Beta of the penalty for unattended words", "a number from 0 to 10")
-    no_repeat_ngram: Annotated[int, Field(ge=0)] | None = _key(
-        "N: no sequence of N tokens occurs twice", "a whole number from 0"
-    )
-    replace_unknown: bool | None = _key("Replace unknown words by source words", "true or false")
-    placeholders: bool | None = _key("Copy {name}, tags and addresses unchanged", "true or false")
-    prefix: str | None = _key("Text that each translation begins with", "a string")
-    required: Phrases = _key("Phrases that each translation must contain", PHRASES)
-    forbidden: Phrases = _key("Phrases that no translation may contain", PHRASES)
-    details: str | list[str] | None = _key(
-        "Details of each translation in addition to text and score",
-        "a list of details, such as tokens, scores, attention, alignment",
     )
     max_seconds: Annotated[float, Field(gt=0)] | None = _key(
         "Seconds after which the answer is no longer needed", "a number above 0"
@@ -71,6 +54,52 @@ class TranslateRequest(BaseModel):
     def options(self) -> dict[str, Any]:
         """Options of `nmt.library.options.Options` that were given."""
         return self.model_dump(exclude={"text", "max_seconds", *WISHES}, exclude_none=True)
+
+
+def _field(option: Option) -> Any:
+    """Type and default of an option in a request."""
+    phrase = Annotated[str, Field(min_length=1)]
+    types: dict[str, Any] = {
+        "whole": Annotated[int, Field(ge=option.least)],  # the largest is a setting of the server
+        "number": Annotated[float, Field(ge=option.least, le=option.most)],
+        "flag": bool,
+        "name": str,
+        "text": str,
+        "phrases": phrase | list[phrase],
+        "list": str | list[str],
+    }
+    allowed = option.allowed(most=MOST if option.kind == "whole" else None)
+    return types[option.kind] | None, _key(option.help if option.kind == "name" else option.meaning, allowed)
+
+
+TranslateRequest: type[Any] = create_model(
+    "TranslateRequest",
+    __base__=_Request,
+    __doc__=_Request.__doc__,
+    **{option.name: _field(option) for option in options_of(DOOR)},
+)
+"""The body of a request, with all options that the table gives the server."""
+
+
+def keys_of(*doors: str) -> list[str]:
+    """The keys that a request to a server of such models (doors in `nmt.light.options`) may have."""
+    return ["text", *(option.name for option in options_of(DOOR, *doors)), "max_seconds"]
+
+
+def schema_of(settings: Settings, *doors: str) -> dict[str, Any]:
+    """The JSON schema of the body for a server of such models: only what these can do."""
+    schema: dict[str, Any] = TranslateRequest.model_json_schema()
+    known = schema["properties"] = {name: schema["properties"][name] for name in keys_of(*doors)}
+    most = {"beam_size": settings.max_beam_size, "n_best": settings.max_beam_size, "max_seconds": settings.timeout}
+    for name, number in most.items():
+        known[name]["anyOf"][0]["maximum"] = number
+    for option in options_of(DOOR, *doors):
+        for values in (option.only[door] for door in doors if door in option.only):
+            for form in known[option.name]["anyOf"]:
+                form |= {"enum": values} if form["type"] == "string" else {}
+                form |= {"items": {"type": "string", "enum": values}} if form["type"] == "array" else {}
+    schema["examples"] = [{"text": "A dog runs in the snow."}, {"text": ["A dog runs.", "A cat sleeps."], "n_best": 3}]
+    return schema
 
 
 class Translation(BaseModel):
@@ -118,8 +147,8 @@ async def read_body(request: Request, *, most: int) -> bytes:
     return b"".join(parts)
 
 
-def read_request(body: bytes, content_type: str, settings: Settings) -> TranslateRequest:
-    """What a body asks for; RefusedError for anything that is not allowed."""
+def read_request(body: bytes, content_type: str, settings: Settings, *doors: str) -> Any:
+    """The `TranslateRequest` of a body; RefusedError for anything that is not allowed. `doors` as in `keys_of`."""
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise RefusedError(415, f"Content-Type: {shown(content_type)} is not allowed. Allowed: {JSON}.")
     value = _json(body)
@@ -128,7 +157,7 @@ def read_request(body: bytes, content_type: str, settings: Settings) -> Translat
     try:
         wanted = TranslateRequest.model_validate(value)
     except ValidationError as error:
-        _refuse(_worded(error, value))
+        _refuse(_worded(error, value, keys_of(*doors)))
     _check_text(wanted, settings)
     for name in ("beam_size", "n_best"):
         given = getattr(wanted, name)
@@ -139,7 +168,7 @@ def read_request(body: bytes, content_type: str, settings: Settings) -> Translat
     return wanted
 
 
-def _check_text(wanted: TranslateRequest, settings: Settings) -> None:
+def _check_text(wanted: Any, settings: Settings) -> None:
     texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
     if len(texts) > settings.max_queue:
         _refuse(f"text: {len(texts):,} sentences are too many. Allowed: {settings.max_queue:,}.")
@@ -191,14 +220,16 @@ def _constant(name: str) -> NoReturn:
     _refuse(f"body: {name} is not JSON. Allowed: a JSON object with the key text.")
 
 
-def _worded(error: ValidationError, body: dict[str, Any]) -> str:
+def _worded(error: ValidationError, body: dict[str, Any], known: Sequence[str]) -> str:
     """One mistake (unknown keys first): the key, what was wrong, what is allowed."""
     found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
     name = str(found[0]["loc"][0])
     kind = found[0]["type"]
     if kind == "extra_forbidden":
-        known = list(TranslateRequest.model_fields)
-        return f"{name}: unknown key.{near_miss(name, known)} Allowed: {', '.join(known)}."
+        option = OPTIONS.get(name)
+        by = f"; nmt-serve has {command_option(name)}" if option is not None and option.is_key else ""
+        problem = f"unknown key.{near_miss(name, known)}" if option is None else f"a request cannot set it{by}."
+        return f"{name}: {problem} Allowed: {', '.join(known)}."
     allowed = _allowed(name)
     if kind == "missing":
         return f"{name}: missing. Allowed: {allowed}."

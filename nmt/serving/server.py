@@ -18,6 +18,7 @@ from typing import Any, Final
 import uvicorn
 
 from nmt.errors import ConfigError, NmtError
+from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.serving.app import create_app
 from nmt.serving.service import WARM_UP, Service
@@ -48,7 +49,8 @@ def serve(load: Load, settings: Settings, *, models: Sequence[str], host: str, p
 
 
 async def _serve(load: Load, settings: Settings, *, models: Sequence[str], listening: socket.socket) -> int:
-    service = Service(settings, name=", ".join(PurePath(model).name for model in models))
+    doors = ("file",) if are_engine_files(models) else ("run",)
+    service = Service(settings, name=", ".join(PurePath(model).name for model in models), doors=doors)
     server = _Server(
         uvicorn.Config(
             create_app(service),

@@ -15,7 +15,6 @@ from nmt.light.formats import hypothesis_record
 from nmt.serving.batching import Batcher, Job
 from nmt.serving.metrics import Metrics
 from nmt.serving.refusal import RefusedError
-from nmt.serving.requests import TranslateRequest
 from nmt.serving.settings import Settings
 
 WARM_UP = "A"
@@ -27,9 +26,10 @@ SOON = {"Retry-After": "5"}
 class Service:
     """Loading, then ready, then draining: no new request is accepted, and all that have been are answered."""
 
-    def __init__(self, settings: Settings, *, name: str) -> None:
-        """`name` is the model's name for clients."""
+    def __init__(self, settings: Settings, *, name: str, doors: Sequence[str] = ("run",)) -> None:
+        """`name` is the model's name for clients; `doors`: what it is, in words of `nmt.light.options.DOORS`."""
         self.settings = settings
+        self.doors = tuple(doors)
         self._name = name
         self.metrics = Metrics()
         self.status: Literal["loading", "ready", "draining"] = "loading"
@@ -66,8 +66,8 @@ class Service:
         if self._translator is not None:
             self._translator.close()
 
-    def submit(self, wanted: TranslateRequest) -> Job:
-        """Put a request into the queue; RefusedError where it is full, or where nothing is accepted."""
+    def submit(self, wanted: Any) -> Job:
+        """Put a `TranslateRequest` into the queue; RefusedError where it is full, or where nothing is accepted."""
         if self._batcher is None or self.status != "ready":
             raise RefusedError(503, f"the server is {self.status}. Try again later.", headers=SOON)
         options, defaults = wanted.options(), dict(self._defaults)

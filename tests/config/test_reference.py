@@ -1,11 +1,12 @@
 """The configuration reference is the one the code makes, and every key in it is explained."""
 
-from nmt.config.reference import markdown
+from nmt.config.reference import decoding_markdown, markdown
 from tests.conftest import REPOSITORY
 
 
 def test_the_committed_reference_is_up_to_date():
     assert (REPOSITORY / "docs" / "configuration.md").read_text() == markdown()
+    assert (REPOSITORY / "docs" / "decoding_options.md").read_text() == decoding_markdown()
 
 
 def test_every_key_is_explained():

@@ -13,7 +13,7 @@ from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.errors import ConfigError
 from nmt.interop.engine.compiled import compiled_engine
-from nmt.light.binding import Library, Model, Options, Results
+from nmt.light.binding import Library, Model, Results
 from nmt.models.base import Seq2Seq
 from nmt.search.beam import beam_search
 from nmt.search.greedy import greedy_search
@@ -52,7 +52,7 @@ def opened(model: Seq2Seq, folder: Path, *, kernels: str | None = None, name: st
     return library().open([path], kernels=kernels)
 
 
-def options(engine: Model, **changes: Any) -> Options:
+def options(engine: Model, **changes: Any) -> Any:
     """Those of the file, with changes."""
     return engine.defaults()._replace(**changes)
 

@@ -89,7 +89,7 @@ static inline void look(const nmt_results *r, size_t lines) {
 
 static inline nmt_options small_options(const nmt_model *m, int32_t beam) {
     nmt_options o = nmt_defaults(m);
-    o.beam_size = beam, o.n_best = beam > 1 ? 2 : 1, o.max_length_offset = 3, o.longest = 9, o.attention = 1;
+    o.beam_size = beam, o.n_best = beam > 1 ? 2 : 1, o.max_length_offset = 3, o.split_long = 9, o.attention = 1;
     return o;
 }
 

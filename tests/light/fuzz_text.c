@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         const char *text = (const char *)data;
         nmt_options o = small_options(models[which], options & 2 ? 3 : 1);
-        o.longest = options >> 2, o.threads = 1;
+        o.split_long = options >> 2, o.threads = 1;
         nmt_results *r = nmt_translate(models[which], &text, &size, 1, &o, problem, ROOM);
         if (!r) abort();
         look(r, 1);

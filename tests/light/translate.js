@@ -16,7 +16,7 @@ const code = fs.readFileSync(path.join(folder, "nmt.wasm"));
   }
   const start = process.cpuUsage();
   const results = JSON.parse(fs.readFileSync(lines)).map((line) => {
-    const result = engine.translate(line, { beam: Number(beam) });
+    const result = engine.translate(line, { beam_size: Number(beam) });
     const from = words(result.source, line), to = words(result.target, result.text);
     return { ...result, words: to.map((word) => word.text), weights: to.map((word) => weights(result, word, from)) };
   });

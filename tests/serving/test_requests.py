@@ -9,14 +9,17 @@ import pytest
 
 import nmt
 from nmt.serving.refusal import RefusedError
-from nmt.serving.requests import TranslateRequest, read_request
+from nmt.serving.requests import read_request
 from nmt.serving.settings import Settings
 
 SETTINGS = Settings(max_characters=100, max_queue=3, max_beam_size=8, timeout=20)
-KEYS = ", ".join(TranslateRequest.model_fields)
+KEYS = (
+    "text, search, beam_size, n_best, length_penalty, coverage_penalty, no_repeat_ngram, replace_unknown, "
+    "placeholders, prefix, required, forbidden, details, max_seconds"
+)
 
 
-def read(body: Any, content_type: str = "application/json") -> TranslateRequest:
+def read(body: Any, content_type: str = "application/json") -> Any:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return read_request(raw, content_type, SETTINGS)
 
@@ -86,7 +89,11 @@ TEXT = "a string, or a list of one string or more"
         ({"txt": "a"}, f"txt: unknown key. Did you mean 'text'? Allowed: {KEYS}."),
         ({"text": "a", "beam-size": 3}, f"beam-size: unknown key. Did you mean 'beam_size'? Allowed: {KEYS}."),
         ({"text": "a", "\n\x1b": 3}, f"\\n\\x1b: unknown key. Allowed: {KEYS}."),
-        ({"text": "a", "shortlist": "/etc/passwd"}, f"shortlist: unknown key. Allowed: {KEYS}."),
+        (
+            {"text": "a", "shortlist": "/etc/passwd"},
+            f"shortlist: a request cannot set it; nmt-serve has --shortlist. Allowed: {KEYS}.",
+        ),
+        ({"text": "a", "threads": 2}, f"threads: a request cannot set it. Allowed: {KEYS}."),
         ({"text": "a", "n_best": True}, "n_best: true is not allowed. Allowed: a whole number from 1."),
         ({"text": "a", "n_best": 2.0}, "n_best: 2.0 is not allowed. Allowed: a whole number from 1."),
         ({"text": "a", "n_best": 9}, "n_best: 9 is not allowed. Allowed: 1 to 8."),

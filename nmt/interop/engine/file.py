@@ -58,6 +58,8 @@ def sections_of(
         "DATA": data,
         "SPMS": source,
     }
+    if settings.others:
+        found["OPTS"] = _others(settings)
     if target != source:
         found["SPMT"] = target
     if shortlist is not None:
@@ -94,6 +96,11 @@ def _settings(lowered: Lowered, settings: Settings, vocabularies: tuple[int, int
         settings.max_length_offset,
         settings.longest_source,
     )
+
+
+def _others(settings: Settings) -> bytes:
+    """Options that are stored by their names."""
+    return b"".join(struct.pack("<28sf", name.encode("ascii"), value) for name, value in settings.others.items())
 
 
 def _whole(lowered: Lowered, value: Value) -> int:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nmt.config.schema import DecodingConfig
 from nmt.errors import ConfigError
+from nmt.light.options import ENGINE_SEARCHES, OPTIONS, Option, options_of
 
-_USUAL: Final = {
-    "coverage_penalty": 0.0,
-    "min_length": 0,
-    "no_repeat_ngram": 0,
-    "replace_unknown": False,
-    "placeholders": False,
-    "glossary": None,
-    "language_model": None,
-}
-"""Keys that change translations in ways that the engine does not support, with the values that have no effect."""
-
-
-_WIDEST_BEAM: Final = 1000
+_STORED: Final = ("beam_size", "length_penalty", "max_length_offset", "split_long")
+"""Keys that each file has, in its section `SETT`; other numbers of the engine are stored by name where they are set."""
+_PER_CALL: Final = "n_best"
+"""The key that changes nothing about the best translation."""
 _LARGEST_OFFSET: Final = 1000
 _LARGEST_SEARCH: Final = 100_000
 """Beam size times `max_length_offset`, see docs/engine_format.md: what a file asks for must not take for ever."""
@@ -35,6 +28,8 @@ class Settings(NamedTuple):
     max_length_offset: int
     longest_source: int
     """Tokens, the end symbol not counted, beyond which a line is translated in parts; 0: any number"""
+    others: Mapping[str, float] = MappingProxyType({})
+    """Further options by their names, where they are not the engine's defaults"""
 
 
 def settings_of(decoding: DecodingConfig) -> Settings:
@@ -50,7 +45,7 @@ def settings_of(decoding: DecodingConfig) -> Settings:
     found = numbers_of(decoding)
     offsets = min(_LARGEST_OFFSET, _LARGEST_SEARCH // found.beam_size)
     for key, number, most in (
-        ("beam_size", found.beam_size, _WIDEST_BEAM),
+        ("beam_size", found.beam_size, OPTIONS["beam_size"].engine_most),
         ("max_length_offset", found.max_length_offset, offsets),
     ):
         if number > most:
@@ -68,6 +63,11 @@ def numbers_of(decoding: DecodingConfig) -> Settings:
         float(decoding.length_penalty),
         decoding.max_length_offset,
         decoding.split_long or 0,
+        {
+            name: float(getattr(decoding, name))
+            for name in (option.name for option in options_of("light") if option.kind in ("whole", "number", "flag"))
+            if name not in (*_STORED, _PER_CALL) and getattr(decoding, name, None) not in (None, OPTIONS[name].default)
+        },
     )
 
 
@@ -81,18 +81,36 @@ def notes_on(decoding: DecodingConfig) -> list[str]:
 def unusual(decoding: DecodingConfig) -> Iterator[tuple[str, str, str]]:
     """Keys with values that the engine does not support, these values, and the allowed ones."""
     search = decoding.chosen_search
-    if search not in ("beam", "greedy"):
+    if search not in ENGINE_SEARCHES:
         yield "search", f"'{search}'", "beam, greedy"
     if search == "beam" and decoding.beam_size == 1:
         yield "search", "'beam' with a beam_size of 1", "greedy, or a wider beam"
-    temperature = decoding.search_options.get("temperature", 1.0)
-    if temperature != 1:
+    if (temperature := temperature_of(decoding)) != 1:
         yield "search_options.temperature", f"{temperature:g}", "1"
-    for key, usual in _USUAL.items():
-        if (value := getattr(decoding, key)) != usual:
-            yield key, repr(value), "null" if usual is None else str(usual).lower()
+    for option in lacking(decoding, door="file"):
+        usual = option.default
+        yield option.name, repr(getattr(decoding, option.name)), "null" if usual is None else str(usual).lower()
+
+
+def temperature_of(decoding: DecodingConfig) -> float:
+    """What logits are divided by."""
+    return float(decoding.search_options.get("temperature", 1.0))
+
+
+def lacking(decoding: DecodingConfig, *, door: str) -> list[Option]:
+    """Options that change translations, are set, and that a door (`nmt.light.options.DOORS`) does not have."""
+    return [
+        option
+        for option in OPTIONS.values()
+        if option.is_key
+        and door not in option.doors
+        and not (option.only_rounding or option.needs or option.name in ("search_options", _PER_CALL))
+        and getattr(decoding, option.name) != option.default
+    ]
 
 
 def settings_in_words(settings: Settings) -> dict[str, float | str]:
     """The same for the card of the file."""
-    return {"search": "beam" if settings.beam_size > 1 else "greedy", **settings._asdict()}
+    found = settings._asdict()
+    others = found.pop("others")
+    return {"search": "beam" if settings.beam_size > 1 else "greedy", **found, **others}

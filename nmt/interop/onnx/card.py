@@ -8,11 +8,12 @@ from typing import Any, Final
 import onnx
 
 from nmt.config.schema import DecodingConfig
-from nmt.interop.engine.settings import numbers_of, settings_in_words, unusual
+from nmt.interop.engine.settings import lacking, numbers_of, settings_in_words, temperature_of
 from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel
 from nmt.interop.onnx.graph import OPSET
 from nmt.interop.onnx.weights import BLOCK, OnnxPrecision
+from nmt.light.options import OPTIONS
 
 FORMAT: Final = "nmt-onnx"
 VERSION: Final = 1
@@ -80,9 +81,8 @@ def translate(text):
 
 def notes_on(decoding: DecodingConfig) -> list[str]:
     """Settings that change translations, and are neither in the graphs nor in the example of greedy search."""
-    keys = [key for key, _, _ in unusual(decoding) if key != "search"]
-    if decoding.shortlist is not None:
-        keys.append("shortlist")
+    keys = ["search_options.temperature"] if temperature_of(decoding) != 1 else []
+    keys += [option.name for option in lacking(decoding, door="onnx")]
     return [f"decoding.{key}: is set, but is not part of the graphs; your own search must apply it" for key in keys]
 
 
@@ -142,11 +142,11 @@ def readme_of(
 
 def _others(decoding: DecodingConfig) -> dict[str, Any]:
     """Settings of which there is a note, with their values; of a file its name."""
-    keys = [key for key, _, _ in unusual(decoding) if key not in ("search", "search_options.temperature")]
-    found = {key: getattr(decoding, key) for key in keys}
+    found = {option.name: getattr(decoding, option.name) for option in lacking(decoding, door="onnx")}
     if decoding.search_options:
         found["search_options"] = decoding.search_options
-    return {key: Path(value).name if key == "glossary" else value for key, value in found.items()}
+    named = {name for name, option in OPTIONS.items() if option.kind in ("file", "model")}
+    return {key: Path(value).name if key in named else value for key, value in found.items()}
 
 
 def _interface(model: onnx.ModelProto) -> dict[str, list[dict[str, Any]]]:

@@ -15,6 +15,7 @@ struct nmt_model {
     int count;
     mapped_file files[LARGEST_ENSEMBLE];
     model *models[LARGEST_ENSEMBLE];
+    nmt_options defaults;
     subwords *source, *target; /* the same where the file has only one */
     const kernels *k;
     lock *lock; /* of what is below */
@@ -38,6 +39,12 @@ struct nmt_results {
     char *joined; /* of all lines */
     size_t joined_size;
 };
+
+/* Whether each option is within its range, else a line about one that is not. */
+bool options_allowed(const nmt_options *, char *problem, size_t room);
+
+/* The options that a file asks for; false where this engine cannot do what it asks for. */
+bool options_of_model(const model *, nmt_options *, char *problem, size_t room);
 
 /* Searches all parts of the results by as many threads as the options say. False where memory ends. */
 bool search_all(nmt_model *, nmt_results *, const nmt_options *);

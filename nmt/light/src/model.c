@@ -23,7 +23,7 @@ static const unsigned char MAGIC[8] = {0x89, 'N', 'M', 'T', '\r', '\n', 0x1a, '\
 
 #define NAME(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
 
-enum { SETT, TENS, REGS, STAT, ENCO, STEP_CODE, DATA, SPMS, SPMT, LIST, META, SECTIONS };
+enum { SETT, TENS, REGS, STAT, ENCO, STEP_CODE, DATA, SPMS, SPMT, LIST, META, OPTS, SECTIONS };
 
 static const struct {
     uint32_t name;
@@ -41,6 +41,7 @@ static const struct {
     [SPMT] = {NAME('S', 'P', 'M', 'T'), 1, false},
     [LIST] = {NAME('L', 'I', 'S', 'T'), 4, false},
     [META] = {NAME('M', 'E', 'T', 'A'), 1, false},
+    [OPTS] = {NAME('O', 'P', 'T', 'S'), sizeof(stored_option), false},
 };
 
 static uint32_t u32_at(const uint8_t *p) {
@@ -168,7 +169,7 @@ static bool read_settings(const settings *set, char *problem, size_t room) {
         set->target_size > INT32_MAX)
         REFUSE("inconsistent: vocabularies of %u and %u entries", set->source_size, set->target_size);
     if (!set->beam_size || set->beam_size > 1000 || set->length_offset > LONGEST_OFFSET ||
-        set->beam_size * set->length_offset > LARGEST_SEARCH || !isfinite(set->length_penalty) ||
+        set->beam_size * set->length_offset > LARGEST_SEARCH || !(set->length_penalty >= 0.0f && set->length_penalty <= 10.0f) ||
         set->longest > INT32_MAX)
         REFUSE("inconsistent: settings of the search");
     if (set->attentions > 1000 || set->caches > 1000)
@@ -198,6 +199,7 @@ static bool read_all(model *m, const void *bytes, size_t size, char *problem, si
     m->encode = (program){found[ENCO].bytes, (i64)(found[ENCO].size / sizeof(instruction))};
     m->step = (program){found[STEP_CODE].bytes, (i64)(found[STEP_CODE].size / sizeof(instruction))};
     m->source_pieces = found[SPMS], m->target_pieces = found[found[SPMT].bytes ? SPMT : SPMS], m->meta = found[META];
+    m->stored = found[OPTS];
     if (found[LIST].bytes && !read_list(found[LIST], &m->set, &m->list)) REFUSE("inconsistent: shortlist");
     return check_programs(m, found[DATA].size, problem, room);
 }

@@ -52,6 +52,12 @@ typedef struct {
     uint8_t unused[24];
 } settings;
 
+/* An option by its name, with zeros behind it. */
+typedef struct {
+    char name[28];
+    float value;
+} stored_option;
+
 typedef struct {
     const void *bytes;
     size_t size;
@@ -76,6 +82,7 @@ typedef struct {
     uint32_t rotated;         /* width of the heads of ROTATE; 0 without one */
     shortlist list;
     span source_pieces, target_pieces, meta;
+    span stored;              /* options by their names */
 } model;
 
 /* The model in `size` bytes at a multiple of 64, which must outlive it. Null with a line in `problem` where they are

@@ -29,7 +29,7 @@ typedef struct {
     int32_t shortlist;         /* whether one is used, where the file has it */
     int32_t scores;            /* without them greedy search is faster, and scores are NaN */
     int32_t attention;         /* whether what tokens attend to is kept */
-    int32_t longest;           /* lines of more tokens are translated in parts; 0: none */
+    int32_t split_long;        /* lines of more tokens are translated in parts; 0: none */
 } nmt_options;
 
 /* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten
@@ -47,6 +47,15 @@ NMT_API void nmt_close(nmt_model *);
 
 /* The settings of the (first) file. */
 NMT_API nmt_options nmt_defaults(const nmt_model *);
+
+/* The same options by their names, for languages that do not read this file: the bytes that they take, the defaults
+   written there, the name of the i-th option, from 0 (null after the last one), its value (NaN for no such name), and a
+   new value. Setting returns 0 with a line in `problem` for no such name and for a value that is not allowed. */
+NMT_API size_t nmt_options_size(void);
+NMT_API void nmt_options_begin(const nmt_model *, nmt_options *);
+NMT_API const char *nmt_option_name(int32_t i);
+NMT_API double nmt_option(const nmt_options *, const char *name);
+NMT_API int32_t nmt_set_option(nmt_options *, const char *name, double value, char *problem, size_t room);
 
 /* The name of the instruction set that it computes with. */
 NMT_API const char *nmt_kernels(const nmt_model *);

@@ -31,9 +31,12 @@ static void refuse_kernels(const char *name, char *problem, size_t room) {
 static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, char *problem, size_t room) {
     const model *first = m->models[0];
     const char *said = NULL;
+    char own[200];
     m->lock = lock_new();
     m->k = choose_kernels(name);
-    if (!m->lock)
+    if (!options_of_model(first, &m->defaults, own, sizeof own))
+        snprintf(problem, room, "%s: %s", what, own);
+    else if (!m->lock)
         snprintf(problem, room, "not enough memory");
     else if (!m->k)
         refuse_kernels(name, problem, room);
@@ -87,17 +90,9 @@ nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *name, cha
     return finish_open(m, name, "the model", problem, room);
 }
 
-nmt_options nmt_defaults(const nmt_model *m) {
-    const settings *set = &m->models[0]->set;
-    return (nmt_options){.beam_size = (int32_t)set->beam_size,
-                         .n_best = 1,
-                         .max_length_offset = (int32_t)set->length_offset,
-                         .length_penalty = set->length_penalty,
-                         .threads = 1,
-                         .shortlist = 1,
-                         .scores = 1,
-                         .longest = (int32_t)set->longest};
-}
+nmt_options nmt_defaults(const nmt_model *m) { return m->defaults; }
+
+void nmt_options_begin(const nmt_model *m, nmt_options *o) { *o = m->defaults; }
 
 const char *nmt_kernels(const nmt_model *m) { return m->k->name; }
 

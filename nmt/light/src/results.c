@@ -88,18 +88,13 @@ static bool join_lines(nmt_results *r) {
 }
 
 static const char *problem_of(const nmt_model *m, const nmt_options *o) {
-    if (o->beam_size < 1 || o->beam_size > 1000) return "beam_size must be 1 to 1000";
     if ((uint64_t)o->beam_size * m->models[0]->set.target_size > INT32_MAX)
         return "beam_size is too large for this vocabulary";
-    if (o->n_best < 1 || o->n_best > o->beam_size) return "n_best must be 1 to beam_size";
-    if (o->max_length_offset < 0 || o->max_length_offset > 1000000) return "max_length_offset must be 0 to 1000000";
-    if (!isfinite(o->length_penalty)) return "length_penalty must be finite";
-    if (o->threads < 1 || o->threads > 1024) return "threads must be 1 to 1024";
-    if (o->longest < 0) return "longest must not be negative";
-    return NULL;
+    return o->n_best > o->beam_size ? "n_best must be 1 to beam_size" : NULL;
 }
 
 static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_options *o, char *problem, size_t room) {
+    if (!options_allowed(o, problem, room)) return NULL;
     const char *said = problem_of(m, o);
     if (said) REFUSE("%s", said);
     nmt_results *r = calloc(1, sizeof *r);
@@ -132,7 +127,7 @@ nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t 
             nmt_free(r);
             REFUSE("line %zu: more than %d bytes", i, (int)LONGEST_LINE);
         }
-        if (!add_parts(&r->all, m->source, lines[i], sizes[i], (size_t)o->longest)) {
+        if (!add_parts(&r->all, m->source, lines[i], sizes[i], (size_t)o->split_long)) {
             nmt_free(r);
             REFUSE("not enough memory");
         }

@@ -60,7 +60,7 @@ struct searcher {
     void *scratch;
     scored_id *best;
     ranked *next;
-    const search_settings *set;
+    const nmt_options *set;
 };
 
 void found_clear(found_list *list) {
@@ -161,7 +161,7 @@ static double penalty_of(const searcher *s, i64 length) {
 
 /* Puts a sentence into a slot, as the row `row` of the next step. */
 static bool begin(searcher *s, slot *own, i64 number, const sentence *what, i64 row) {
-    own->number = number, own->length = what->length, own->limit = what->length + s->set->length_offset;
+    own->number = number, own->length = what->length, own->limit = what->length + s->set->max_length_offset;
     own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
     own->alive[0] = (ranked){0.0f, -1};
     for (int m = 0; m < s->count; m++) {
@@ -169,7 +169,7 @@ static bool begin(searcher *s, slot *own, i64 number, const sentence *what, i64 
         runner_begin(s->runners[m], row);
     }
     own->words.count = 0;
-    if (!s->set->use_shortlist || !s->models[0]->list.starts) return true;
+    if (!s->set->shortlist || !s->models[0]->list.starts) return true;
     return chosen_make(&own->words, s->models, s->count, what->ids, what->length);
 }
 
@@ -442,7 +442,7 @@ static bool change(searcher *s, const sentence *sentences, next_sentence next, v
     return fine;
 }
 
-bool searcher_run(searcher *s, const search_settings *set, const sentence *sentences, next_sentence next, void *context,
+bool searcher_run(searcher *s, const nmt_options *set, const sentence *sentences, next_sentence next, void *context,
                   found_list *results) {
     s->set = set, s->active = 0;
     bool fine = open_slots(s, set->beam_size) && change(s, sentences, next, context, results);

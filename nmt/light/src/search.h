@@ -3,18 +3,8 @@
 #ifndef NMT_SEARCH_H
 #define NMT_SEARCH_H
 
+#include "nmt_engine.h"
 #include "run.h"
-
-typedef struct {
-    i64 beam_size; /* 1 is greedy search, unless it says `beam_of_one` */
-    bool beam_of_one;
-    float length_penalty;
-    i64 length_offset; /* tokens that a translation may have more than its source, the end symbol counted in both */
-    i64 n_best;
-    bool scores; /* without them greedy search need not normalise, and scores are NaN */
-    bool attention;
-    bool use_shortlist;
-} search_settings;
 
 /* One translation. */
 typedef struct {
@@ -51,7 +41,7 @@ void searcher_close(searcher *);
 typedef i64 (*next_sentence)(void *context);
 
 /* Searches the sentences that `next` gives and writes what is found to results[number]. False where memory ends. */
-bool searcher_run(searcher *, const search_settings *, const sentence *sentences, next_sentence next, void *context,
+bool searcher_run(searcher *, const nmt_options *, const sentence *sentences, next_sentence next, void *context,
                   found_list *results);
 
 #endif

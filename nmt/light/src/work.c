@@ -31,7 +31,7 @@ static void give_searcher(nmt_model *m, searcher *s, i64 rows) {
 /* Sentences that threads take from, the longest first. */
 typedef struct {
     nmt_model *m;
-    search_settings set;
+    const nmt_options *set;
     sentence *sentences;
     size_t *order;
     i64 count, next, rows;
@@ -51,7 +51,7 @@ static i64 next_of(void *context) {
 static void do_work(void *context) {
     work *w = context;
     searcher *s = take_searcher(w->m, w->rows);
-    bool fine = s && searcher_run(s, &w->set, w->sentences, next_of, w, w->found);
+    bool fine = s && searcher_run(s, w->set, w->sentences, next_of, w, w->found);
     if (fine) {
         give_searcher(w->m, s, w->rows);
         return;
@@ -82,15 +82,7 @@ static void sort_by_length(size_t *order, size_t count, const sentence *sentence
 }
 
 bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
-    work w = {.m = m, .count = (i64)r->all.parts, .found = r->found};
-    w.set = (search_settings){.beam_size = o->beam_size,
-                              .beam_of_one = o->beam_of_one != 0,
-                              .length_penalty = o->length_penalty,
-                              .length_offset = o->max_length_offset,
-                              .n_best = o->n_best,
-                              .scores = o->scores != 0,
-                              .attention = o->attention != 0,
-                              .use_shortlist = o->shortlist != 0};
+    work w = {.m = m, .set = o, .count = (i64)r->all.parts, .found = r->found};
     w.rows = o->beam_size > ROWS ? o->beam_size : w.count == 1 ? o->beam_size : ROWS;
     w.sentences = calloc(r->all.parts + 1, sizeof *w.sentences);
     w.order = calloc(2 * r->all.parts + 1, sizeof *w.order);

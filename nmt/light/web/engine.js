@@ -3,8 +3,7 @@
 
 const NMT = (() => {
   const ROOM = 1000; // bytes of a message
-  const INTEGERS = ["beam", "beamOfOne", "nBest", "maxLengthOffset", "lengthPenalty", "threads", "shortlist", "scores", "attention", "longest"];
-  const PENALTY = INTEGERS.indexOf("lengthPenalty"); // the one float of nmt_options
+  const WITHOUT = ["threads", "beam_of_one"]; // options of nmt_options that make no difference here
   const CUT = 1, NOT_FINITE = 2;
 
   class Engine {
@@ -22,46 +21,64 @@ const NMT = (() => {
       new Uint8Array(c.memory.buffer, place, model.length).set(model);
       this.problem = c.malloc(ROOM);
       this.size = c.malloc(4);
-      this.options = c.malloc(4 * INTEGERS.length);
+      this.options = c.malloc(c.nmt_options_size());
       this.line = c.malloc(8); // its address and its size
       this.model = c.nmt_open_memory(place, model.length, 0, this.problem, ROOM);
       if (!this.model) throw new Error(this.said());
-      c.nmt_defaults(this.options, this.model);
-      const view = this.view();
-      this.defaults = Object.fromEntries(INTEGERS.map((name, i) => [name,
-        i === PENALTY ? view.getFloat32(this.options + 4 * i, true) : view.getInt32(this.options + 4 * i, true)]));
+      this.names = new Map(); // of options, to where the engine keeps them
+      for (let place; (place = c.nmt_option_name(this.names.size));) this.names.set(this.string(place), place);
+      c.nmt_options_begin(this.model, this.options);
+      this.defaults = Object.fromEntries([...this.names].map(([name, place]) => [name, c.nmt_option(this.options, place)]));
+      for (const name of WITHOUT) this.names.delete(name);
       this.card = JSON.parse(this.text(c.nmt_card(this.model, 0, this.size)) || "{}");
     }
 
-    /* What becomes of a line. Options are those of nmt_options by the names above. `source` and `target` are pieces, `ids` those
-       of the target, and `attention` a row for each target piece, over the source pieces. */
+    /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, and `attention`, by these names;
+       true, false and "none" are 1, 0 and 0. `n_best` are the translations, best first, `source` and `target` the pieces of the
+       best, `ids` those of the target, and `attention` a row for each target piece, over the source pieces. */
     translate(line, options = {}) {
       const { c } = this, bytes = new TextEncoder().encode(line.replace(/[\r\n]/g, " "));
+      const { attention } = this.choose({ attention: 1, ...options });
       const place = c.malloc(bytes.length + 1);
       if (!place) throw new Error("not enough memory");
       new Uint8Array(c.memory.buffer, place, bytes.length).set(bytes);
-      let view = this.view();
-      const chosen = { ...this.defaults, attention: 1, ...options };
-      INTEGERS.forEach((name, i) => i === PENALTY ? view.setFloat32(this.options + 4 * i, chosen[name], true)
-        : view.setInt32(this.options + 4 * i, chosen[name], true));
+      const view = this.view();
       view.setUint32(this.line, place, true);
       view.setUint32(this.line + 4, bytes.length, true);
       const found = c.nmt_translate(this.model, this.line, this.line + 4, 1, this.options, this.problem, ROOM);
       c.free(place);
       if (!found) throw new Error(this.said());
       try {
-        return this.collected(found, chosen.attention);
+        return this.collected(found, attention);
       } finally {
         c.nmt_free(found);
       }
+    }
+
+    /* Sets the options; an Error names one that there is not, or whose value is not allowed. */
+    choose(options) {
+      const { c } = this;
+      c.nmt_options_begin(this.model, this.options);
+      for (const [name, value] of Object.entries(options)) {
+        const place = this.names.get(name), number = value === "none" ? 0 : Number(value);
+        if (!place) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${[...this.names.keys()].join(", ")}.`);
+        if (!c.nmt_set_option(this.options, place, number, this.problem, ROOM)) throw new Error(this.said());
+      }
+      if (!("beam_size" in options)) { // a smaller beam is widened
+        const wanted = c.nmt_option(this.options, this.names.get("n_best"));
+        if (wanted > this.defaults.beam_size) c.nmt_set_option(this.options, this.names.get("beam_size"), wanted, this.problem, ROOM);
+      }
+      return options;
     }
 
     collected(found, attention) {
       const { c } = this, flags = c.nmt_flags(found, 0), parts = c.nmt_parts(found, 0);
       const result = {
         text: this.text(c.nmt_text(found, 0, 0, this.size)), score: c.nmt_score(found, 0, 0), parts,
-        cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [],
+        cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [], n_best: [],
       };
+      for (let i = 0; i < c.nmt_count(found, 0); i++)
+        result.n_best.push({ text: this.text(c.nmt_text(found, 0, i, this.size)), score: c.nmt_score(found, 0, i) });
       for (let part = 0; part < parts && result.finite; part++) {
         const source = this.integers(c.nmt_source_ids(found, 0, part, this.size));
         const ids = this.integers(c.nmt_ids(found, 0, 0, part, this.size));
@@ -89,8 +106,11 @@ const NMT = (() => {
 
     piece(target, id) { return this.text(this.c.nmt_piece(this.model, target, id, this.size)); }
 
-    said() {
-      const bytes = new Uint8Array(this.c.memory.buffer, this.problem, ROOM);
+    said() { return this.string(this.problem); }
+
+    /* A text that ends with a 0. */
+    string(place) {
+      const bytes = new Uint8Array(this.c.memory.buffer, place, ROOM);
       return new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
     }
   }

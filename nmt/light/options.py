@@ -1,0 +1,292 @@
+"""The options of a search, each described once: for commands, library, server, engine, ONNX and documentation.
+
+A door is a way in which a model is used; what a door has is read from this table, and so is what it refuses by name.
+The package imports nothing of nmt and little of Python, so that every door can import this file. Tests compare the
+table with `nmt.config.schema.DecodingConfig`, `nmt.library.options.Options` and `nmt_options` of nmt_engine.h, which
+name the options for type checkers and compilers.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+DOORS: Final = {
+    "run": "a run or an averaged checkpoint",
+    "folder": "a folder of `nmt-export`",
+    "file": "a `.nmt` file, read by the commands of nmt and `nmt.load`",
+    "light": "a `.nmt` file, read by `nmt-light` and `nmt_light.Translator`",
+    "server": "a request to `nmt-serve`",
+    "onnx": "ONNX graphs: `config.json` has it under `search`, for the caller's own search",
+    "browser": "`engine.js`",
+}
+"""Where an option can be given, and in which form the model is there."""
+NONE: Final = "none"
+"""Value that switches off a setting of the model's configuration."""
+AUTO: Final = "auto"
+MOST: Final = 10**15
+"""Largest number where none is given."""
+STRONGEST: Final = 10.0
+"""Largest penalty, or weight of one; scores of long sentences underflow far above it."""
+ENGINE_SEARCHES: Final = (AUTO, "beam", "greedy")
+"""Searches of the engine."""
+ENGINE_DETAILS: Final = ("tokens", "scores", "attention", "alignment")
+"""Details of a translation that the engine knows."""
+TORCH: Final = ("run", "folder")
+ENGINE: Final = ("file", "light", "browser")
+
+
+class Option:
+    """One option."""
+
+    def __init__(
+        self,
+        kind: str,
+        meaning: str,
+        more: str = "",
+        *,
+        default: Any = None,
+        least: Any = 0,
+        most: Any = MOST,
+        engine_most: Any = None,
+        words: Sequence[str] = (),
+        choices: Sequence[str] = (),
+        unit: str = "",
+        metavar: str | None = None,
+        doors: Sequence[str] = (),
+        only: dict[str, Sequence[str]] | None = None,
+        is_key: bool = True,
+        needs: str = "",
+        only_rounding: bool = False,
+        also: str = "",
+        since: str = "",
+    ) -> None:
+        """
+        Args:
+            kind: `whole`, `number`, `flag`, `name`, `choice`, `file`, `model`, `pairs`, `weights`, `text`, `phrases` or
+                `list`.
+            meaning: in a few words, as a command's --help has it.
+            more: sentences that the documentation has in addition.
+            default: value in a configuration that does not have the key.
+            least, most: range of a number, both included.
+            engine_most: largest number of the engine, where that is less.
+            words: what may be given in place of a value of this kind; `none` switches the option off.
+            choices: all values of a `choice` or a `list`, known ones of a `name`.
+            unit: what a number counts or measures.
+            metavar: the value's name in --help.
+            doors: names in DOORS.
+            only: by door the values that it has, where these are not all.
+            is_key: whether it is a key of the section `decoding`; the others are given with a call.
+            needs: the option without which it has no effect.
+            only_rounding: whether it changes translations by rounding alone.
+            also: names in other toolkits, separated by spaces.
+            since: version that introduced it, if that is later than 0.1.0.
+        """
+        self.name = ""
+        """Key of `decoding`, keyword of the library and key of a request; set by the table."""
+        self.kind, self.meaning, self.more, self.default = kind, meaning, more, default
+        self.least, self.most, self.engine_most = least, most, most if engine_most is None else engine_most
+        self.words, self.choices, self.unit, self.metavar = tuple(words), tuple(choices), unit, metavar
+        self.doors, self.only = tuple(doors), only or {}
+        self.is_key, self.needs, self.only_rounding = is_key, needs, only_rounding
+        self.also, self.since = tuple(also.split()), since
+
+    @property
+    def can_be_off(self) -> bool:
+        """Whether `none` switches it off."""
+        return NONE in self.words
+
+    @property
+    def asks_nothing(self) -> tuple[Any, ...]:
+        """Values that request nothing, which a door without the option accepts."""
+        return (NONE,) if self.can_be_off else () if self.default is None else (self.default,)
+
+    @property
+    def help(self) -> str:
+        """What --help says."""
+        if self.kind == "name":
+            return f"{', '.join(self.choices)}, a plugin's search, or {self.meaning}"
+        return f"{self.meaning}, {self.least:g} to {self.most:g}" if self.kind == "number" else self.meaning
+
+    def allowed(self, *, most: Any = None) -> str:
+        """What may be given, in words; `most`: a smaller largest number."""
+        most = self.most if most is None else most
+        first = {
+            "whole": f"a whole number from {self.least:g}" + ("" if most == MOST else f" to {most:,.0f}"),
+            "number": f"a number from {self.least:g} to {most:g}",
+            "flag": "true or false",
+            "name": "a string, such as beam, greedy or sample",
+            "choice": ", ".join(self.choices),
+            "text": "a string",
+            "phrases": "a string that is not empty, or a list of such strings",
+            "list": f"a list of {self.name}, such as {', '.join(ENGINE_DETAILS)}",
+            "file": "the name of a file",
+            "model": "the name of a model",
+            "pairs": "options of the search",
+            "weights": "a list of numbers above 0",
+        }[self.kind]
+        return ", or ".join((first, *self.words))
+
+
+OPTIONS: Final = {
+    "search": Option(
+        "name",
+        "auto: greedy for a beam size of 1, else beam",
+        "In a configuration `greedy` needs a `beam_size` of 1.", default=AUTO, metavar="NAME",
+        choices=("beam", "greedy", "sample", "noisy_beam", "diverse_beam", "mbr"),
+        doors=(*TORCH, "file", "light", "server", "onnx"), only={"file": ENGINE_SEARCHES, "light": ENGINE_SEARCHES},
+    ),
+    "search_options": Option(
+        "pairs", "option of the search, such as temperature=0.7; repeatable",
+        "In a configuration a mapping; [the searches and their options](configuration.md#searches-"
+        "decodingsearch_options).",
+        default={}, metavar="KEY=VALUE", doors=TORCH,
+    ),
+    "beam_size": Option(
+        "whole", "hypotheses kept per sentence", default=4, least=1, most=10000, engine_most=1000, unit="hypotheses",
+        metavar="N", doors=(*TORCH, *ENGINE, "server", "onnx"), also="beam beam_width",
+    ),
+    "n_best": Option(
+        "whole", "number of translations of each line",
+        "At most as many as the search finds: `beam_size`, for `greedy` 1. On a command line and in a call a "
+        "smaller beam is widened; in a configuration both must agree.",
+        default=1, least=1, engine_most=1000, unit="translations", metavar="N", doors=(*TORCH, *ENGINE, "server"),
+        also="nbest",
+    ),
+    "length_penalty": Option(
+        "number", "scores are divided by ((5+length)/6)**A",
+        "The score of a translation of `length` tokens, the end symbol counted, is its log-probability divided by"
+        " this.",
+        default=0.6, most=STRONGEST, unit="exponent", metavar="A", doors=(*TORCH, *ENGINE, "server", "onnx"),
+        also="lenpen beam_alpha decode_alpha length_penalty_alpha",
+    ),
+    "coverage_penalty": Option(
+        "number", "weight of the penalty for source words without attention",
+        "beta of Wu et al. (2016): beta * sum_j log(min(sum_t a_tj, 1)) over the tokens j of the source, with the"
+        " attention a_tj of step t, is added to the score of each finished translation. Only for searches that "
+        "have it, and models that expose their attention: [search.md](search.md#coverage-penalty).",
+        default=0.0, most=STRONGEST, unit="log-probability", metavar="B", doors=(*TORCH, "server"),
+    ),
+    "max_length_offset": Option(
+        "whole", "how many more tokens than its source a translation may have", "The end symbol is counted in both.",
+        default=50, most=10**6, unit="tokens", metavar="N", doors=(*TORCH, *ENGINE, "onnx"),
+        also="decode_length max_output_length",
+    ),
+    "min_length": Option(
+        "whole", "smallest number of tokens of a translation",
+        "The end symbol is not counted; at most `max_length_offset`.", default=0, unit="tokens", metavar="N",
+        doors=TORCH, also="min_output_length min_len min_decoding_length",
+    ),
+    "no_repeat_ngram": Option(
+        "whole", "no sequence of N tokens occurs twice in a translation; 0: no limit", default=0, unit="tokens",
+        metavar="N", doors=(*TORCH, "server"), also="no_repeat_ngram_size block_ngram_repeat",
+    ),
+    "split_long": Option(
+        "whole", "translate a line of more than N source tokens in parts, cut at sentence ends",
+        "Each part has at most N tokens, and the translations are joined: time and memory grow with the length of"
+        " a line, not with its square.",
+        default=1000, least=1, engine_most=2**31 - 1, words=(NONE,), unit="tokens", metavar="N|none",
+        doors=(*TORCH, *ENGINE, "onnx"),
+    ),
+    "batch_tokens": Option(
+        "whole", "largest batch: source tokens times beam size",
+        "With padding. `auto` is 16384, or fewer if the vocabulary is so large that the probabilities of a step "
+        "would fill the memory. The engine accepts it, without effect.",
+        default=AUTO, least=1, words=(AUTO,), unit="tokens", metavar="N|auto", doors=(*TORCH, "file"),
+        only_rounding=True,
+    ),
+    "shortlist": Option(
+        "file", "file of nmt-shortlist with the words allowed for each source word; 'none': all words are allowed",
+        "Search is faster with it. A `.nmt` file has its own; `nmt-light --no-shortlist` and, in the browser, "
+        "`shortlist: false` switch that off.",
+        words=(NONE,), metavar="FILE", doors=(*TORCH, *ENGINE),
+        only={"file": (NONE,), "light": (NONE,), "browser": (NONE,)},
+    ),
+    "language_model": Option(
+        "model",
+        "run of a language model with the same target vocabulary, whose scores are added in each step; 'none': no"
+        " language model",
+        "`language_model_weight` times its log-probability is added to the score of each word.", words=(NONE,),
+        metavar="MODEL", doors=("run", "folder"), also="lm_path",
+    ),
+    "language_model_weight": Option(
+        "number", "weight of the language model's log-probabilities (default: 0.2)", most=STRONGEST,
+        unit="factor", metavar="W", doors=TORCH, needs="language_model", also="lm_weight",
+    ),
+    "precision": Option(
+        "choice",
+        "number format of the computation; int8: matrices of the decoder, and of the encoder of a transformer",
+        "`auto` uses bf16 where it is faster, else fp32; of an exported folder or file, its format. In Python an "
+        "argument of `nmt.load`.",
+        default=AUTO, choices=(AUTO, "fp32", "bf16", "int8"), doors=TORCH, only_rounding=True,
+    ),
+    "replace_unknown": Option(
+        "flag", "replace each unknown word in the translation by the source word it attends to most",
+        "Only for tokenizers that have unknown words: `whitespace`, `sentencepiece` without byte_fallback.",
+        default=False, doors=(*TORCH, "server"),
+    ),
+    "placeholders": Option(
+        "flag", "copy {name}, <tag>, web and e-mail addresses unchanged, each as often as in the source",
+        "Also `{{ name }}` and `${name}`. Their places are found by the attention.", default=False,
+        doors=(*TORCH, "server"),
+    ),
+    "glossary": Option(
+        "file", "file of lines 'term TAB translation': how terms must be translated; 'none': no glossary",
+        "If a term is in the source, its translation is in the output. Its place is found by the attention.",
+        words=(NONE,), metavar="FILE", doors=TORCH,
+    ),
+    "ensemble_weights": Option(
+        "weights", "relative weights of the models of an ensemble, such as 2,1",
+        "In the order of the models; without them all count equally. Not used in training, which has one model.",
+        words=(NONE,), unit="share", metavar="W,W...|none", doors=TORCH, needs="several models",
+    ),
+    "ensemble_mean": Option(
+        "choice", "what an ensemble averages (default: probabilities)",
+        "`probabilities`, as Zero does, or `log_probabilities`, which are normalised again: a word that is "
+        "impossible for one model is then impossible.",
+        default="probabilities", choices=("probabilities", "log_probabilities"), doors=TORCH, needs="several models",
+        also="ensemble_mode",
+    ),
+    "prefix": Option(
+        "text", "text that each translation begins with", "On a command line a file with a line for each.",
+        is_key=False, doors=(*TORCH, "server"),
+    ),
+    "required": Option(
+        "phrases", "phrases that each translation must contain", "On a command line `require` of `--constraints`.",
+        is_key=False, doors=(*TORCH, "server"),
+    ),
+    "forbidden": Option(
+        "phrases", "phrases that no translation may contain", "On a command line `forbid` of `--constraints`.",
+        is_key=False, doors=(*TORCH, "server"),
+    ),
+    "details": Option(
+        "list", "details of each translation in addition to text and score",
+        "On a command line `--with`. For a run or a folder, all but the tokens need another run of the decoder.",
+        default=(), choices=("tokens", "scores", "entropies", "attention", "heads", "alignment"), is_key=False,
+        doors=(*TORCH, "file", "light", "server"), only={"file": ENGINE_DETAILS, "light": ENGINE_DETAILS},
+    ),
+    "scores": Option(
+        "flag", "false leaves the scores out (NaN), which makes greedy search faster",
+        "A command decides it by `--format`.", default=True, is_key=False, doors=(*TORCH, *ENGINE),
+    ),
+    "threads": Option(
+        "whole", "threads to compute with (default: one for each CPU)",
+        "In Python 1 by default. Other doors use all CPUs.", least=1, engine_most=1024, unit="threads", metavar="N",
+        is_key=False, doors=("light",), only_rounding=True,
+    ),
+}  # fmt: skip
+"""All options by name, in the order of documentation and --help."""
+for _name, _option in OPTIONS.items():
+    _option.name = _name
+
+
+def options_of(*doors: str) -> Iterator[Option]:
+    """The options that all of some doors have."""
+    return (option for option in OPTIONS.values() if set(doors) <= set(option.doors))
+
+
+def command_option(name: str) -> str:
+    """The option of a command line that sets the option `name`."""
+    return "--search-option" if name == "search_options" else "--" + name.replace("_", "-")
