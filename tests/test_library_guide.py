@@ -6,12 +6,11 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
 import nmt
-from nmt.library.options import Options
 from tests.conftest import REPOSITORY
 from tests.tiny_run import make_run
 from tests.tiny_training import write_corpus
@@ -87,11 +86,6 @@ def test_three_lines_of_the_readme_translate(capsys: pytest.CaptureFixture[str])
     assert block in "\n\n".join(BLOCKS)
     exec(block, {})
     assert len(capsys.readouterr().out.splitlines()) == 1
-
-
-def test_its_table_has_all_options() -> None:
-    rows = re.findall(r"^\| (`.*?) \|", GUIDE, flags=re.M)
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(get_type_hints(Options))
 
 
 def test_its_links_lead_somewhere() -> None:

@@ -17,7 +17,7 @@ typedef struct {
 #define IS_FLOAT(name) _Generic(((nmt_options *)0)->name, float: true, default: false)
 #define ROW(name, least, most, usual) {#name, offsetof(nmt_options, name), IS_FLOAT(name), least, most, usual}
 
-static const row ROWS[] = {
+static const row TABLE[] = {
     ROW(beam_size, 1, 1000, 1),
     ROW(beam_of_one, 0, 1, 0),
     ROW(n_best, 1, 1000, 1),
@@ -29,7 +29,7 @@ static const row ROWS[] = {
     ROW(attention, 0, 1, 0),
     ROW(split_long, 0, INT32_MAX, 0),
 };
-enum { COUNT = sizeof ROWS / sizeof *ROWS };
+enum { COUNT = sizeof TABLE / sizeof *TABLE };
 
 _Static_assert(COUNT * sizeof(int32_t) == sizeof(nmt_options), "each option has a row");
 
@@ -44,7 +44,7 @@ static double value_of(const nmt_options *o, const row *r) {
 
 static const row *row_of(const char *name) {
     for (int i = 0; i < COUNT; i++)
-        if (!strcmp(ROWS[i].name, name)) return &ROWS[i];
+        if (!strcmp(TABLE[i].name, name)) return &TABLE[i];
     return NULL;
 }
 
@@ -58,13 +58,13 @@ static bool is_allowed(const row *r, double value, char *problem, size_t room) {
 
 bool options_allowed(const nmt_options *o, char *problem, size_t room) {
     for (int i = 0; i < COUNT; i++)
-        if (!is_allowed(&ROWS[i], value_of(o, &ROWS[i]), problem, room)) return false;
+        if (!is_allowed(&TABLE[i], value_of(o, &TABLE[i]), problem, room)) return false;
     return true;
 }
 
 size_t nmt_options_size(void) { return sizeof(nmt_options); }
 
-const char *nmt_option_name(int32_t i) { return i >= 0 && i < COUNT ? ROWS[i].name : NULL; }
+const char *nmt_option_name(int32_t i) { return i >= 0 && i < COUNT ? TABLE[i].name : NULL; }
 
 double nmt_option(const nmt_options *o, const char *name) {
     const row *r = row_of(name);
@@ -76,7 +76,7 @@ int32_t nmt_set_option(nmt_options *o, const char *name, double value, char *pro
     if (!r) {
         int size = snprintf(problem, room, "%.40s: is not an option of the engine. Allowed:", name);
         for (int i = 0; i < COUNT && size > 0 && (size_t)size < room; i++)
-            size += snprintf(problem + size, room - (size_t)size, " %s%s", ROWS[i].name, i + 1 < COUNT ? "," : ".");
+            size += snprintf(problem + size, room - (size_t)size, " %s%s", TABLE[i].name, i + 1 < COUNT ? "," : ".");
         return 0;
     }
     if (!is_allowed(r, value, problem, room)) return 0;
@@ -89,7 +89,7 @@ int32_t nmt_set_option(nmt_options *o, const char *name, double value, char *pro
 bool options_of_model(const model *m, nmt_options *o, char *problem, size_t room) {
     char said[100];
     memset(o, 0, sizeof *o);
-    for (int i = 0; i < COUNT; i++) nmt_set_option(o, ROWS[i].name, ROWS[i].usual, said, sizeof said);
+    for (int i = 0; i < COUNT; i++) nmt_set_option(o, TABLE[i].name, TABLE[i].usual, said, sizeof said);
     const settings *set = &m->set;
     o->beam_size = (int32_t)set->beam_size, o->max_length_offset = (int32_t)set->length_offset;
     o->length_penalty = set->length_penalty, o->split_long = (int32_t)set->longest;
