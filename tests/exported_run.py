@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from nmt.cli import export
-from nmt.errors import ConfigError
-from nmt.interop.engine.compiled import compiled_engine
+from tests.compiled import needed_engine
 from tests.tiny_run import make_run
 
 LINES = [
@@ -33,10 +30,7 @@ class Exported(NamedTuple):
 
 def make_exported(folder: Path) -> Exported:
     """Both in `folder`; the file in fp32 computes as the run does."""
-    try:
-        compiled_engine()
-    except ConfigError as error:
-        pytest.skip(str(error))
+    needed_engine()
     run, file = make_run(folder / "run", sentencepiece=True), folder / "run.nmt"
     assert export.main([str(run), "-o", str(file), "--precision", "fp32"]) == 0
     return Exported(str(run), str(file))

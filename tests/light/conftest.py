@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.errors import ConfigError
-from nmt.interop.engine.compiled import compiled_engine
+from tests.compiled import needed_engine
 
 
 @pytest.fixture(scope="session")
 def engine() -> Path:
-    try:
-        return compiled_engine()
-    except ConfigError as error:
-        pytest.skip(str(error))
+    return needed_engine()
