@@ -7,7 +7,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -26,6 +25,7 @@ from nmt.serving.refusal import RefusedError
 from nmt.serving.requests import read_request
 from nmt.serving.service import Service
 from nmt.serving.settings import Settings
+from tests.compiled import needed_engine
 from tests.conftest import REPOSITORY
 from tests.exported_run import Exported, make_exported
 from tests.light.engine_files import library
@@ -170,7 +170,7 @@ def test_nmt_light_has_its_options_and_refuses_the_others_by_name(
                 error = capsys.readouterr().err
                 assert error.startswith(f"nmt-light: {command_option(option.name)}: nmt-light does not have it")
                 assert error.count("\n") == 1
-    with Translator(exported.file, library=library_path()) as own:
+    with Translator(exported.file, library=needed_engine()) as own:
         for option in OPTIONS.values():
             value = option.only["light"][0] if "light" in option.only else request(option)
             if "light" in option.doors:
@@ -180,12 +180,6 @@ def test_nmt_light_has_its_options_and_refuses_the_others_by_name(
                     own.translate([], **{option.name: value})
         with pytest.raises(EngineError, match="^beam: is not an option. Allowed: search, "):
             own.translate([], beam=3)
-
-
-def library_path() -> Path:
-    from nmt.interop.engine.compiled import compiled_engine
-
-    return Path(compiled_engine())
 
 
 def test_the_options_in_c_are_those_of_the_table_with_its_ranges(exported: Exported) -> None:

@@ -298,6 +298,7 @@ class DecodingConfig:
     max_length_offset: int = TABLE
     min_length: int = TABLE
     no_repeat_ngram: int = TABLE
+    repeat_penalty: float = TABLE
     split_long: int | None = TABLE
     batch_tokens: int | Literal["auto"] = TABLE
     shortlist: str | None = TABLE

@@ -28,6 +28,7 @@ class Options(TypedDict, total=False):
     max_length_offset: int
     min_length: int
     no_repeat_ngram: int
+    repeat_penalty: float
     split_long: int | Literal["none"]
     batch_tokens: int | Literal["auto"]
     shortlist: Path

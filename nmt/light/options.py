@@ -132,8 +132,7 @@ class Option:
 
 OPTIONS: Final = {
     "search": Option(
-        "name",
-        "auto: greedy for a beam size of 1, else beam",
+        "name", "auto: greedy for a beam size of 1, else beam",
         "In a configuration `greedy` needs a `beam_size` of 1.", default=AUTO, metavar="NAME",
         choices=("beam", "greedy", "sample", "noisy_beam", "diverse_beam", "mbr"),
         doors=(*TORCH, "file", "light", "server", "onnx"), only={"file": ENGINE_SEARCHES, "light": ENGINE_SEARCHES},
@@ -183,6 +182,16 @@ OPTIONS: Final = {
         "whole", "no sequence of N tokens occurs twice in a translation; 0: no limit", default=0, unit="tokens",
         metavar="N", doors=(*TORCH, "server"), also="no_repeat_ngram_size block_ngram_repeat",
     ),
+    "repeat_penalty": Option(
+        "number",
+        "what the logit of a token that the translation already has is divided by, or multiplied with if "
+        "negative; 1: no penalty",
+        "As `repetition_penalty` of CTranslate2 and transformers, before the probabilities are normalised; above "
+        "1 repetitions are less probable, below 1 more. In an ensemble the logarithms of the mean probabilities "
+        "take the place of the logits. The end symbol has no penalty, as nothing follows it.",
+        default=1.0, least=0.01, most=STRONGEST, unit="factor", metavar="R", doors=(*TORCH, *ENGINE, "server"),
+        also="repetition_penalty", since="0.3.0",
+    ),
     "split_long": Option(
         "whole", "translate a line of more than N source tokens in parts, cut at sentence ends",
         "Each part has at most N tokens, and the translations are joined: time and memory grow with the length of"
@@ -212,8 +221,8 @@ OPTIONS: Final = {
         metavar="MODEL", doors=("run", "folder"), also="lm_path",
     ),
     "language_model_weight": Option(
-        "number", "weight of the language model's log-probabilities (default: 0.2)", most=STRONGEST,
-        unit="factor", metavar="W", doors=TORCH, needs="language_model", also="lm_weight",
+        "number", "weight of the language model's log-probabilities (default: 0.2)", most=STRONGEST, unit="factor",
+        metavar="W", doors=TORCH, needs="language_model", also="lm_weight",
     ),
     "precision": Option(
         "choice",

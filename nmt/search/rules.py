@@ -1,15 +1,19 @@
-"""Rules on the next word that follow from the words so far: least length, no n-gram twice, a forced prefix."""
+"""What the words so far change about the next one: least length, no n-gram twice, a penalty for repeats, a prefix."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS
-from nmt.search.ruled import Step
+from nmt.search.ruled import Adjustment, Step
+
+if TYPE_CHECKING:
+    from nmt.config.schema import DecodingConfig
 
 
 class MinimumLength:
@@ -37,6 +41,25 @@ class NoRepeatedNgrams:
         last = history[:, history.shape[1] - n + 1 :].unsqueeze(1)  # [N, 1, n - 1]
         rows, places = (ngrams[:, :, :-1] == last).all(dim=2).nonzero(as_tuple=True)
         log_probs[rows, ngrams[rows, places, n - 1]] = -math.inf
+
+
+class RepeatPenalty:
+    """The logits of the tokens that a hypothesis has are divided by `penalty`, negative ones multiplied with it.
+
+    Keskar et al. (2019), in the form of CTranslate2 and transformers: each token counts once.
+    """
+
+    def __init__(self, penalty: float) -> None:
+        self._penalty = penalty
+
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        seen = logits.gather(1, step.history)  # [N, t]
+        return logits.scatter_(1, step.history, torch.where(seen < 0, seen * self._penalty, seen / self._penalty))
+
+
+def adjustments_of(decoding: DecodingConfig) -> list[Adjustment]:
+    """Changes of the logits that the section `decoding` asks for, whatever the search."""
+    return [] if decoding.repeat_penalty == 1 else [RepeatPenalty(decoding.repeat_penalty)]
 
 
 class ForcedPrefix:

@@ -30,6 +30,7 @@ from nmt.search.reading import Reading, read_heads, read_hypotheses
 from nmt.search.request import Request, as_request, characters_of
 from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import RuledModel
+from nmt.search.rules import adjustments_of
 from nmt.search.source import Source, source_of
 from nmt.search.splitting import Part, parts_of
 from nmt.search.texts import Chosen, Texts
@@ -259,7 +260,7 @@ class Translator:
         rules = self._constraints.rules(constraints, words=words, device=source.device)
         longer = self._longer(source[0].tolist(), constraints[0])  # more than 0 only for a sentence alone
         return self._search.search(
-            RuledModel(model, rules=rules, words=words, fusion=self._fusion),
+            RuledModel(model, adjustments=adjustments_of(decoding), rules=rules, words=words, fusion=self._fusion),
             source,
             beam_size=decoding.beam_size,
             length_penalty=decoding.length_penalty,
@@ -328,8 +329,14 @@ class Translator:
         model = self._model_for(source, found)
         words = model.ids if isinstance(model, RestrictedModel) else None
         attends = all(member.tells_attention for member in self.prepared.models)
+        adjusted = RuledModel(model, adjustments=adjustments_of(self._decoding), words=words)
         readings = read_hypotheses(
-            model, source, hypotheses, words=words, attends=attends, entropies="entropies" in details
+            model if adjusted.is_plain else adjusted,
+            source,
+            hypotheses,
+            words=words,
+            attends=attends,
+            entropies="entropies" in details,
         )
         if "heads" not in details:
             return readings

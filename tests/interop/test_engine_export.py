@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from typing import Any
 
@@ -27,6 +28,7 @@ from nmt.search.shortlist import Shortlist
 from tests.conftest import REPOSITORY
 from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, content_of, make_model, section
 from tests.interop.engine_reference import File, Search
+from tests.light.file_parts import parts_of
 
 SENTENCES = [[5, 3, 9, EOS], [8, EOS]]
 STEPS = 3
@@ -190,6 +192,11 @@ def test_the_settings_of_the_search() -> None:
     assert (file.beam_size, file.length_penalty, file.offset, file.longest) == (5, 1.5, 9, 0)
     file = engine_file(make_model(section()), beam_size=1, split_long=80)
     assert (file.beam_size, file.longest) == (1, 80)
+    plain, penalised = (
+        content_of(make_model(section()), repeat_penalty=penalty, beam_size=1, split_long=80) for penalty in (1, 1.5)
+    )
+    assert "OPTS" not in parts_of(plain)  # so that earlier versions read it
+    assert parts_of(penalised)["OPTS"] == struct.pack("<28sf", b"repeat_penalty", 1.5)
 
 
 @pytest.mark.parametrize(

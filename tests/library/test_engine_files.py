@@ -19,6 +19,7 @@ import nmt
 from nmt.cli import export
 from nmt.library.options import Options
 from nmt.light import binding, pace
+from nmt.light.options import options_of
 from tests.exported_run import LINES, Exported, make_exported
 
 DETAILS = ("tokens", "scores", "attention", "alignment")
@@ -69,6 +70,9 @@ def check_equal(found: nmt.Result, wanted: nmt.Result) -> None:
         {"split_long": "none", "batch_tokens": 50},
         {"scores": False, "beam_size": 1, "shortlist": "none", "details": []},
         {"n_best": 5},
+        {"repeat_penalty": 1.7, "beam_size": 1, "details": DETAILS},
+        {"repeat_penalty": 3, "beam_size": 4, "n_best": 3, "details": DETAILS, "max_length_offset": 12},
+        {"repeat_penalty": 0.5, "beam_size": 3, "split_long": 6},
         {"min_length": 0, "coverage_penalty": 0.0, "placeholders": False, "search_options": {}},
     ],
     ids=str,
@@ -128,8 +132,8 @@ NOT_THERE = {
 
 
 def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> None:
-    tried = {"beam_size", "n_best", "length_penalty", "max_length_offset", "split_long", "batch_tokens"}
-    assert set(Options.__annotations__) == {*NOT_THERE, *tried, "details", "scores"}
+    tried = {option.name for option in options_of("file")}
+    assert set(Options.__annotations__) == {*NOT_THERE, *tried}
     for name, value in NOT_THERE.items():
         with pytest.raises(nmt.ConfigError) as caught:
             by_file.translate(LINES, **{name: value})  # type: ignore[arg-type]
@@ -199,6 +203,9 @@ def test_an_ensemble_is_that_of_the_runs(exported: Exported, tmp_path: Path) -> 
         assert files.models == [Path(exported.file), other] and "ensemble of 2 models" in repr(files)
         results = files.translate(LINES, details=DETAILS)
         for found, wanted in zip(results, runs.translate(LINES, details=DETAILS), strict=True):
+            check_equal(found, wanted)
+        penalty: Options = {"repeat_penalty": 2.0, "details": DETAILS}
+        for found, wanted in zip(files.translate(LINES, **penalty), runs.translate(LINES, **penalty), strict=True):
             check_equal(found, wanted)
     assert [one.text for one in results] != [one.text for one in nmt.load(exported.file).translate(LINES)]
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from sentencepiece import sentencepiece_model_pb2
 
 from nmt.data import EOS
 from nmt.data.batching import pad
-from nmt.errors import ConfigError
-from nmt.interop.engine.compiled import compiled_engine
 from nmt.light.binding import Library, Model, Results
 from nmt.models.base import Seq2Seq
 from nmt.search.beam import beam_search
 from nmt.search.greedy import greedy_search
 from nmt.search.hypothesis import Hypothesis
+from tests.compiled import needed_engine
 from tests.interop.engine_models import content_of
 
 NO_LIMIT = {"length_penalty": 0.8, "max_length_offset": 3}
@@ -38,10 +36,7 @@ def pieces(count: int) -> bytes:
 
 def library() -> Library:
     """The engine, compiled by the first test that asks for it; skips where there is no compiler."""
-    try:
-        return Library(compiled_engine())
-    except ConfigError as error:
-        pytest.skip(str(error))
+    return Library(needed_engine())
 
 
 def opened(model: Seq2Seq, folder: Path, *, kernels: str | None = None, name: str = "model", **more: Any) -> Model:
@@ -64,11 +59,13 @@ def sentences(count: int, *, vocabulary: int, seed: int = 1, longest: int = 5) -
     return [torch.randint(1, vocabulary, (length,), generator=draw).tolist() for length in lengths]
 
 
-def by_pytorch(model: Any, sources: list[list[int]], *, beam: int, n_best: int = 1) -> list[list[Hypothesis]]:
+def by_pytorch(
+    model: Any, sources: list[list[int]], *, beam: int, n_best: int = 1, **more: Any
+) -> list[list[Hypothesis]]:
     """What PyTorch finds, greedily for a beam of one."""
     batch = pad([[*source, EOS] for source in sources])
     search = greedy_search if beam == 1 else beam_search
-    return search(model, batch, beam_size=beam, n_best=n_best, **NO_LIMIT)
+    return search(model, batch, beam_size=beam, n_best=n_best, **{**NO_LIMIT, **more})
 
 
 def hypotheses(found: Results, line: int) -> list[Hypothesis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Callable
@@ -10,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from nmt.errors import ConfigError
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import EngineError, Translator
 from nmt.light.binding import Library
+from tests.compiled import needed_engine
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
 from tests.light.file_parts import ENTRY, HEADER, parts_of, with_checksum, with_sections, with_values
@@ -31,10 +32,7 @@ CACHED: Final = content_of(
 
 def problem_of(path: Path) -> str:
     """What the engine says of it, behind its name."""
-    try:
-        library = compiled_engine()
-    except ConfigError as error:
-        pytest.skip(str(error))
+    library = needed_engine()
     with pytest.raises(EngineError) as caught:
         Translator(path, library=library)
     said = str(caught.value)
@@ -261,6 +259,25 @@ def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path) -> None:
     # As wide as they are, for the largest beam, and for the longest translations.
     assert refused(with_values(CONTENT, "SETT", 24, "IfI", 1000, 0.0, 50), tmp_path) == said
     assert refused(with_values(CACHED, "SETT", 24, "IfI", 60, 0.0, 1000), tmp_path) == said_of_caches
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (b"patience", 1.0, "asks for the option 'patience', which this version of the engine does not have"),
+        (b"repeat_penalty", 0.0, "inconsistent: repeat_penalty must be 0.01 to 10"),
+        (b"repeat_penalty", math.nan, "inconsistent: repeat_penalty must be 0.01 to 10"),
+        (b"n_best", 1.5, "inconsistent: n_best must be 1 to 1000"),
+        (b"x" * 28, 1.0, "inconsistent: an option whose name does not end"),
+    ],
+)
+def test_options_by_their_names(name: bytes, value: float, said: str, tmp_path: Path) -> None:
+    stored = struct.pack("<28sf", b"repeat_penalty", 2.0)
+    assert refused(with_sections(CONTENT, OPTS=stored + struct.pack("<28sf", name, value)), tmp_path) == said
+    assert refused(with_sections(CONTENT, OPTS=stored[:-1]), tmp_path).startswith("inconsistent: section OPTS")
+    (tmp_path / "model.nmt").write_bytes(with_sections(CONTENT, OPTS=stored))
+    with Translator(tmp_path / "model.nmt", library=needed_engine()) as translator:
+        assert translator.defaults.repeat_penalty == 2
 
 
 @pytest.mark.parametrize("program", ["ENCO", "STEP"])

@@ -20,6 +20,8 @@ from nmt.search.ensemble import as_one
 from nmt.search.ensemble_mean import EQUAL
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.restricted import RestrictedModel
+from nmt.search.ruled import RuledModel
+from nmt.search.rules import RepeatPenalty
 from nmt.search.shortlist import Shortlist
 from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, make_model, section
 from tests.light.engine_files import NO_LIMIT, by_pytorch, hypotheses, library, opened, options, sentences
@@ -159,6 +161,29 @@ def test_a_shortlist_is_kept_to(precision: Any, tmp_path: Path) -> None:
     assert [everything(engine, [source], n_best=1)[0] for source in sources] == found
 
 
+@pytest.mark.parametrize("penalty", [0.4, 1.8])
+@pytest.mark.parametrize("kind", ["one", "ensemble", "shortlist"])
+def test_tokens_that_are_there_already_are_less_or_more_probable(kind: str, penalty: float, tmp_path: Path) -> None:
+    """Greedily and by a beam, as in PyTorch; short translations of a model that repeats itself."""
+    members = [make_model(section(init_range=0.3)), make_model(section(cell="lrn", init_range=0.3))]
+    own = shortlist() if kind == "shortlist" else None
+    for number, member in enumerate(members):
+        opened(member, tmp_path, name=f"model{number}", shortlist=own)
+    files = [tmp_path / f"model{number}.nmt" for number in range(2 if kind == "ensemble" else 1)]
+    engine, sources = library().open(files), sentences(20, vocabulary=17)
+    model: Any = as_one(members, mean=EQUAL) if kind == "ensemble" else members[0]
+    for beam in (1, 3):
+        wide = {"beam_size": beam, "n_best": 1, "max_length_offset": 9}
+        found = everything(engine, sources, repeat_penalty=penalty, **wide)
+        for source, one in zip(sources, found, strict=True):
+            words = None if own is None else own.words(torch.tensor([[*source, EOS]]))
+            inner = model if words is None else RestrictedModel(model, words)
+            ruled = RuledModel(inner, adjustments=[RepeatPenalty(penalty)])
+            (expected,) = by_pytorch(ruled, [source], beam=beam, max_length_offset=9)
+            same(one, expected if words is None else inner.with_ids([expected])[0])
+        assert found != everything(engine, sources, **wide)
+
+
 def test_without_a_finite_probability_there_is_no_translation(tmp_path: Path) -> None:
     model = make_model(section())
     with torch.no_grad():
@@ -185,7 +210,7 @@ def test_the_limit_of_the_length_is_noted(tmp_path: Path) -> None:
     [
         ({"beam_size": 0}, "beam_size must be 1 to 1000"),
         ({"beam_size": 2, "n_best": 3}, "n_best must be 1 to beam_size"),
-        ({"length_penalty": math.nan}, "length_penalty must be finite"),
+        ({"length_penalty": math.nan}, "length_penalty must be 0 to 10"),
         ({"threads": 0}, "threads must be 1 to 1024"),
         ({"max_length_offset": -1}, "max_length_offset must be 0 to 1000000"),
     ],

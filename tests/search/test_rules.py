@@ -14,7 +14,7 @@ from nmt.search import Hypothesis, RuledModel, beam_search, greedy_search
 from nmt.search.ensemble import Ensemble
 from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import Rule
-from nmt.search.rules import ForcedPrefix, MinimumLength, NoRepeatedNgrams
+from nmt.search.rules import ForcedPrefix, MinimumLength, NoRepeatedNgrams, RepeatPenalty
 from nmt.search.shortlist import BatchWords
 from tests.search.naive import cut, log_probabilities, strip
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
@@ -28,14 +28,21 @@ ALLOWED = Callable[[list[int]], bool]
 
 
 def all_of(
-    model: Any, source: list[int], allowed: ALLOWED, *, limit: int, alpha: float = 0.7
+    model: Any,
+    source: list[int],
+    allowed: ALLOWED,
+    *,
+    limit: int,
+    alpha: float = 0.7,
+    next_word: Callable[[list[int]], list[float]] | None = None,
 ) -> list[tuple[float, list[int]]]:
     """All sequences of 2 to `limit` tokens that end with EOS and keep to a rule, best first."""
     found: list[tuple[float, list[int]]] = []
     stack: list[tuple[float, list[int]]] = [(0.0, [])]
     while stack:
         total, ids = stack.pop()
-        for token, value in enumerate(log_probabilities(model, source, ids, zeros=[0])):
+        values = log_probabilities(model, source, ids, zeros=[0]) if next_word is None else next_word(ids)
+        for token, value in enumerate(values):
             longer = [*ids, token]
             if token == PAD or not allowed(longer) or (token == EOS and not ids):
                 continue
@@ -118,6 +125,44 @@ def test_a_list_of_words_keeps_to_rules() -> None:
         ruled = RuledModel(restricted, rules=[NoRepeatedNgrams(1)], words=restricted.ids)
         found = restricted.with_ids(beam_search(ruled, SOURCE, max_length_offset=2, n_best=1, **WIDE))[0]
     assert_best(found, expected, n=1)
+
+
+class Penalised(TableModel):
+    """Its logits are those after the repetition penalty of CTranslate2 and transformers, written as a loop."""
+
+    so_far: Sequence[int] = ()
+
+    def next_logits(self, source: list[int], history: list[int | None]) -> torch.Tensor:
+        logits = super().next_logits(source, history).clone()
+        for token in set(self.so_far):
+            logits[token] = logits[token] * 1.6 if logits[token] < 0 else logits[token] / 1.6
+        return logits
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_repeated_tokens_have_their_logits_divided_or_multiplied(seed: int) -> None:
+    plain, penalised = TableModel(seed, vocabulary=V, eos=-1.0), Penalised(seed, vocabulary=V, eos=-1.0)
+    adjusted = RuledModel(plain, adjustments=[RepeatPenalty(1.6)])
+
+    def next_word(ids: list[int]) -> list[float]:
+        penalised.so_far = ids
+        return log_probabilities(penalised, [3, 4, EOS], ids, zeros=[0])
+
+    followed, total = list[int](), 0.0
+    while EOS not in followed and len(followed) < 8:
+        values = [-math.inf if token == PAD else value for token, value in enumerate(next_word(followed))]
+        values[EOS] -= 0 if followed else 1e8
+        followed.append(max(range(V), key=values.__getitem__))
+        total += values[followed[-1]]
+    (found,) = greedy_search(adjusted, SOURCE, max_length_offset=5, length_penalty=0.0)[0]
+    assert found.ids == cut(followed) and found.score == pytest.approx(total, abs=1e-10)
+
+    expected = all_of(plain, [3, 4, EOS], lambda _: True, limit=5, next_word=next_word)
+    beam = beam_search(adjusted, SOURCE, max_length_offset=2, n_best=40, **WIDE)[0]
+    finished = [one for one in beam if one.has_ended]
+    assert_best(finished, expected, n=len(finished))
+    free = beam_search(plain, SOURCE, max_length_offset=2, n_best=40, **WIDE)[0]
+    assert [one.ids for one in free] != [one.ids for one in beam], "the penalty does something here"
 
 
 @pytest.mark.parametrize("search", [beam_search, greedy_search])

@@ -30,6 +30,7 @@ typedef struct {
     int32_t scores;            /* without them greedy search is faster, and scores are NaN */
     int32_t attention;         /* whether what tokens attend to is kept */
     int32_t split_long;        /* lines of more tokens are translated in parts; 0: none */
+    float repeat_penalty;      /* divides the logits of tokens that a translation already has; 1: none */
 } nmt_options;
 
 /* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten

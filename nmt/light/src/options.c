@@ -28,6 +28,7 @@ static const row TABLE[] = {
     ROW(scores, 0, 1, 1),
     ROW(attention, 0, 1, 0),
     ROW(split_long, 0, INT32_MAX, 0),
+    ROW(repeat_penalty, 0.01, 10, 1),
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
 

@@ -57,6 +57,7 @@ struct searcher {
     i64 *from;    /* of each row of the next step, the row of this step that it continues */
     i64 *parents; /* of each alive hypothesis of one sentence the row within it that it continues */
     float *logits, *single; /* [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
+    bool *seen;             /* [vocabulary], false between calls */
     void *scratch;
     scored_id *best;
     ranked *next;
@@ -105,10 +106,11 @@ static void close_slots(searcher *s) {
     free(s->all);
     free(s->logits);
     free(s->single);
+    free(s->seen);
     free(s->scratch);
     free(s->best);
     free(s->next);
-    s->all = NULL, s->logits = s->single = NULL, s->scratch = NULL, s->best = NULL, s->next = NULL;
+    s->all = NULL, s->logits = s->single = NULL, s->seen = NULL, s->scratch = NULL, s->best = NULL, s->next = NULL;
     s->slots = s->beam = 0;
 }
 
@@ -138,10 +140,12 @@ static bool open_slots(searcher *s, i64 beam) {
     s->all = calloc((size_t)s->slots, sizeof *s->all);
     s->logits = calloc(vocabulary * at_once, sizeof(float));
     s->single = s->count > 1 ? calloc(vocabulary * at_once, sizeof(float)) : NULL;
+    s->seen = calloc(vocabulary, sizeof *s->seen);
     s->scratch = scratch > SIZE_MAX / 2 ? NULL : aligned_alloc(64, scratch / 64 * 64 + 64);
     s->best = calloc(2 * (size_t)beam, sizeof *s->best);
     s->next = calloc(2 * (size_t)beam, sizeof *s->next);
-    if (!s->all || !s->logits || (s->count > 1 && !s->single) || !s->scratch || !s->best || !s->next) return false;
+    if (!s->all || !s->logits || (s->count > 1 && !s->single) || !s->seen || !s->scratch || !s->best || !s->next)
+        return false;
     for (i64 i = 0; i < s->slots; i++) {
         slot *own = &s->all[i];
         own->memories = calloc((size_t)s->count, sizeof *own->memories);
@@ -258,10 +262,39 @@ static int32_t attention_row(const searcher *s, const slot *own, i64 row) {
     return s->set->attention ? (int32_t)(own->attention_count - (size_t)own->alive_count + (size_t)row) : 0;
 }
 
+/* The place of a token among the words of a slot. */
+static i64 place_of(const slot *own, int32_t token) {
+    i64 first = 0, end = own->words.count;
+    if (!end) return token;
+    while (end - first > 1) {
+        i64 middle = (first + end) / 2;
+        if (own->words.ids[middle] <= token)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+/* The penalty for the tokens of the hypothesis that ends at a node, once for each. Whether there was one. */
+static bool penalise_repeats(const searcher *s, const slot *own, int32_t last, float *logits) {
+    float by = s->set->repeat_penalty;
+    if (by == 1.0f) return false;
+    for (int32_t at = last; at >= 0; at = own->nodes[at].parent) {
+        int32_t token = own->nodes[at].token;
+        float *logit = &logits[place_of(own, token)];
+        if (!s->seen[token]) *logit = *logit < 0.0f ? *logit * by : *logit / by;
+        s->seen[token] = true;
+    }
+    for (int32_t at = last; at >= 0; at = own->nodes[at].parent) s->seen[own->nodes[at].token] = false;
+    return true;
+}
+
 /* The most probable token, from the logits of the only row. */
 static bool advance_greedily(searcher *s, slot *own, float *logits, i64 words, bool normalised) {
     double sum = 1.0;
     float top = 0.0f;
+    normalised = !penalise_repeats(s, own, own->alive[0].node, logits) && normalised;
     if (s->set->scores && !normalised) top = s->k->log_sum_parts(logits, words, &sum);
     logits[PAD] = -INFINITY;
     if (!own->steps) logits[EOS] -= FIRST_END_PENALTY;
@@ -279,7 +312,8 @@ static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 
     i64 K = s->beam, count = 0, alive = 0;
     for (i64 row = 0; row < own->alive_count; row++, logits += stride) {
         double sum = 1.0;
-        float top = normalised ? 0.0f : s->k->log_sum_parts(logits, words, &sum);
+        bool changed = penalise_repeats(s, own, own->alive[row].node, logits);
+        float top = normalised && !changed ? 0.0f : s->k->log_sum_parts(logits, words, &sum);
         float add = (float)((double)own->alive[row].value - (double)top - log(sum));
         logits[PAD] = -INFINITY;
         if (!own->steps) logits[EOS] -= FIRST_END_PENALTY;
