@@ -20,6 +20,11 @@ const code = fs.readFileSync(path.join(folder, "nmt.wasm"));
     const from = words(result.source, line), to = words(result.target, result.text);
     return { ...result, words: to.map((word) => word.text), weights: to.map((word) => weights(result, word, from)) };
   });
+  const problems = [{ coverage_penalty: 1 }, { threads: 2 }, { repeat_penalty: 0 }, { n_best: 0.5 }].map((options) => {
+    try { return engine.translate("a", options).text; } catch (error) { return error.message; }
+  });
+  const several = engine.translate(lines && JSON.parse(fs.readFileSync(lines))[0],
+    { n_best: 3, repeat_penalty: 1.5, split_long: "none", scores: true, shortlist: false }).n_best;
   const used = process.cpuUsage(start), memory = engine.c.memory.buffer.byteLength;
-  console.log(JSON.stringify({ imports, card: engine.card, results, memory, ms: (used.user + used.system) / 1000 }));
+  console.log(JSON.stringify({ imports, problems, several, card: engine.card, results, memory, ms: (used.user + used.system) / 1000 }));
 })();

@@ -95,6 +95,23 @@ def test_the_same_in_node_as_by_the_native_engine(page: Path, tmp_path: Path, be
 
 
 @pytest.mark.slow
+def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> None:
+    seen = in_node(page, tmp_path, beam=4)
+    lacking, threads, wrong, half = seen["problems"]
+    allowed = "Allowed: beam_size, n_best, max_length_offset, length_penalty, shortlist, scores, attention, split_long"
+    assert lacking == f"coverage_penalty: is not an option of the engine in a browser. {allowed}, repeat_penalty."
+    assert threads.startswith("threads: is not an option")
+    assert (wrong, half) == ("repeat_penalty must be 0.01 to 10", "n_best must be 1 to 1000")
+    engine = native(page)
+    chosen = engine.defaults()._replace(
+        beam_size=max(3, engine.defaults().beam_size), n_best=3, repeat_penalty=1.5, split_long=0, shortlist=0
+    )
+    found = engine.translate([LINES[0].encode()], chosen)
+    assert [one["text"] for one in seen["several"]] == [found.text(0, i) for i in range(found.translations(0))]
+    assert [one["score"] for one in seen["several"]] == pytest.approx([found.score(0, i) for i in range(3)], abs=1e-4)
+
+
+@pytest.mark.slow
 def test_the_code_is_small_and_complete(page: Path) -> None:
     names = {"index.html", "engine.js", "nmt.wasm"}
     assert {path.name for path in page.iterdir()} == names | {"model.nmt"}
