@@ -6,6 +6,8 @@ import functools
 import json
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 # Without a GPU kernels are tested in Triton's interpreter, which must be chosen before Triton is imported.
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and so do the programs that they start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+HANGS = 300
+"""Seconds after which what a test waits for will never happen. No test waits for them to pass."""
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("NMT_SHARED", REPOSITORY.parent / "shared"))

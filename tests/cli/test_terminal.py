@@ -19,6 +19,7 @@ from nmt.cli.lines import line_count
 from nmt.errors import DataError
 from nmt.synthetic import corpus
 from nmt.synthetic.output import Writer
+from tests.conftest import HANGS
 from tests.terminal import COLUMNS, Terminal, terminal
 from tests.tiny_run import make_run
 
@@ -218,14 +219,14 @@ def test_a_prompt_with_editing_and_history(
     screen.type("\n")
     screen.wait_for("\r\n\r\nen> ")
     screen.type("\x04")
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=HANGS) == 0
     assert "Error" not in screen.rest()
 
 
 def test_an_interrupt_at_an_empty_prompt_ends_it(typing: tuple[Terminal, subprocess.Popen[bytes]]) -> None:
     screen, process = typing
     screen.interrupt(process.pid)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=HANGS) == 130
     assert screen.rest().splitlines()[-1] == "nmt-translate: interrupted"
 
 

@@ -19,6 +19,7 @@ from nmt.config.bundled import bundled_names
 from nmt.errors import CheckpointError
 from nmt.registry import CELLS
 from nmt.training.run_dir import locked
+from tests.conftest import HANGS
 from tests.tiny_training import before_step, events, nmt_train, write_config, write_corpus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -239,7 +240,7 @@ def test_signal_ends_after_the_step_with_a_checkpoint(folder: Path, number: sign
     while time.monotonic() < deadline and not (log.is_file() and '"train"' in log.read_text()):
         time.sleep(0.02)
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=HANGS)[1]
     assert process.returncode == code
     assert "Traceback" not in said
     assert "the same command resumes this run" in said
@@ -425,7 +426,7 @@ def test_training_goes_on_when_nobody_reads_its_messages(folder: Path) -> None:
     while "run" not in process.stderr.readline():
         pass
     process.stderr.close()
-    assert process.wait(60) == 0
+    assert process.wait(HANGS) == 0
     assert (folder / "run/checkpoints/step-12").is_dir()
 
 

@@ -18,6 +18,7 @@ from nmt.cli import translate
 from nmt.cli.lines import LiveLines, windows
 from nmt.data import read_lines
 from nmt.search import Translator
+from tests.conftest import HANGS
 from tests.tiny_run import make_run
 
 TEXT = "a b c\n\nd\r\n   \na b unknown\nlong@@ er"
@@ -200,7 +201,7 @@ def test_a_slow_pipe_is_answered_line_by_line(run: str) -> None:
         assert bool(answer.strip()) == bool(line.strip())
     process.stdin.close()
     assert process.stdout.read() == b""
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=HANGS) == 0
 
 
 def test_head_ends_it_quietly(run: str, tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_head_ends_it_quietly(run: str, tmp_path: Path) -> None:
     assert process.stdout.readline()
     process.stdout.close()
     errors = process.stderr.read().decode()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=HANGS) == 141
     assert "Error" not in errors
     assert "Traceback" not in errors
     process.stderr.close()

@@ -16,6 +16,7 @@ import pytest
 from nmt.cli import check, evaluate, export, score, translate
 from nmt.library import light
 from nmt.light import pace
+from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 
 HEAVY = ("torch", "numpy", "pydantic", "yaml", "sentencepiece", "tqdm")
@@ -276,7 +277,7 @@ def test_a_line_of_a_slow_pipe_is_answered_at_once(exported: Exported) -> None:
             process.stdin.flush()
             answers.append(process.stdout.readline())
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(HANGS) == 0
     assert [bool(answer.strip()) for answer in answers] == [True, False, True]
 
 
@@ -292,7 +293,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(exported: Exported) -> None:
             os.write(writing, line)
             assert process.stdout.readline().strip()
         os.close(writing)
-        assert (process.wait(60), process.stdout.read()) == (0, b"")
+        assert (process.wait(HANGS), process.stdout.read()) == (0, b"")
 
 
 def test_no_more_is_translated_than_is_read(exported: Exported, tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_no_more_is_translated_than_is_read(exported: Exported, tmp_path: Path) 
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(60) == 141 and process.stderr.read() == b""
+        assert process.wait(HANGS) == 141 and process.stderr.read() == b""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -315,7 +316,7 @@ def test_signals_end_it(exported: Exported, tmp_path: Path, number: int, code: i
         assert process.stderr is not None and b"by the engine" in process.stderr.readline()
         time.sleep(0.1)
         process.send_signal(number)
-        assert process.wait(60) == code
+        assert process.wait(HANGS) == code
         assert len(process.stderr.read().splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["long"]
 

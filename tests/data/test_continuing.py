@@ -23,6 +23,7 @@ from nmt.data.text import FilePair
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.data.writer import CorpusWriter, unfinished_folder
 from nmt.errors import DataError
+from tests.conftest import HANGS
 
 REPOSITORY = Path(__file__).parents[2]
 WORDS = [f"w{i}" for i in range(20)]
@@ -186,7 +187,7 @@ def test_of_two_processes_one_makes_the_corpus_and_the_other_waits(
     started = context.Event()
     child = context.Process(target=make_slowly, args=(tmp_path / "corpus", started))
     child.start()
-    assert started.wait(60)
+    assert started.wait(HANGS)
     with unfinished_folder(tmp_path / "corpus") as partial:
         assert partial is None
     child.join()

@@ -20,6 +20,7 @@ from nmt.cli import export
 from nmt.library.options import Options
 from nmt.light import binding, pace
 from nmt.light.options import options_of
+from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 
 DETAILS = ("tokens", "scores", "attention", "alignment")
@@ -295,7 +296,7 @@ def test_closing_waits_for_calls_of_other_threads(exported: Exported) -> None:
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
-    assert begun.wait(60)
+    assert begun.wait(HANGS)
     translator.close()
     translator.close()
     for thread in threads:

@@ -13,6 +13,7 @@ import pytest
 import nmt
 from nmt.library import engine
 from nmt.ops.dispatch import selection
+from tests.conftest import HANGS
 from tests.library.conftest import SENTENCES
 from tests.tiny_run import make_run
 
@@ -37,7 +38,7 @@ def at_once(work: list[Callable[[], Any]]) -> list[Any]:
     start = threading.Barrier(len(work))
 
     def run(function: Callable[[], Any]) -> Any:
-        start.wait(30)
+        start.wait(HANGS)
         return function()
 
     with ThreadPoolExecutor(len(work)) as pool:
@@ -108,7 +109,7 @@ def test_a_short_call_need_not_wait_for_the_end_of_a_long_one(local: nmt.Transla
 
     thread = threading.Thread(target=long)
     thread.start()
-    began.wait(10)
+    began.wait(HANGS)
     while not local._computing._turns._is_taken:  # type: ignore[attr-defined]
         pass
     local.translate("a")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import nmt
+from tests.conftest import HANGS
 from tests.library.conftest import SENTENCES
 from tests.library.test_threads import outcome
 
@@ -85,12 +86,10 @@ def test_errors_and_warnings_of_a_plugin_arrive_and_a_killed_worker_is_named(
 def test_ctrl_c_ends_the_call_and_the_work_but_not_the_worker(remote: nmt.Translator) -> None:
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         remote.translate(SENTENCES * 200, batch_tokens=1, beam_size=50)
-        time.sleep(10)  # the signal is raised here if the work was done before
+        threading.Event().wait(HANGS)  # the signal is raised here if the work was done before
     assert remote.translate("a b c").text
-    assert time.monotonic() - began < 30
 
 
 def test_where_torch_came_first_a_worker_computes_and_dies_with_the_program(tiny_run: Path, tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_where_torch_came_first_a_worker_computes_and_dies_with_the_program(tiny
     first, text = done.stdout.splitlines()
     pid, has_settings, is_changed = first.split()
     assert (has_settings, is_changed, bool(text)) == ("True", "False", True)
-    end = time.monotonic() + 10
+    end = time.monotonic() + HANGS
     while _runs(int(pid)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not _runs(int(pid))

@@ -20,6 +20,7 @@ from nmt.light.binding import Results
 from nmt.light.lines import windows
 from nmt.light.pace import Pace
 from nmt.light.translator import EngineError
+from tests.conftest import HANGS
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
 
@@ -210,10 +211,10 @@ def test_the_file_of_standard_input_is_not_overwritten(engine: Path, model: Path
         with text.open("rb") as stream, process(engine, model, "-q", option, text, stdin=stream) as running:
             assert running.stderr
             said = f"nmt-light: {text}: is also the input; choose another output file\n"
-            assert (running.wait(60), running.stderr.read().decode()) == (2, said)
+            assert (running.wait(HANGS), running.stderr.read().decode()) == (2, said)
         assert text.read_text(encoding="utf-8") == f"{ONE}\n"
     with Path(os.devnull).open("rb") as stream, process(engine, model, "-q", "-o", os.devnull, stdin=stream) as running:
-        assert running.wait(60) == 0
+        assert running.wait(HANGS) == 0
 
 
 def test_help_ends_with_examples_that_parse(capfd: pytest.CaptureFixture[str]) -> None:
@@ -242,7 +243,7 @@ def test_who_sends_a_line_and_waits_has_its_answer(engine: Path, model: Path) ->
             running.stdin.flush()
             assert running.stdout.readline().endswith(b"\n")
         running.send_signal(signal.SIGTERM)
-        assert (running.wait(20), running.stderr.read()) == (143, b"nmt-light: terminated\n")
+        assert (running.wait(HANGS), running.stderr.read()) == (143, b"nmt-light: terminated\n")
 
 
 def test_a_pipe_that_does_not_block_is_waited_for(engine: Path, model: Path) -> None:
@@ -257,7 +258,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(engine: Path, model: Path) -> 
             os.write(writing, f"{line}\n".encode())
             assert running.stdout.readline().endswith(b"\n")
         os.close(writing)
-        assert (running.wait(60), running.stdout.read()) == (0, b"")
+        assert (running.wait(HANGS), running.stdout.read()) == (0, b"")
         assert b"nmt-light: 2 lines in " in running.stderr.read()
 
 
@@ -266,7 +267,7 @@ def test_ctrl_c_and_a_reader_that_goes_away(engine: Path, model: Path, tmp_path:
         assert running.stdin and running.stderr
         running.stderr.readline()  # that it is ready
         running.send_signal(signal.SIGINT)
-        assert (running.wait(20), running.stderr.read()) == (130, b"nmt-light: interrupted\n")
+        assert (running.wait(HANGS), running.stderr.read()) == (130, b"nmt-light: interrupted\n")
     assert not list(tmp_path.iterdir())
     (tmp_path / "text").write_text(f"{ONE}\n" * 2500, encoding="utf-8")
     reading, writing = os.pipe()
@@ -274,14 +275,14 @@ def test_ctrl_c_and_a_reader_that_goes_away(engine: Path, model: Path, tmp_path:
     with process(engine, model, "-q", "-i", tmp_path / "text", stdout=writing) as running:
         assert running.stderr
         os.close(writing)
-        assert (running.wait(20), running.stderr.read()) == (141, b"")
+        assert (running.wait(HANGS), running.stderr.read()) == (141, b"")
 
 
 def test_a_disk_that_is_full_is_said(engine: Path, model: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     with process(engine, model, "-q", stdin=subprocess.PIPE, stdout=Path("/dev/full").open("wb")) as running:
-        _, err = running.communicate(f"{ONE}\n".encode(), 20)
+        _, err = running.communicate(f"{ONE}\n".encode(), HANGS)
     assert running.returncode == 1 and err.startswith(b"nmt-light: standard output: cannot be written (")
 
 

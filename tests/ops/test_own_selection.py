@@ -7,6 +7,7 @@ import threading
 import torch
 
 from nmt.ops.dispatch import Selection, own_selection, selected, selection, set_kernels, use_native
+from tests.conftest import HANGS
 
 
 def test_a_choice_of_ones_own_ends_with_the_block_and_leaves_that_of_the_process() -> None:
@@ -29,7 +30,7 @@ def test_threads_with_choices_of_their_own_do_not_see_each_other() -> None:
     def work(choice: str) -> None:
         with own_selection(Selection()):
             set_kernels(choice)
-            both_chose.wait(10)
+            both_chose.wait(HANGS)
             seen[choice] = selection().choice
 
     with selected("auto"):

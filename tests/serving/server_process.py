@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from tests.conftest import REPOSITORY
+from tests.conftest import HANGS, REPOSITORY
 
 STARTS_WITHIN: Final = 120  # seconds; C kernels may have to be compiled
 
@@ -50,7 +50,7 @@ class ServerProcess:
 
     def ended(self) -> int:
         """Its exit code; `said` is whole then."""
-        code = self.process.wait(60)
+        code = self.process.wait(HANGS)
         self._reader.join(10)
         return code
 

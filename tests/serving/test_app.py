@@ -21,6 +21,7 @@ from nmt.serving.access import INTERNAL
 from nmt.serving.app import FILES, PAGES, create_app
 from nmt.serving.service import Service
 from nmt.serving.settings import Settings
+from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported
 
 SENTENCES = ["a b c", "c", "", "d d a", "b longer a", "two\nlines", "unknown b"]
@@ -42,7 +43,7 @@ class Fake:
     def translate(self, sentences: Sequence[nmt.Request], **options: Any) -> list[nmt.Result]:
         self.asked += [sentence.text for sentence in sentences]
         self.begun.set()
-        assert self.may.wait(20)
+        assert self.may.wait(HANGS)
         if self._error is not None:
             raise self._error
         return [nmt.Result(sentence.text, [nmt.Hypothesis(sentence.text.upper(), -1.0)]) for sentence in sentences]

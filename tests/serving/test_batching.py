@@ -15,6 +15,7 @@ from nmt.library.request import Request
 from nmt.serving.batching import Batcher, Job
 from nmt.serving.metrics import Metrics
 from nmt.serving.refusal import RefusedError
+from tests.conftest import HANGS
 
 
 class Model:
@@ -30,7 +31,7 @@ class Model:
         texts = [sentence.text for sentence in sentences]
         self.batches.append((texts, dict(options)))
         self.begun.set()
-        assert self.may.wait(20)
+        assert self.may.wait(HANGS)
         if "bad" in texts:
             raise DataError("bad")
         return [text.upper() for text in texts]

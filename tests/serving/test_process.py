@@ -160,10 +160,9 @@ def test_a_signal_lets_accepted_requests_finish(run: Path, number: int, code: in
             answers = [pool.submit(client.post, "/translate", json={"text": part}) for part in parts]
             while "nmt_queue_sentences 0.0" in (metrics := httpx.get(f"{server.base}/metrics").text):
                 assert not all(answer.done() for answer in answers), metrics
-            time.sleep(0.2)
             server.signal(number)
-            time.sleep(0.05)
-            health = httpx.get(f"{server.base}/health")
+            while (health := httpx.get(f"{server.base}/health")).json()["status"] == "ready":
+                assert not all(answer.done() for answer in answers)
             assert (health.status_code, health.json()["status"]) == (503, "draining")
             refused = httpx.post(f"{server.base}/translate", json={"text": "a"})
             assert refused.status_code == 503 and "Retry-After" in refused.headers

@@ -27,6 +27,7 @@ from nmt.ops.dropout import dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.ops.native import build
 from nmt.ops.sequence import sequence
+from tests.conftest import HANGS
 from tests.ops.units import needs_native
 from tests.screen import screen_as_stderr
 
@@ -264,7 +265,7 @@ def test_processes_that_build_at_once_get_one_whole_library(cache: Path) -> None
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    printed = [process.communicate(timeout=60)[0].strip() for process in processes]
+    printed = [process.communicate(timeout=HANGS)[0].strip() for process in processes]
     assert not any(process.returncode for process in processes)
     assert all(kept._intact(Path(path)) for path in printed)
     assert {path.name for path in cache.iterdir()} == {Path(path).name for path in printed}
