@@ -125,6 +125,10 @@ def test_a_request_has_the_options_of_the_server_and_refuses_the_others_by_name(
             with pytest.raises(RefusedError, match=f"^{option.name}: a request cannot set it") as caught:
                 read_request(body, "application/json", settings, "run")
             assert (command_option(option.name) in caught.value.message) == option.is_key
+            with pytest.raises(RefusedError, match=f"^{option.name}: a request cannot set it") as caught:
+                read_request(body, "application/json", settings, "file")
+            can = option.is_key and "file" in option.doors
+            assert (command_option(option.name) in caught.value.message) == can
 
 
 @pytest.mark.parametrize("door", ["run", "file"])
@@ -136,6 +140,7 @@ def test_the_page_of_a_server_lists_what_its_models_can_do(door: str) -> None:
     assert forms["beam_size"]["maximum"] == forms["n_best"]["maximum"] == 9
     assert (forms["length_penalty"]["minimum"], forms["length_penalty"]["maximum"]) == (0, 10)
     assert forms["search"].get("enum") == (None if door == "run" else [*ENGINE_SEARCHES])
+    assert body["properties"]["search"]["x-allowed"].startswith("a string" if door == "run" else "auto, beam, greedy")
     assert forms["details"].get("enum") == (None if door == "run" else [*ENGINE_DETAILS])
 
 

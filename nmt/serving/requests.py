@@ -28,8 +28,13 @@ DOOR: Final = "server"
 
 def _key(meaning: str, allowed: str) -> Any:
     """A key of the body that need not be there; `allowed` ends the error of a wrong value."""
-    meaning = meaning[0].upper() + meaning[1:]
-    return Field(default=None, description=f"{meaning}: {allowed}", json_schema_extra={"x-allowed": allowed})
+    described = _described(meaning, allowed)
+    return Field(default=None, description=described.pop("description"), json_schema_extra=described)
+
+
+def _described(meaning: str, allowed: str) -> dict[str, Any]:
+    """What a schema says of a key."""
+    return {"description": f"{meaning[0].upper()}{meaning[1:]}: {allowed}", "x-allowed": allowed}
 
 
 class _Request(BaseModel):
@@ -93,8 +98,11 @@ def schema_of(settings: Settings, *doors: str) -> dict[str, Any]:
     most = {"beam_size": settings.max_beam_size, "n_best": settings.max_beam_size, "max_seconds": settings.timeout}
     for name, number in most.items():
         known[name]["anyOf"][0]["maximum"] = number
+        if name in OPTIONS:
+            known[name] |= _described(OPTIONS[name].meaning, OPTIONS[name].allowed(most=number))
     for option in options_of(DOOR, *doors):
         for values in (option.only[door] for door in doors if door in option.only):
+            known[option.name] |= _described(option.meaning, ", ".join(values))
             for form in known[option.name]["anyOf"]:
                 form |= {"enum": values} if form["type"] == "string" else {}
                 form |= {"items": {"type": "string", "enum": values}} if form["type"] == "array" else {}
@@ -157,7 +165,7 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
     try:
         wanted = TranslateRequest.model_validate(value)
     except ValidationError as error:
-        _refuse(_worded(error, value, keys_of(*doors)))
+        _refuse(_worded(error, value, doors))
     _check_text(wanted, settings)
     for name in ("beam_size", "n_best"):
         given = getattr(wanted, name)
@@ -220,14 +228,16 @@ def _constant(name: str) -> NoReturn:
     _refuse(f"body: {name} is not JSON. Allowed: a JSON object with the key text.")
 
 
-def _worded(error: ValidationError, body: dict[str, Any], known: Sequence[str]) -> str:
+def _worded(error: ValidationError, body: dict[str, Any], doors: Sequence[str]) -> str:
     """One mistake (unknown keys first): the key, what was wrong, what is allowed."""
+    known = keys_of(*doors)
     found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
     name = str(found[0]["loc"][0])
     kind = found[0]["type"]
     if kind == "extra_forbidden":
         option = OPTIONS.get(name)
-        by = f"; nmt-serve has {command_option(name)}" if option is not None and option.is_key else ""
+        is_set_once = option is not None and option.is_key and set(doors) <= set(option.doors)
+        by = f"; nmt-serve has {command_option(name)}" if is_set_once else ""
         problem = f"unknown key.{near_miss(name, known)}" if option is None else f"a request cannot set it{by}."
         return f"{name}: {problem} Allowed: {', '.join(known)}."
     allowed = _allowed(name)
