@@ -21,10 +21,7 @@ _WITH_OPTION: Final = tuple(name for name in DECODING if name != "n_best")
 _ENSEMBLE: Final = ("ensemble_weights", "ensemble_mean")
 
 
-def add_decoding(
-    group: argparse._ActionsContainer,
-    names: Sequence[str] = _WITH_OPTION,
-) -> None:
+def add_decoding(group: argparse._ActionsContainer, names: Sequence[str] = _WITH_OPTION) -> None:
     """Add options of the table to a command that translates; `overridden` reads them, and `n_best`."""
     for name in names:
         group.add_argument(command_option(name), dest=name, help=OPTIONS[name].help, **_reading(OPTIONS[name]))
@@ -34,9 +31,8 @@ def add_n_best(group: argparse._ActionsContainer, *, help: str | None = None, de
     """Add --n-best."""
     option = OPTIONS["n_best"]
     help = help or f"{option.meaning}; a smaller beam is widened"
-    group.add_argument(
-        "--n-best", metavar=option.metavar, type=whole_of(OPTIONS["beam_size"]), default=default, help=help
-    )
+    read = whole_of(OPTIONS["beam_size"])  # which is widened to it
+    group.add_argument("--n-best", metavar=option.metavar, type=read, default=default, help=help)
 
 
 def _reading(option: Option) -> dict[str, Any]:
