@@ -18,6 +18,7 @@ from nmt.models.build import check_recurrent_dropout
 from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.encoder import Bidirectional
 from nmt.ops import dispatch
+from nmt.ops.dropout import Masks, masked_by
 from nmt.registry import CELLS
 from tests.models.two_cells import USUAL, given, maker, started
 
@@ -152,6 +153,28 @@ def test_only_training_drops() -> None:
     assert isinstance(cell.for_batch(x), DroppedCell)
     assert cell.eval().for_batch(x) is cell
     assert build("lstm", {}, p=0.0).for_batch(x).unit() is not None
+
+
+def test_each_layer_drops_by_masks_of_its_own() -> None:
+    """In a training, where the masks of a batch are a function of its key, and of the number of the layer."""
+    cell, x, found = build("gru", {}), random(B, T, D), []
+    for number in (0, 1, 1):
+        cell.layer_number = number
+        with masked_by(Masks(5)):
+            found.append(cell.for_batch(x).layer(x)[0])
+    assert not torch.equal(found[0], found[1])
+    assert torch.equal(found[1], found[2])
+
+
+def test_recurrent_weights_are_dropped_in_training_alone_and_each_matrix_by_a_mask_of_its_own() -> None:
+    cell, x = build("gru", {}, p=0.0), random(B, T, D)
+    whole = cell.layer(x)[0]
+    cell.weight_dropout = 0.5
+    with masked_by(Masks(5)):
+        assert torch.equal(cell.eval().layer(x)[0], whole)
+        assert not torch.allclose(cell.train().layer(x)[0], whole)
+        hidden = [(matrix == 0)[:H] for matrix in (cell.recurrent.weight, cell.candidate.weight)]
+    assert all(0 < float(mask.double().mean()) < 1 for mask in hidden) and not torch.equal(*hidden)
 
 
 def run(network: Any, dtype: torch.dtype = torch.float32) -> Tensor:

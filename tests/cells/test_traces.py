@@ -99,6 +99,7 @@ def test_a_memory_is_made_of_the_words(unit: str, options: Any, mask_name: str, 
     memory = found.memory()
     assert memory is not None
     assert memory.shape == (B, T, T)
+    assert torch.equal(memory, memory.triu() if reverse else memory.tril()) and memory.any()
     if mask is not None:
         assert not memory.transpose(1, 2)[~mask.bool()].any()  # nothing is kept of padding
 

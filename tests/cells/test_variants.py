@@ -18,6 +18,7 @@ from nmt.models.encoder import Bidirectional
 from nmt.ops import dispatch
 from nmt.ops.layer_norm import layer_norm
 from nmt.ops.matrices.inference import quantize
+from nmt.ops.sequence import sequence
 from tests.models.two_cells import USUAL, check, given, maker, run_attention, run_one_to_one, started, with_gradients
 
 B, T, D, H = 4, 5, 6, 7
@@ -139,6 +140,22 @@ def test_lstm_is_that_of_pytorch() -> None:
         i, f, g, o = (layer.bias_ih_l0 + layer.bias_hh_l0).chunk(4)
         cell.recurrent_bias.copy_(torch.cat([i, f, o, g]))
     assert_same_layer(cell, layer)
+
+
+def test_a_whole_lstm_layer_gets_all_that_a_sequence_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where PyTorch computes a layer with its input products, which it does on some GPUs alone."""
+    cell, x, state = in_double(LSTM), random(B, T, D), MemoryState(random(B, H, seed=2), random(B, H, seed=3))
+    mask, called = torch.arange(T) < torch.tensor([[3], [5], [1], [4]]), []
+
+    def layer(unit: Any, x: Tensor, weight: Tensor, before: Any, mask: Tensor | None, *, reverse: bool) -> Any:
+        called.append(reverse)
+        return sequence(unit, x @ weight.T, before, mask, reverse=reverse)
+
+    wanted = [cell.layer(x, before, mask, reverse=reverse) for before in (None, state) for reverse in (False, True)]
+    monkeypatch.setattr("nmt.cells.lstm.lstm_layer", layer)
+    found = [cell.layer(x, before, mask, reverse=reverse) for before in (None, state) for reverse in (False, True)]
+    torch.testing.assert_close(found, wanted)
+    assert called == [False, True] * 2
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

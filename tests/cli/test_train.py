@@ -464,6 +464,15 @@ def test_disk_that_fills_up_is_one_line_that_names_the_place(folder: Path, limit
     assert nmt_train(write_config(folder)) == 0
 
 
+def test_a_glossary_that_cannot_be_used_is_named_before_the_first_update(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "terms.tsv").write_text("ba\n")
+    assert nmt_train(write_config(folder, decoding={"glossary": str(folder / "terms.tsv")})) == 1
+    assert f"{folder / 'terms.tsv'}, line 1: 'ba' is not a term, a tab and its translation" in capsys.readouterr().err
+    assert not (folder / "run" / "log.jsonl").exists() or not events(folder / "run", kinds=("train",))
+
+
 def test_test_text_is_translated_and_scored_at_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write_config(folder, data={"test": str(folder / "dev")}, training={"max_steps": 2})
     assert nmt_train(config) == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.demo import DEV_PAIRS, TEST_PAIRS, TRAIN_PAIRS, Pair, generate, lexicon, write_corpus
+from nmt.demo.corpus import check_languages
 from nmt.demo.grammar import KINDS
 from nmt.errors import ConfigError, DataError
 
@@ -78,6 +79,11 @@ def test_other_languages_are_a_mistake_in_the_configuration(tmp_path: Path) -> N
         write_corpus(tmp_path, "fr", "de")
     with pytest.raises(ConfigError, match=r"data\.source_language"):
         write_corpus(tmp_path, "en", "en")
+
+
+def test_both_directions_are_there() -> None:
+    for languages in (("en", "de"), ("de", "en")):
+        check_languages(*languages)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

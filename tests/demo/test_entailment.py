@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from nmt.demo import lexicon
 from nmt.demo.entailment import GROUP, LABELS, EntailmentPair, generate_pairs
 from nmt.demo.numbers import english_number
 
@@ -36,6 +37,20 @@ def test_each_hypothesis_has_each_label_once(pairs: list[EntailmentPair]) -> Non
         labels[pair.hypothesis].append(pair.label)
     assert all(sorted(own) == sorted(LABELS) for own in labels.values())
     assert len(labels) == 600
+
+
+def test_no_hypothesis_is_in_two_groups_however_many_there_are() -> None:
+    """Of so many by this seed some would be, if they were only drawn."""
+    assert len({pair.hypothesis for pair in generate_pairs(600, seed=2)}) == 2 * 600
+
+
+def test_what_decides_one_hypothesis_is_never_neutral_to_the_other(pairs: list[EntailmentPair]) -> None:
+    for first in range(0, len(pairs), GROUP):
+        premises = defaultdict(set)
+        for pair in pairs[first : first + GROUP]:
+            premises[pair.label].add(pair.premise)
+        assert premises["entailment"] == premises["contradiction"]
+        assert not premises["neutral"] & premises["entailment"]
 
 
 def test_premises_alone_are_no_better_than_chance(pairs: list[EntailmentPair]) -> None:
@@ -84,3 +99,33 @@ def test_hyponyms_are_below_their_kind(pairs: list[EntailmentPair]) -> None:
     assert any("an animal" in pair.hypothesis for pair in found)
     for pair in found:
         assert not any(kind in pair.premise for kind in ("animal", "piece of", "vehicle", "person"))
+
+
+KINDS = {
+    "animal": "an animal",
+    "building": "a building",
+    "clothing": "a piece of clothing",
+    "furniture": "a piece of furniture",
+    "person": "a person",
+    "vehicle": "a vehicle",
+}
+
+
+def test_kinds_decide_what_hyponyms_entail(pairs: list[EntailmentPair]) -> None:
+    """A dog is an animal, and no other kind that is spoken of."""
+    for pair in (pair for pair in pairs if pair.kind == "hyponyms"):
+        general, special = sorted((pair.premise, pair.hypothesis), key=lambda text: not named(text))
+        kinds = named(general)
+        if not kinds or named(special):
+            continue  # both say the kind, or one of them another
+        (kind,) = kinds
+        nouns = [
+            noun for noun in lexicon.nouns() if special.endswith((f" {noun.english} .", f" {noun.english_plural} ."))
+        ]
+        longest = max(nouns, key=lambda noun: len(noun.english))
+        assert (kind in longest.tags) == (pair.label != "neutral"), pair
+
+
+def named(text: str) -> list[str]:
+    """The kinds that a sentence names."""
+    return [kind for kind, words in KINDS.items() if text.endswith(f" {words} .")]

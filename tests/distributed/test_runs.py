@@ -87,16 +87,22 @@ def test_a_run_moves_between_numbers_of_processes(folder: Path) -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_every_development_line_counts_once_and_in_order(folder: Path, size: int) -> None:
-    """The same weights, validated by one process and by several: the same scores to the last bit, and samples."""
+    """The same weights, validated by one process and by several: the same scores to the last bit, and samples.
+
+    The test text, too, is translated by all of them.
+    """
     config = write_config(
-        folder, training={"max_steps": 3, "lr": 1e-30}, evaluation={"metrics": ["chrf"], "samples": 8}
-    )
+        folder, model={"init_range": 2.0}, training={"max_steps": 3, "lr": 1e-30},
+        evaluation={"metrics": ["chrf"], "samples": 8}, data={"test": str(folder / "dev")},
+    )  # fmt: skip
     runs = folder / "alone", folder / "together"
     assert nmt_train(config, *into(runs[0])) == 0
     assert start(config, *into(runs[1]), size=size).wait() == [0] * size
     one, other = (events(run, kinds=("validation",)) for run in runs)
     assert one == other and len(one) == 1
     assert len(one[0]["samples"]) == 6
+    translated, shared = ((run / "test.de").read_text(encoding="utf-8").split("\n")[:-1] for run in runs)
+    assert shared == translated != [line for rank in range(size) for line in translated[rank::size]]
 
 
 def test_early_stop_ends_all(folder: Path) -> None:

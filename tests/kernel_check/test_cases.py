@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from nmt.kernel_check.comparison import DifferenceError
 from nmt.kernel_check.needs import all_keys
 from nmt.models.attention import AttentionQuery
 from nmt.models.graphed import GraphedModel
-from nmt.ops.dispatch import selection
+from nmt.ops.dispatch import Selection, selection
 
 CPU = torch.device("cpu")
 
@@ -91,6 +92,22 @@ def test_what_is_not_a_number_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AttentionQuery, "attend", without_context)
     with pytest.raises(DifferenceError):
         check_key("attention", CPU, SMALL, torch.float32)
+
+
+def test_what_goes_wrong_in_a_later_run_is_seen() -> None:
+    """A recorded graph is replayed for the first time in the third one."""
+    network, runs = torch.nn.Linear(3, 2), list[str]()
+
+    def run(network: Any, dtype: torch.dtype) -> list[torch.Tensor]:
+        runs.append(selection().choice)
+        found = network(torch.ones(4, 3, dtype=network.weight.dtype))
+        return [2 * found if runs.count("auto") == 3 else found]
+
+    with pytest.raises(DifferenceError, match="result 0 differs"):
+        comparison.check(
+            network, run, exact=copy.deepcopy(network).double(), storage=torch.float32, by=Selection("auto")
+        )
+    assert runs == ["reference"] * 2 + ["auto"] * 3
 
 
 @pytest.mark.gpu

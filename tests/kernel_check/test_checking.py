@@ -219,6 +219,11 @@ def test_nothing_is_checked_below_capability_8(
     ]
 
 
+def test_capability_8_is_enough(tried: Tried, model: nn.Module, capability: list[int]) -> None:
+    capability[:] = [8, 0]
+    assert verified(model) and verified(model) < set(tried.asked)
+
+
 def test_without_triton_the_rest_is_checked_and_that_is_said_once(
     tried: Tried, model: nn.Module, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

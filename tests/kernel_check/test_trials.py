@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -81,11 +82,14 @@ def test_only_what_differs_is_wrong(programs: dict[str, str]) -> None:
 
 
 def test_what_hangs_is_ended_with_all_that_it_has_started(programs: dict[str, str], tmp_path: Path) -> None:
-    """And only that: what was told before counts, what comes behind goes on."""
-    child = tmp_path / "child"
+    """And only that: what was told before counts, what comes behind goes on. A compiler writes to the pipe."""
+    child, pipe = tmp_path / "child", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    compiler = f"import subprocess; subprocess.Popen(['sleep', '60'], stdout=open({str(pipe)!r}, 'wb'))"
     programs |= {
         "before": "say('right')",
-        "hangs": f"open({str(child)!r}, 'w').write(str(os.getpid())); time.sleep(600)",
+        "hangs": f"{compiler}; open({str(child)!r}, 'w').write(str(os.getpid())); time.sleep(600)",
         "behind": "say('right')",
     }
     found = tried(["before", "hangs", "behind"], seconds=1.5)
@@ -93,6 +97,29 @@ def test_what_hangs_is_ended_with_all_that_it_has_started(programs: dict[str, st
     assert found["before"] == found["behind"] == Outcome("right")
     with pytest.raises(ProcessLookupError):
         os.kill(int(child.read_text()), 0)
+    has_ended, _, _ = select.select([reader], [], [], 20)  # when the last process with the pipe ends
+    os.close(reader)
+    assert has_ended
+
+
+def test_a_line_may_come_in_two_parts(programs: dict[str, str], tmp_path: Path) -> None:
+    """The second part is written when the line before it has been told."""
+    told, found = tmp_path / "told", dict[str, Outcome]()
+    lines = "".join(f"{json.dumps(line)}\n" for line in (["first", "right", ""], ["second", "wrong", "differs"]))
+    programs |= {
+        "first": f"""print({lines[:-9]!r}, end="", flush=True)
+while not os.path.exists({str(told)!r}):
+    time.sleep(0.01)
+print({lines[-9:]!r}, end="", flush=True)""",
+        "second": "pass",
+    }
+
+    def tell(name: str, outcome: Outcome) -> None:
+        found[name] = outcome
+        told.touch()
+
+    trials.try_out([Task({"first": 60, "second": 60}, "cuda:0")], tell, processes=1)
+    assert found == {"first": Outcome("right"), "second": Outcome("wrong", "differs")}
 
 
 def test_an_interrupt_ends_the_trials(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import subprocess
 import sys
@@ -192,13 +193,19 @@ def test_weights_of_torch_give_what_torch_gives(kind: str, batch_first: bool) ->
         assert outputs.shape == expected.shape
         torch.testing.assert_close(outputs, expected)
         torch.testing.assert_close(last, expected_last)
-    other = getattr(layers, kind).from_torch(getattr(nn, kind)(D, H, bias=False))
+    other = getattr(layers, kind).from_torch(getattr(nn, kind)(D, H, 2, bias=False, dropout=0.25))
+    assert other.dropout == 0.25 and not other.bidirectional
     assert other.cells[0].recurrent_bias.count_nonzero() == 0
 
 
 def test_weights_that_cannot_be_taken_over_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^GRU: from_torch: bias b_in is not 0 in this nn.GRU"):
         GRU.from_torch(nn.GRU(D, H))
+    nearly = nn.GRU(D, H)
+    with torch.no_grad():
+        nearly.bias_ih_l0[2 * H :] = torch.eye(H)[0]
+    with pytest.raises(ValueError, match=r"^GRU: from_torch: bias b_in is not 0 in this nn.GRU"):
+        GRU.from_torch(nearly)
     with pytest.raises(ValueError, match=r"^LSTM: from_torch: proj_size is 2 in this nn.LSTM"):
         LSTM.from_torch(nn.LSTM(D, H, proj_size=2))
 
@@ -252,6 +259,10 @@ def test_types_are_those_of_the_input_or_of_autocast(unit: type[RecurrentLayers[
         outputs, last = made(x)
     assert outputs.dtype == torch.bfloat16 and {part.dtype for part in parts_of(last)} == {torch.bfloat16}
     torch.testing.assert_close(outputs.float(), expected, atol=0.05, rtol=0.05)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        again, _ = made(x.bfloat16())
+    assert again.dtype == torch.bfloat16
+    torch.testing.assert_close(again.float(), expected, atol=0.05, rtol=0.05)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -300,6 +311,33 @@ def test_the_output_of_atr_may_be_another_one_than_its_state() -> None:
     torch.testing.assert_close(outputs[:, -1], last[0].tanh())
 
 
+OPTIONS: dict[type[RecurrentLayers[Any]], dict[str, Any]] = {
+    ATR: {"activation": "state", "gates": "coupled", "recurrent_init": "orthogonal"},
+    GRU: {"reset": "after", "recurrent_init": "orthogonal"},
+    LRN: {"tanh": True},
+    LSTM: {"forget_bias": 1.0, "peepholes": True, "output_activation": "identity", "recurrent_init": "orthogonal"},
+    OLRN: {"tanh": True},
+    SRU: {},
+    SSRU: {"forget_bias": 1.0},
+    MinGRU: {"positive": True, "forget_bias": 1.0},
+    MinLSTM: {"positive": True, "forget_bias": 1.0},
+}
+"""All options of the units, each with another value than its default."""
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_option_changes_the_outputs(unit: type[RecurrentLayers[Any]]) -> None:
+    def outputs(**options: Any) -> Tensor:
+        torch.manual_seed(4)
+        found, _ = unit(D, H, **options)(tensor(T, B, D, dtype=torch.float32))  # type: ignore[call-arg]
+        return found.detach()
+
+    usual = set(inspect.signature(SRU).parameters)
+    assert inspect.signature(unit).parameters.keys() - usual == OPTIONS[unit].keys()
+    for name, value in {"layer_norm": True, **OPTIONS[unit]}.items():
+        assert not torch.allclose(outputs(**{name: value}), outputs(), atol=1e-4), name
+
+
 X = tensor(B, T, D)
 PACKED = pack_padded_sequence(X, torch.tensor([4, 3, 1]), batch_first=True)
 MISTAKES = [
@@ -310,6 +348,7 @@ MISTAKES = [
     ((X.float(),), {}, ValueError, "input: is float32, but the weights are float64; convert one of them"),
     ((X.to("meta"),), {}, ValueError, "input: is on meta, but the weights are on cpu"),
     ((X,), {"mask": MASK.t()}, ValueError, "mask: [4, 3], but must be [3, 4], true at values"),
+    ((X,), {"mask": MASK[:, 1:]}, ValueError, "mask: [3, 3], but must be [3, 4], true at values"),
     ((X,), {"mask": [1]}, TypeError, "mask: must be a tensor, not list"),
     ((PACKED,), {"mask": MASK}, ValueError, "mask: a packed sequence has its lengths; give one of both"),
     ((X, tensor(4, 4, H)), {}, ValueError, "hx: h is [4, 4, 6], but must be [4, 3, 6] for this input"),

@@ -147,6 +147,13 @@ def test_parts_that_know_a_range_only_go_on_working(name: str) -> None:
     assert cell.input.weight.std().item() == pytest.approx(deviation, rel=0.15)
 
 
+@pytest.mark.parametrize("name", [name for name in INITIALIZERS.names() if name not in ("uniform", "glorot")])
+@pytest.mark.parametrize("gain", [0.0, -1.0, math.inf, math.nan])
+def test_a_gain_is_greater_than_0(name: str, gain: float) -> None:
+    with pytest.raises(ValueError, match="gain: must be greater than 0, not "):
+        INITIALIZERS.get(name).Options(gain=gain)
+
+
 def test_a_number_is_the_range_of_uniform() -> None:
     given = as_initializer(0.25)
     assert given == 0.25 and given.reads_range and as_initializer(given) is given

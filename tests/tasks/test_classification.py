@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from nmt.cli import classify, tag
 from nmt.config import load_config
 from nmt.data.classification.corpus import encode
+from nmt.errors import DataError
 from nmt.interop.model_dir import load_model
 from nmt.models.base import loss_weights
 from nmt.tasks.classification.classifier import LineClassifier
@@ -167,6 +168,14 @@ def test_labels_are_learned_and_the_test_text_is_written(colours: Path) -> None:
     assert (start["train_texts"], start["dev_texts"], start["test_texts"]) == (120, 20, 20)
 
 
+def test_a_tab_in_a_text_is_no_column_of_the_labelled_test_text(folder: Path) -> None:
+    rows = [{"sentence1": "a\tb c", "sentence2": "d", "gold_label": "neutral"}] * 2
+    (folder / "test.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert nmt_train(write_config(folder, training={"max_steps": 1})) == 0
+    found = [line.split("\t") for line in (folder / "run/test.tsv").read_text().split("\n")[:-1]]
+    assert [(row[0], *row[2:]) for row in found] == [("neutral", "a b c", "d")] * 2
+
+
 @pytest.mark.parametrize("attention", ["word_by_word", "aligned"])
 def test_a_resumed_run_is_the_undisturbed_one(tmp_path: Path, attention: str) -> None:
     """With a moving average, across the end of an epoch."""
@@ -280,6 +289,22 @@ def test_nmt_classify_writes_a_line_for_each_line(colours: Path, capsys: pytest.
     assert [alone.classify([line], name="x")[0].label for line in text.split("\n")[:-1]] == lines
 
 
+def test_a_line_tells_how_many_tokens_its_texts_have_and_how_many_are_unknown(colours: Path, pairs: Path) -> None:
+    one, two = (
+        LineClassifier(load_model(folder / "run", task="classification"), device=CPU) for folder in (colours, pairs)
+    )
+    lines = one.classify(["the red qqq", "", "tree"], name="x")
+    assert [(line.tokens, line.unknown) for line in lines] == [(3, 1), (0, 0), (1, 0)]
+    (pair,) = two.classify(["qqq qqq qqq\tqqq"], name="x")
+    assert (pair.tokens, pair.unknown) == (4, 4)
+
+
+def test_wrong_lines_are_counted_from_the_beginning_of_the_input(pairs: Path) -> None:
+    classifier = LineClassifier(load_model(pairs / "run", task="classification"), device=CPU)
+    with pytest.raises(DataError, match=r"^x, line 42: 1 column; expected: 2 texts"):
+        classifier.classify(["a\tb", "a"], name="x", first=41)
+
+
 def test_scores_are_probabilities(colours: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, empty = classified(colours / "run", "the red house\n\n", "--scores", "-q")
     label, *scores = first.split("\t")
@@ -334,6 +359,15 @@ def test_malformed_lines_are_named(
     (pairs / "bad.txt").write_text(text)
     assert classify.main([str(pairs / "run"), "-i", str(pairs / "bad.txt"), "--device", "cpu", "-q", *options]) == 1
     assert f"{pairs / 'bad.txt'}, {said}" in capsys.readouterr().err
+
+
+def test_one_column_by_its_name_is_enough_for_a_header(tmp_path: Path) -> None:
+    """The others may be numbers; the first line of each file is then no text."""
+    write_colours(tmp_path, lines=20)
+    for options in ({"texts": [3], "label": "label"}, {"texts": ["text"], "label": 1}):
+        task = task_of(load_config(write_config(tmp_path, pairs=False, options=options)))
+        data = task.prepare(tmp_path / "run", progress=False)
+        assert data.counts == {"train_texts": 20, "dev_texts": 20, "test_texts": 20}
 
 
 def test_json_needs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

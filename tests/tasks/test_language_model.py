@@ -29,6 +29,7 @@ from nmt.tasks.language_model.batches import Window
 from nmt.tasks.language_model.loss import StreamLoss, WindowBatch
 from nmt.tasks.language_model.sampling import Sampling, _drawn
 from nmt.tasks.language_model.scoring import Dynamic, score_text
+from nmt.tasks.language_model.validation import STEPS
 from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
@@ -317,6 +318,59 @@ def test_a_resumed_run_is_the_undisturbed_one(
     assert same(*found)
 
 
+def test_windows_follow_one_another_from_the_beginning_of_an_epoch_only(folder: Path) -> None:
+    """Whatever the number of windows in an update; each counts for what its length is beside the usual one."""
+    for varied in (True, False):
+        task_options = {"varied_windows": varied}
+        config = write_config(folder, task=task_options, training={"accumulate": 2, "batch_sentences": 2})
+        task = task_of(load_config(config))
+        batches = task.build_batches(task.prepare(folder / "run", progress=False))
+        groups = batches.groups(Position(1, 0))
+        for number in (1, 2):
+            epoch, after = list[Window](), number
+            while after == number:
+                group = next(groups)
+                epoch, after = [*epoch, *group.batches], group.after.epoch
+            assert len(epoch) > 4 and [window.begins for window in epoch] == [True] + [False] * (len(epoch) - 1)
+            widths = [window.source.size(1) for window in epoch]
+            assert len(set(widths)) > 1
+            expected = [width / 8 if varied else 1.0 for width in widths]
+            assert [window.share for window in epoch] == pytest.approx(expected)
+
+
+def test_only_the_first_window_of_an_epoch_starts_from_the_zero_state() -> None:
+    model = small_model()
+    first = Window(torch.tensor([[2, 3, 5]]), torch.tensor([[3, 5, 4]]), 0, True, 1.0)
+    weights = torch.full((1, 3), 1 / 3)
+
+    def losses(loss: StreamLoss, *windows: Window) -> list[float]:
+        return [float(loss(WindowBatch(model, window, weights)).total.detach()) for window in windows]
+
+    alone, followed, again = losses(StreamLoss(), first, first._replace(begins=False), first)
+    assert alone == again != followed
+
+
+def test_the_penalty_of_activations_is_after_dropout_and_that_of_change_before_it() -> None:
+    """Against the states of a run with the same masks; both are in proportion to the length of the window."""
+    model = small_model(output_dropout=0.5).train()
+    number_layers(model)
+    window = Window(torch.randint(2, 11, (3, 4)), torch.randint(3, 11, (3, 4)), 0, True, 0.5)
+    weights = torch.tensor([[0.1], [0.2], [0.3]], dtype=torch.float64).expand(3, 4)
+
+    def total(**penalties: float) -> float:
+        with masked_by(Masks(3)):
+            return float(StreamLoss(**penalties)(WindowBatch(model, window, weights)).total.detach())
+
+    with masked_by(Masks(3)), torch.no_grad():
+        run = model.run(window.source)
+    assert (run.features == 0).any() and not (run.raw == 0).any()
+    of_rows, plain = 0.5 * weights.sum(1), total()
+    activations = float((of_rows * run.features.square().mean((1, 2))).sum())
+    changes = float((of_rows * run.raw.diff(dim=1).square().mean((1, 2))).sum())
+    assert total(activation_penalty=2.0) - plain == pytest.approx(2 * activations)
+    assert total(temporal_penalty=3.0) - plain == pytest.approx(3 * changes)
+
+
 class Exchanging(World):
     """One of two processes that counts its exchanges; the other one contributes nothing to them."""
 
@@ -478,6 +532,21 @@ def test_validation_rows_are_read_side_by_side(trained: Path) -> None:
     assert losses[0] != losses[1] == pytest.approx(losses[0], rel=0.1)
 
 
+def test_a_long_validation_text_is_read_as_one_stream(trained: Path) -> None:
+    """Words are read some at a time, each time from the states before: as lines are scored one after the other."""
+    text = trained / "long.txt"
+    lines = (trained / "dev.txt").read_text().split("\n")[:-1] * 4
+    text.write_text("".join(f"{line}\n" for line in lines))
+    task = task_of(load_config(write_config(trained, task={"validation_rows": 1}, data={"dev": str(text)})))
+    data = task.prepare(trained / "run", progress=False)
+    assert len(data.dev.ids) > 2 * STEPS
+    loaded = load_model(trained / "run", task="language_model")
+    model: Any = loaded.model
+    found = task.build_validator(data, device=CPU, world=World(CPU)).validate(model, check=lambda: None).scores
+    log_probs = [p for line in score_text([model], loaded.tokenizer, lines) for p in line.log_probs]
+    assert found["loss"] == pytest.approx(-sum(log_probs) / len(data.dev.ids), rel=1e-5)
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
@@ -520,6 +589,15 @@ def test_two_models_are_averaged(trained: Path, capsys: pytest.CaptureFixture[st
     one = json.loads(capsys.readouterr().out)
     assert score.main([run, run, *text]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(one["scores"], rel=1e-6)
+    first, second = (load_model(trained / "run", task="language_model") for _ in range(2))
+    models: list[Any] = [first.model, second.model]
+    for weight in models[1].parameters():
+        weight.data *= 3
+    tokenizer, lines = first.tokenizer, ["ba be", "", "bo bi"]
+    alone = [[line.log_probs for line in score_text([model], tokenizer, lines)] for model in models]
+    for line, *own in zip(score_text(models, tokenizer, lines), *alone, strict=True):
+        assert line.log_probs == pytest.approx(np.log(np.exp(own).mean(0)).tolist(), rel=1e-5)
+        assert line.log_probs != pytest.approx(np.mean(own, 0).tolist(), rel=1e-5)
 
 
 def test_dynamic_evaluation_follows_the_text_and_goes_back(trained: Path) -> None:
@@ -531,6 +609,8 @@ def test_dynamic_evaluation_follows_the_text_and_goes_back(trained: Path) -> Non
     followed = list(score_text([model], loaded.tokenizer, lines, dynamic=Dynamic(rate=0.1, decay=0.001)))
     assert followed[0].log_probs[:5] == pytest.approx(plain[0].log_probs[:5], rel=1e-5)
     assert followed[-1].mean_nll < plain[-1].mean_nll - 0.1
+    held = list(score_text([model], loaded.tokenizer, lines, dynamic=Dynamic(rate=0.1, decay=1.0)))
+    assert [line.mean_nll for line in held] == pytest.approx([line.mean_nll for line in plain], rel=1e-5)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 

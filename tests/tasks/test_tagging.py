@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
 import subprocess
 import sys
@@ -162,6 +163,63 @@ def test_the_loss_is_normalized_as_asked_for(folder: Path, normalization: str) -
     found = LabelLoss()(LabelledBatch(model, batch, weights))
     torch.testing.assert_close(found.total, mean)
     torch.testing.assert_close(found.nll, losses)
+    uneven = weights * (torch.arange(weights.size(1)) + 1)
+    shares = torch.stack([own[:length].mean() for own, length in zip(uneven, lengths.tolist(), strict=True)])
+    found = LabelLoss()(LabelledBatch(model, batch, uneven))
+    torch.testing.assert_close(found.total, (losses * shares).sum().to(found.total.dtype))
+
+
+def words_read(batches: Any, *, epochs: int) -> list[list[int]]:
+    """The ids of the words of each epoch, in order of their size."""
+    groups, found = batches.groups(Position(1, 0)), []
+    for _ in range(epochs):
+        own = [next(groups) for _ in range(batches.updates_per_epoch())]
+        found.append(sorted(int(i) for group in own for batch in group.batches for i in batch.source.words.flatten()))
+    return found
+
+
+def test_each_epoch_takes_other_words_for_unknown(folder: Path) -> None:
+    """Of 60 words that come once; with a share of 0 all are read in each epoch."""
+    rows = "".join(f"word{chr(97 + i // 10)}{chr(97 + i % 10)} - I-PER\n\n" for i in range(60))
+    (folder / "train.conll").write_text(rows)
+    for share, are_same in ((0.5, False), (0.0, True)):
+        task = task_of(load_config(write_config(folder, options={"unknown_share": share})))
+        data = task.prepare(folder / "run", progress=False)
+        first, second, third = words_read(task.build_batches(data), epochs=3)
+        assert (first == second == third) is are_same and len(set(first)) == (60 if are_same else len(set(first)))
+        assert (first == second) is (second == third) is are_same
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_an_update_has_as_many_batches_as_asked_for(folder: Path, accumulate: int) -> None:
+    task = task_of(load_config(write_config(folder, training={"accumulate": accumulate})))
+    data = task.prepare(folder / "run", progress=False)
+    batches = task.build_batches(data)
+    assert batches.updates_per_epoch() == math.ceil(math.ceil(len(data.train) / 8) / accumulate)
+    assert len(next(batches.groups(Position(1, 0))).batches) == accumulate
+
+
+def test_the_memory_of_a_batch_is_that_of_its_longest_sentences(folder: Path) -> None:
+    task = task_of(load_config(write_config(folder, training={"batch_sentences": 200})))
+    data = task.prepare(folder / "run", progress=False)
+    sample = task.memory_sample(data, task.build_batches(data))
+    longest = int(data.train.source_lengths.max())
+    assert (sample.batch.target != 0).sum(1).max() == sample.batch.target.size(1) == longest
+    assert len(sample.batch.target) < sample.rows == len(data.train)
+
+
+def test_what_is_made_of_the_text_is_kept_where_that_is_asked_for(folder: Path) -> None:
+    config = write_config(folder, data={"cache_dir": str(folder / "mine")}, training={"max_steps": 1})
+    assert nmt_train(config) == 0
+    assert any((folder / "mine").iterdir()) and not (folder / "run" / "cache").exists()
+
+
+def test_a_test_text_of_several_files_is_labelled_as_a_whole(folder: Path) -> None:
+    files = [folder / "test.conll", folder / "dev.conll"]
+    config = write_config(folder, data={"test": [str(file) for file in files]}, training={"max_steps": 1})
+    assert nmt_train(config) == 0
+    found = [sentence.words for sentence in read_columns(folder / "run/test.conll", COLUMNS)]
+    assert found == [sentence.words for file in files for sentence in read_columns(file, COLUMNS)]
 
 
 def tagged(run: Path, text: str, *options: str) -> list[str]:

@@ -42,6 +42,14 @@ def test_words_are_right_where_both_ends_are() -> None:
     assert counts.new_recall == pytest.approx(200 / 3)
 
 
+def test_words_of_the_training_text_do_not_count_in_the_recall_of_new_words() -> None:
+    counts = SpanCounts()
+    wanted, found = ["上海", "推", "北京"], ["上海", "推", "北", "京"]
+    spans_of = [word_spans(labels_of(words)) for words in (wanted, found)]
+    counts.add(*spans_of, tokens=list("上海推北京"), known={"上海", "推"})
+    assert counts.overall.recall == pytest.approx(200 / 3) and counts.new_recall == 0
+
+
 def test_nothing_to_find_is_0() -> None:
     assert SpanCounts().overall == F1(0, 0, 0) and SpanCounts().new_recall is None
     counts = SpanCounts()

@@ -30,6 +30,19 @@ def test_weights_gradients_moments_and_the_average_are_counted(
     assert ("moving average" in printed) is ema
 
 
+def test_the_batch_that_needs_most_has_the_largest_attention(tmp_path: Path) -> None:
+    """Sentences x source x target: here the batch of the longest translations, whose sources are shorter."""
+    write_corpus(tmp_path)
+    pairs = [("ba be bi bo bu da", "ba")] * 8 + [("ba be bi bo", "ba be bi bo bu da de di do du")] * 8
+    for side, language in enumerate(("en", "de")):
+        (tmp_path / f"train.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    config = load_config(write_config(tmp_path))
+    task = task_of(config)
+    data = task.prepare(tmp_path / "run", progress=False)
+    sample = task.memory_sample(data, task.build_batches(data))
+    assert (sample.batch.source.size(1), sample.batch.target.size(1), sample.rows) == (5, 11, 8)
+
+
 def test_activations_are_those_of_all_sentences_of_the_batch(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     config = load_config(write_config(tmp_path))

@@ -224,3 +224,12 @@ def test_validation_measures_what_the_saved_model_does(folder: Path) -> None:
     assert result.samples == logged["samples"]
     assert (logged["not_finite"], logged["length_limit"]) == (0, result.at_limit.count)
     assert read_longest_source(folder / "run") == max(data.train.source_lengths) - 1
+
+
+def test_weights_of_an_ensemble_are_for_translation_with_several_models_alone(folder: Path) -> None:
+    """A configuration that names them for later is trained and validated with its one model."""
+    changes = {"training": {"max_steps": 1, "validate_every": 1}, "data": {"test": str(folder / "dev")}}
+    weights = {"ensemble_weights": [1.0, 3.0]}
+    assert nmt_train(write_config(folder, decoding=weights, **changes)) == 0
+    (validation,), (test,) = (events(folder / "run", kinds=(kind,)) for kind in ("validation", "test"))
+    assert test["bleu"] == validation["bleu"]
