@@ -6,8 +6,9 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -104,6 +105,7 @@ def test_options_and_wishes_reach_the_search(translator: nmt.Translator) -> None
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         for options in (
             {"n_best": 2, "beam_size": 4, "length_penalty": 2.0},
+            {"n_best": 1},
             {"search": "greedy", "beam_size": 1},
             {"prefix": "z", "required": "u", "forbidden": ["v", "w"]},
         ):
@@ -220,6 +222,27 @@ def test_a_request_whose_time_is_over_is_answered_and_dropped(by_request: bool) 
         assert translator.asked in (["a"], ["a", "b"], ["a", "b", "c"])  # of one batch
 
     served(translator, test, max_wait=0.0, timeout=20 if by_request else 0.2)
+
+
+@pytest.mark.parametrize("asked", [{}, {"max_seconds": 100}])
+def test_the_time_of_a_request_begins_with_its_first_byte(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request whose body takes all of its time to arrive has none left."""
+    now = [0.0]
+    monkeypatch.setattr("nmt.serving.app.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        async def slow() -> AsyncIterator[bytes]:
+            body = json.dumps({"text": "a", **asked}).encode()
+            yield body[:5]
+            now[0] = 100.0
+            yield body[5:]
+
+        found = await client.post("/translate", content=slow(), headers={"Content-Type": "application/json"})
+        assert (found.status_code, found.json()["error"][:8]) == (504, "the time")
+
+    served(Fake(), test, timeout=100.0)
 
 
 def test_a_request_whose_client_goes_away_is_not_computed() -> None:
@@ -347,7 +370,9 @@ def test_health_is_ready_loading_or_draining() -> None:
     served(translator, test, start=False)
 
 
-@pytest.mark.parametrize("header", [None, "Bearer", "Bearer right", "bearer  wrong", "Basic right key", "Bearer ä"])
+@pytest.mark.parametrize(
+    "header", [None, "Bearer", "Bearer right", "bearer  wrong", "Basic right key", "Bearer Right Key", "Bearer ä"]
+)
 def test_without_the_key_nothing_is_translated(header: str | None) -> None:
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         headers = {} if header is None else {"Authorization": header.encode("utf-8")}
@@ -394,6 +419,8 @@ def test_metrics_count_what_was_done(translator: nmt.Translator) -> None:
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         await client.post("/translate", json={"text": ["a", "b", "c"]})
         await client.post("/translate", json={})
+        await client.get("/health")
+        await client.post("/health")
         found = await client.get("/metrics")
         assert found.headers["Content-Type"].startswith("text/plain")
         lines = dict(line.rsplit(" ", 1) for line in found.text.splitlines() if not line.startswith("#"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,6 +113,15 @@ def test_a_sentence_waits_for_others_but_not_longer_than_it_may() -> None:
     batched(test, max_wait=0.3)
 
 
+def test_the_oldest_sentence_decides_how_long_a_batch_waits() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        first, second = submit(batcher, "a"), submit(batcher, "b")
+        first.arrived -= 1000.0
+        assert [await first.answer, await second.answer] == [["A"], ["B"]]
+
+    batched(test, max_wait=1000.0)
+
+
 def test_a_full_batch_does_not_wait() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
         job = submit(batcher, "a", "b", "c", "d")
@@ -133,6 +144,28 @@ def test_a_request_of_many_sentences_shares_its_batches() -> None:
             ["l2", "l3", "l4", "l5"],
             ["l6", "l7", "l8"],
         ]
+
+    batched(test)
+
+
+def test_a_batch_has_its_size_also_where_many_requests_share_it() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await held(batcher, model)
+        jobs = [submit(batcher, *(name + place for place in "123")) for name in "abc"]
+        model.may.set()
+        assert [await job.answer for job in jobs] == [[name + place for place in "123"] for name in "ABC"]
+        assert [len(texts) for texts, _ in model.batches] == [1, 4, 4, 1]
+
+    batched(test)
+
+
+def test_others_have_their_turn_between_the_parts_of_a_request() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        await held(batcher, model)
+        jobs = [submit(batcher, *"abcdefghi"), submit(batcher, "x", beam_size=2), submit(batcher, "y", beam_size=3)]
+        model.may.set()
+        assert [await job.answer for job in jobs] == [[*"ABCDEFGHI"], ["X"], ["Y"]]
+        assert [texts for texts, _ in model.batches[1:]] == [[*"abcd"], ["x"], ["y"], [*"efgh"], ["i"]]
 
     batched(test)
 
@@ -168,6 +201,17 @@ def test_a_mistake_of_one_is_nobody_elses() -> None:
     batched(test)
 
 
+def test_a_request_that_has_failed_in_part_is_not_computed_on() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        failed = submit(batcher, "bad", *"bcdefgh")
+        with pytest.raises(DataError, match="bad"):
+            await failed.answer
+        assert await submit(batcher, "last").answer == ["LAST"]
+        assert [texts for texts, _ in model.batches] == [["bad", *"bcd"], ["last"]]
+
+    assert b"nmt_queue_sentences 0.0" in batched(test).text()
+
+
 def test_a_full_queue_says_when_to_come_again() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
         await held(batcher, model)
@@ -183,11 +227,36 @@ def test_a_full_queue_says_when_to_come_again() -> None:
     batched(test, max_queue=3)
 
 
+def test_it_says_to_come_again_when_what_waits_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which each batch takes a hundred seconds."""
+    ticks = itertools.count(step=100)
+    clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=lambda: float(next(ticks)))
+    monkeypatch.setattr("nmt.serving.batching.time", clock)
+
+    async def test(batcher: Batcher, model: Model) -> None:
+        said = []
+        for number in (1, 3):
+            await submit(batcher, "a").answer
+            model.begun.clear()
+            jobs = [await held(batcher, model), submit(batcher, *"bcd"[:number])]
+            with pytest.raises(RefusedError) as raised:
+                submit(batcher, *"efg")
+            said.append(int(raised.value.headers["Retry-After"]))
+            model.may.set()
+            await asyncio.gather(*(job.answer for job in jobs))
+        assert 1 < said[0] < said[1]
+
+    batched(test, max_queue=3)
+
+
 def test_it_is_idle_when_all_is_answered() -> None:
     async def test(batcher: Batcher, model: Model) -> None:
         await batcher.idle()
         first = await held(batcher, model)
         idle = asyncio.ensure_future(batcher.idle())
+        await asyncio.sleep(0.05)
+        assert not idle.done()
+        batcher.drop(submit(batcher, "gone"))
         await asyncio.sleep(0.05)
         assert not idle.done()
         model.may.set()

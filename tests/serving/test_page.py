@@ -214,6 +214,24 @@ def test_a_newer_text_ends_the_request_for_an_older_one(opened: Any, run: Path) 
         slow.wait_for("POST /translate (499)")
 
 
+def test_it_tries_again_when_the_queue_was_full(opened: Any, server: ServerProcess) -> None:
+    with page_of(opened, server.base) as (page, seen):
+        refused: list[Any] = []
+
+        def full_once(route: Any) -> None:
+            if refused:
+                route.continue_()
+                return
+            refused.append(route.request.post_data_json["text"])
+            route.fulfill(status=503, headers={"Retry-After": "1"}, json={"error": "the queue is full"})
+
+        page.route("**/translate", full_once)
+        page.locator("#text").fill("a b")
+        expect(page.locator(".target")).to_have_count(1)
+        assert refused == [["a b"]]
+        assert all("503" in complaint for complaint in seen.problems)  # of the browser itself
+
+
 def test_a_key_is_asked_for_and_kept_in_memory_alone(opened: Any, exported: Exported) -> None:
     with (
         started(exported.file, environment={"NMT_API_KEY": "right"}) as locked,

@@ -218,6 +218,19 @@ def test_a_second_signal_ends_at_once(run: Path) -> None:
     assert server.said[-1] == "nmt-serve: ended at once by SIGTERM"
 
 
+def test_under_nohup_it_outlives_its_terminal(exported: Exported) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which it inherits
+    try:
+        with started(exported.file) as server:
+            server.signal(signal.SIGHUP)
+            assert httpx.post(f"{server.base}/translate", json={"text": "a"}).status_code == 200
+            server.signal()
+            assert server.ended() == 143
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert server.said[-1] == "nmt-serve: terminated"
+
+
 def test_a_signal_while_the_model_is_loaded_ends_it(run: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "slow.py"
     plugin.write_text("import sys, time\nprint('loading now', file=sys.stderr, flush=True)\ntime.sleep(60)\n")

@@ -192,6 +192,67 @@ def test_what_differs_is_named_and_nothing_is_touched(folder: Path) -> None:
     assert len(written(folder / "made")) == len(before) - 1
 
 
+@pytest.mark.parametrize("key", ["shortlist", "glossary"])
+def test_files_of_the_search_are_told_by_their_contents(folder: Path, key: str) -> None:
+    file = folder / "words"
+    file.write_text("a\tb\n")
+    make(work_of(folder, **{key: str(file)}), folder / "made")  # type: ignore[arg-type]
+    assert make(work_of(folder, **{key: str(file)}), folder / "made").is_whole  # type: ignore[arg-type]
+    file.write_text("a\tc\n")
+    with pytest.raises(ConfigError, match=rf"\(decoding.{key} has different contents\)"):
+        make(work_of(folder, **{key: str(file)}), folder / "made")  # type: ignore[arg-type]
+
+
+def test_other_references_and_another_rule_for_odd_lines_are_other_work(folder: Path) -> None:
+    make(work_of(folder), folder / "made")
+    with pytest.raises(ConfigError, match="errors: 'strict' -> 'replace'"):
+        make(work_of(folder, errors="replace"), folder / "made")
+    (folder / "text.de").write_text("other\n" * len(LINES))
+    with pytest.raises(ConfigError, match=r"\(text 1 has different contents\)"):
+        make(work_of(folder), folder / "made")
+
+
+def test_what_an_older_version_did_not_record_is_no_difference(folder: Path) -> None:
+    make(work_of(folder), folder / "made")
+    record = folder / "made.manifest.json"
+    content = json.loads(record.read_text())
+    del content["facts"]["decoding.coverage_penalty"]
+    record.write_text(json.dumps(content))
+    assert make(work_of(folder), folder / "made").is_whole
+
+
+def stops_at(line: str) -> Callable[[Sequence[str]], Sequence[Made]]:
+    """A model that fails at a line."""
+
+    def translate(lines: Sequence[str]) -> Sequence[Made]:
+        if line in lines:
+            raise DataError("no more")
+        return upper(lines)
+
+    return translate
+
+
+def test_work_that_replaces_other_work_is_recorded_from_its_beginning(folder: Path) -> None:
+    with pytest.raises(DataError, match="no more"):
+        make(work_of(folder), folder / "made", translate=stops_at("line 9"))
+    with pytest.raises(DataError, match="no more"):
+        make(work_of(folder, n_best=2), folder / "made", translate=stops_at("line 0"), overwrite=True)
+    make(work_of(folder, n_best=2), folder / "made")
+    make(work_of(folder, n_best=2), folder / "whole")
+    assert written(folder / "made") == written(folder / "whole")
+
+
+def test_what_was_written_after_the_record_is_forgotten(folder: Path) -> None:
+    with pytest.raises(DataError, match="no more"):
+        make(work_of(folder), folder / "made", translate=stops_at("line 9"))
+    for language in ("en", "de"):
+        with (folder / f"made.{language}.partial").open("a") as stream:
+            stream.write("not recorded\n" * 99)
+    make(work_of(folder), folder / "made")
+    make(work_of(folder), folder / "whole")
+    assert written(folder / "made") == written(folder / "whole")
+
+
 def test_files_in_the_way(folder: Path) -> None:
     (folder / "made.de").write_text("mine\n")
     with pytest.raises(DataError, match=r"made.de: exists already; give another prefix or --overwrite"):
@@ -278,6 +339,31 @@ def test_lines_that_are_not_utf8(folder: Path) -> None:
     progress = make(work_of(folder, errors="replace"), folder / "made")
     assert written(folder / "made")[-1] == ("b\ufffdd", "B\ufffdD")
     assert progress.counts.problems()[-1] == f"1 line not UTF-8 ({folder}/more, line 2)"
+
+
+def test_references_that_are_not_utf8(folder: Path) -> None:
+    (folder / "text.de").write_bytes(b"good\nb\xffd\n" + b"good\n" * (len(LINES) - 2))
+    progress = make(work_of(folder, errors="replace", keep_original=True), folder / "made")
+    assert written(folder / "made")[2:4] == [("line 1", "LINE 1"), ("line 1", "b\ufffdd")]
+    assert progress.counts.problems()[-1] == f"1 line not UTF-8 ({folder}/text.en.gz, line 2)"
+
+
+def test_three_places_of_each_problem_are_named_also_of_resumed_work(folder: Path) -> None:
+    (folder / "more").write_text("fails\n" * 4 + "last\nfails\n")
+    with pytest.raises(DataError, match="no more"):
+        make(work_of(folder), folder / "made", translate=stops_at("last"))
+    progress = make(work_of(folder), folder / "made")
+    places = [f"{folder}/text.en.gz, line 13", *(f"{folder}/more, line {number}" for number in (1, 2))]
+    said = f"6 lines without a translation of finite probability ({'; '.join(places)}; ...)"
+    assert progress.counts.problems()[0] == said
+
+
+def test_of_two_translations_the_nearest(folder: Path) -> None:
+    """To some lines the second one, and to text without references the best."""
+    (folder / "text.de").write_text("".join(f"{line.upper()[:3]}\n" for line in LINES), encoding="utf-8")
+    make(work_of(folder, n_best=2, nearest="chrf"), folder / "made")
+    pairs = written(folder / "made")
+    assert pairs[:2] == [("line 0", "LIN"), ("line 1", "LIN")] and pairs[-1] == ("and more", "AND MORE")
 
 
 def test_mistakes_of_the_text(folder: Path) -> None:
