@@ -78,12 +78,65 @@ def test_clean_keeps_what_is_good_and_loses_nothing(corpus: Path, capsys: pytest
     assert "4 pairs, 2 with a fault" in capsys.readouterr().out
 
 
+@pytest.fixture
+def twice(corpus: Path) -> list[str]:
+    """What checks a corpus of three pairs; the second has a tab, the third, the same again, two faults."""
+    for place, language in enumerate(("en", "de")):
+        lines = [PAIRS[i][place] for i in (0, 6, 6)]
+        Path(f"twice.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return ["check", "twice", "--languages", "en", "de", "--json"]
+
+
+def test_a_pair_with_two_faults_is_one_faulty_pair(twice: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(twice) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["pairs"], report["faulty"]) == (3, 2)
+    assert {name: count for name, count in report["faults"].items() if count} == {"control": 2, "duplicate": 1}
+
+
+def test_no_more_examples_than_asked_for(twice: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*twice, "--examples", "1"]) == 0
+    examples = json.loads(capsys.readouterr().out)["examples"]
+    assert {name: [one["line"] for one in found] for name, found in examples.items()} == {
+        "control": [2],
+        "duplicate": [3],
+    }
+
+
+@pytest.mark.usefixtures("twice")
+def test_a_pair_stays_only_if_all_of_its_faults_may(corpus: Path) -> None:
+    assert main(["clean", "twice", "-o", "out", "--languages", "en", "de", "--keep", "control"]) == 0
+    assert read("out.en") == [PAIRS[0][0], PAIRS[6][0]]
+    (dropped,) = map(json.loads, read("out.dropped.jsonl"))
+    assert (dropped["line"], dropped["faults"]) == (3, ["control", "duplicate"])
+
+
+def test_languages_of_packed_files_are_found(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("train.en", "train.de"):
+        Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
+        Path(name).unlink()
+    assert main(["check", "train", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["source"], report["target"], report["pairs"]) == ("train.de.gz", "train.en.gz", len(PAIRS))
+
+
+def test_how_much_longer_a_side_may_be(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for language, line in (("en", "a" * 20 + " b"), ("de", "a" * 40 + " b")):
+        Path(f"long.{language}").write_text(f"{'x' * 500}\n{line}\n", encoding="utf-8")
+    for ratio, expected in (("1.2", 1), ("2", 0)):
+        assert main(["check", "long", "--languages", "en", "de", "--json", "--max-ratio", ratio]) == 0
+        assert json.loads(capsys.readouterr().out)["faults"]["length_ratio"] == expected
+
+
 def test_lines_that_are_not_utf8_are_a_fault(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("bad.en.gz").write_bytes(gzip.compress(b"a good line\na caf\xe9 here\n"))
     Path("bad.de.gz").write_bytes(gzip.compress("eine gute Zeile\nein Café hier\n".encode()))
     assert main(["clean", "bad", "-o", "ok", "--languages", "en", "de"]) == 0
     assert read("ok.en") == ["a good line"]
     assert json.loads(read("ok.dropped.jsonl")[0])["faults"] == ["not_utf8"]
+    capsys.readouterr()
+    assert main(["check", "bad", "--languages", "de", "en", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["faults"]["not_utf8"] == 1, "the target may be the one"
 
 
 def test_packed_text_is_not_hidden(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +144,7 @@ def test_packed_text_is_not_hidden(corpus: Path, capsys: pytest.CaptureFixture[s
     for name in ("train.en", "train.de", "dev.en", "dev.de"):
         Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
         Path(name).unlink()
+    Path("other.de.gz").write_bytes(gzip.compress(b"of the target alone\n"))
     before = {path.name: path.read_bytes() for path in corpus.iterdir()}
     command = ["clean", "train", "--languages", "en", "de", "-o"]
     for options in ([], ["--overwrite"]):
@@ -101,6 +155,8 @@ def test_packed_text_is_not_hidden(corpus: Path, capsys: pytest.CaptureFixture[s
         assert main([*command, "dev", *options]) == 1
         said = "exists, but dev.en would be read in its place; move it away or give another prefix"
         assert capsys.readouterr().err == f"nmt-data: dev.en.gz: {said}\n"
+        assert main([*command, "other", *options]) == 1
+        assert capsys.readouterr().err.startswith("nmt-data: other.de.gz: exists, but other.de would be read")
     assert {path.name: path.read_bytes() for path in corpus.iterdir()} == before
 
 

@@ -18,6 +18,7 @@ class Server(ThreadingHTTPServer):
     asked: list[tuple[str, str | None]]
     break_after: list[int]  # bytes after which the next transfers end early
     ranges = True
+    chunked = False  # does not tell the length, but when the end is missing
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,13 +37,16 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return None
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
+        chunked = self.server.chunked
+        self.send_header(
+            *(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(content) - start)))
+        )
         self.end_headers()
-        rest = content[start:]
+        rest, end = content[start:], b"0\r\n\r\n"
         if self.server.break_after:
-            rest = rest[: self.server.break_after.pop(0)]
+            rest, end = rest[: self.server.break_after.pop(0)], b""
             self.close_connection = True
-        self.wfile.write(rest)
+        self.wfile.write(b"%x\r\n%b\r\n%b" % (len(rest), rest, end) if chunked else rest)
         return None
 
     def log_message(self, *_: Any) -> None:

@@ -55,6 +55,15 @@ def test_a_side_in_another_script() -> None:
     assert faults("the PC is new", "ПК PC новый", norms) == []  # some words of another script are ordinary
     assert faults("OK", "OK!", norms) == []
     assert letters("東京タワーへ行く") == {"CJK": 8}
+    assert letters("мама, Eva") == {"CYRILLIC": 4, "LATIN": 3}
+
+
+def test_half_of_at_least_three_letters_must_be_of_the_usual_script() -> None:
+    norms = Norms(1.0, ("LATIN", "CYRILLIC"))
+    assert faults("the PC", "ПК PC", norms) == []
+    assert faults("the PCs", "ПК PCs", norms) == ["wrong_script"]
+    assert faults("it is", "USA", norms) == ["wrong_script"]
+    assert faults("it is", "US", norms) == []
 
 
 def test_duplicates_of_whole_pairs_only() -> None:
@@ -63,6 +72,9 @@ def test_duplicates_of_whole_pairs_only() -> None:
     assert inspector.faults(GOOD._replace(target="Ein Hund ist im Wasser.")) == []
     assert inspector.faults(GOOD) == ["duplicate"]
     assert inspector.faults(GOOD) == ["duplicate"]
+    assert inspector.faults(GOOD._replace(source=GOOD.source.upper())) == []
+    assert inspector.faults(Pair("two dogs", "x zwei Hunde")) == []
+    assert inspector.faults(Pair("two dog", "sx zwei Hunde")) == []
 
 
 def test_held_out_sentences_of_either_side() -> None:

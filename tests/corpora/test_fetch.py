@@ -167,6 +167,21 @@ def test_broken_transfers_go_on_where_they_stopped(
     assert ranges == [None, "bytes=40-", "bytes=100-"]
 
 
+def test_a_transfer_that_ends_with_an_error_goes_on_where_it_stopped(
+    small: tuple[ModuleType, dict[str, bytes]],
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(downloads, "BLOCK", 10)
+    server.chunked, server.break_after = True, [40]
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert [wanted for path, wanted in server.asked if path == "/train.en.gz"] == [None, "bytes=40-"]
+    assert (tmp_path / "train.en.gz").read_bytes() == server.files["/train.en.gz"]
+    assert "train.en.gz: the transfer was interrupted; resuming" in capsys.readouterr().err
+
+
 def test_a_transfer_that_keeps_breaking_ends_and_keeps_its_part(
     small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,13 @@ def test_buckets_hold_every_sentence_once_and_score_their_own():
     assert buckets[2].score.score < 20
 
 
+def test_buckets_are_scored_with_all_references() -> None:
+    wrong = ["x y z"] * len(HYPOTHESES)
+    buckets = by_length(METRICS.get("bleu")(), HYPOTHESES, references=[wrong, HYPOTHESES], bounds=(5,))
+    assert [(b.sentences, round(b.score.score)) for b in buckets] == [(4, 100)]
+    assert buckets[0].score.signature.startswith("nrefs:2|")
+
+
 def test_empty_buckets_are_left_out():
     buckets = by_length(METRICS.get("chrf")(), HYPOTHESES, references=[REFERENCES], bounds=(2, 3, 20))
     assert [(b.first, b.last) for b in buckets] == [(0, 2), (4, 20)]
@@ -101,6 +108,14 @@ def test_tables_of_one_system(results):
     assert "BLEU  seed:2|bs:9" in text, "what was resampled is told by its own signature"
     plain = as_text([System("system", [Result(result.score) for result in results])])
     assert f"TER   {results[1].score.signature}" in plain and "%" not in plain
+
+
+def test_each_metric_has_its_own_comparison(results: list[Result]) -> None:
+    comparison = results[1].comparisons[0][1]._replace(p_value=0.25, baseline_score=40.0)
+    text = as_text([System("system", [results[0], results[1]._replace(comparisons=[("other.txt", comparison)])])])
+    rows = [line.split() for line in text.split("\n") if line.startswith(("baseline: other.txt", "this system"))]
+    assert [(row[2], row[3]) for row in rows[::2]] == [("BLEU", "20.00"), ("TER", "40.00")]
+    assert [row[-1] for row in rows[1::2]] == ["0.0040", "0.2500"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -91,7 +91,8 @@ def test_tokenised_metric_ignores_case_and_keeps_words_whole():
 
 
 @pytest.mark.parametrize(
-    ("name", "label", "higher"), [("bleu", "BLEU", True), ("chrf", "chrF2", True), ("ter", "TER", False)]
+    ("name", "label", "higher"),
+    [("bleu", "BLEU", True), ("chrf", "chrF2", True), ("chrf++", "chrF2++", True), ("ter", "TER", False)],
 )
 def test_labels_signatures_and_direction(name, label, higher):
     metric = METRICS.get(name)()

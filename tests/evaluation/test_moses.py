@@ -40,6 +40,9 @@ def test_tokens() -> None:
     assert tokens(line, dash_splits=False) == expected.replace(" @-@ ", "-")
     assert tokens("Am 3. Mai kam Dr. Haus.") == "am 3. mai kam dr. haus ."
     assert tokens("It's the dog's.", language="en") == "it 's the dog 's ."
+    assert tokens("Er geht. Sie kommt.") == "er geht . sie kommt .", (
+        "a capital letter after a full stop ends a sentence"
+    )
 
 
 def test_score_by_hand_and_signature(metric: Any) -> None:

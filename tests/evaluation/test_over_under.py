@@ -86,6 +86,16 @@ def test_repetition_and_length():
     assert repeated_share(words("a"), 2) == 0
 
 
+def test_of_references_that_are_equally_close_in_length_the_shorter_one_counts() -> None:
+    long, short = words("a b c d"), words("a b")
+    for references in ([long, short], [short, long]):
+        assert over_under(words("a b c"), references).length_ratio == pytest.approx(3 / 2)
+
+
+def test_an_empty_translation_of_an_empty_line_is_right() -> None:
+    assert over_under(words("", "", "a"), [words("", "b", "c")]).empty == 1
+
+
 def test_what_a_reference_says_twice_may_be_said_twice():
     (line,) = words("no no no he said no no no")
     assert is_repeating(line, words("no he said"))

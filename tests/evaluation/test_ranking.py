@@ -90,6 +90,12 @@ def test_equal_sums_keep_the_order_of_the_list() -> None:
     assert features_of(entries[0])["words"] == 1
 
 
+def test_a_feature_named_words_of_the_list_is_kept() -> None:
+    (entry,) = read_n_best(["0 ||| a b c ||| score= -1 words= 7 ||| 0"], name="list")
+    assert features_of(entry)["words"] == 7
+    assert weighted(entry, {"words": 2.0}) == 14
+
+
 def test_metrics_and_lists_that_cannot_be_tuned_are_named() -> None:
     class Own(Metric):
         name = "own"

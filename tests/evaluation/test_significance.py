@@ -86,6 +86,13 @@ def test_a_counting_metric_gives_the_same_and_counts_each_sentence_once(referenc
     assert (metric.name, metric.higher_is_better) == ("ter", False)
 
 
+def test_a_counting_metric_knows_all_references(references: list[str]) -> None:
+    lines, other = corrupted(references, share=0.3, seed=6), corrupted(references, share=0.2, seed=7)
+    plain, metric = METRICS.get("bleu")(), counting(METRICS.get("bleu")())
+    for streams in ([references, other], [references, other], [references]):  # at the second time all counts are known
+        assert metric.compute(lines, streams) == plain.compute(lines, streams)
+
+
 def test_a_system_is_not_better_than_itself(references):
     lines = corrupted(references, share=0.3, seed=3)
     found = paired_test(METRICS.get("bleu")(), lines, baseline=lines, references=[references], samples=50)

@@ -128,6 +128,10 @@ def test_filters_and_order(visit: Visit) -> None:
     visit.page.locator("#text").fill("RIGHT TO LEFT")
     visit.page.locator("#count", has_text="1 of 10,000").wait_for()
     assert first_rows(visit) == [7]
+    visit.page.evaluate('() => { systems[0].lines[9] = "Nur Hier"; texts = undefined; update(); }')
+    visit.page.locator("#text").fill("nur HIER")
+    visit.page.locator('.row[data-place="9"]').wait_for(timeout=5000)
+    assert first_rows(visit) == [9]
     visit.page.get_by_role("button", name="Reset").click()
     visit.page.wait_for_timeout(100)
     assert count(visit) == "10,000 sentences"
@@ -140,6 +144,9 @@ def test_filters_and_order(visit: Visit) -> None:
     choose(visit, "key", "bleu-gain")
     choose(visit, "of", "1")
     gains = [b - a for a, b in zip(*data["bleu"], strict=True)]
+    assert first_rows(visit) == sorted(places, key=lambda n: (-gains[n], n))[:5]
+    choose(visit, "key", "chrf-gain")
+    gains = [b - a for a, b in zip(*data["chrf"], strict=True)]
     assert first_rows(visit) == sorted(places, key=lambda n: (-gains[n], n))[:5]
     choose(visit, "key", "length")
     assert visit.page.locator("#of").is_disabled()

@@ -37,6 +37,13 @@ def test_hard_sentences_different_ones_and_some_of_all() -> None:
     )
 
 
+def test_the_lowest_scores_are_those_of_the_model_that_has_maps() -> None:
+    scores = [[60.0, 70.0, 80.0, 50.0, 45.0, 99.0], [60.0, 70.0, 80.0, 45.0, 50.0, 49.0]]
+    for model, lowest in ((0, 4), (1, 3)):
+        found = chosen_sentences(scored(scores, [10] * 6), 3, models=[model])
+        assert found.places == [0, lowest, 5], "the first of all, the lowest, the one with the largest difference"
+
+
 def test_few_sentences_are_all_chosen() -> None:
     assert chosen_sentences(scored([[1.0, 2.0, 3.0]], [3, 0, 9]), 10, models=[0]).places == [0, 2]
     one = chosen_sentences(scored([[3.0, 1.0, 2.0, 9.0]], [5, 5, 5, 5]), 1, models=[0])
@@ -86,6 +93,21 @@ def test_maps_keep_their_weights_to_half_a_level() -> None:
         "memory",
     ]
     assert (found["source"], found["target"], found["memory"]) == (["a", "b", "<eos>"], ["x", "<eos>"], ["<bos>", "x"])
+
+
+def test_the_decoders_attention_to_itself_is_over_target_tokens() -> None:
+    given = inspection(1)
+    given.attention["decoder.0.self"] = np.ones((1, 2, 2), dtype=np.float32)  # type: ignore[index]
+    (found,) = packed({0: given}).values()
+    kinds = {entry["title"]: entry["kind"] for entry in found["maps"]}
+    assert (kinds["Attention, encoder.0.self"], kinds["Attention, decoder.0.self"]) == ("source", "target")
+
+
+def test_what_is_not_a_number_is_no_weight() -> None:
+    memory = np.array([[np.nan, 0.0], [0.25, np.inf]], dtype=np.float32)
+    (found,) = packed({0: inspection(1, **{"decoder.0": trace(("<bos>", "x"), memory)})}).values()
+    (entry,) = [entry for entry in found["maps"] if entry["title"].startswith("Memory")]
+    assert levels(entry).tolist() == [[0, 0], [0.25, 0]]
 
 
 def test_many_heads_are_shown_by_their_means_and_long_sentences_not_at_all() -> None:

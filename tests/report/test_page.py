@@ -12,6 +12,7 @@ import pytest
 import nmt
 from nmt.evaluation import build_metric
 from nmt.evaluation.counting import counting
+from nmt.evaluation.over_under import over_under
 from nmt.report import Subject, contents, page, sentences
 from nmt.report.contents import letter
 from nmt.report.page import as_script
@@ -68,6 +69,12 @@ def test_figures_are_those_of_the_evaluation(both: tuple[dict[str, Any], dict[st
         assert f">{row['score']}<" in html and row["tests"][1]["text"] in html
     (parts,) = figures["breakdowns"]
     assert parts["rows"][1]["penalty"] == f"{found['bootstrap'][0]['brevity_penalty']:.3f}"
+    lengths = found["bootstrap"][0]["length"], found["bootstrap"][0]["reference_length"]
+    assert (parts["rows"][1]["length"], parts["rows"][1]["reference"]) == tuple(map(str, lengths))
+    assert lengths[0] != lengths[1]
+    ours, theirs = (over_under(Words({}).of(SYSTEMS[name]), [Words({}).of(REFERENCES)]) for name in SYSTEMS)
+    rows = [(row["otem"], row["utem"]) for row in figures["over_under"][:2]]
+    assert rows == [(f"{each.otem:.2f}", f"{each.utem:.2f}") for each in (ours, theirs)]
 
 
 def test_lengths_are_of_the_source_where_there_is_one(both: tuple[dict[str, Any], dict[str, Any], str]) -> None:
@@ -90,8 +97,55 @@ def test_frequencies_and_a_single_system() -> None:
     assert "train.de" in html
     alone, _, html = made(subject(systems={"one": SYSTEMS["first"]}), "chrf")
     assert alone["scores"][0]["rows"][0]["tests"] == [] and alone["frequencies"] is None
-    assert "p boot." not in html and "paired bootstrap" not in html
+    assert "p boot." not in html and "paired bootstrap" not in html and ">baseline<" not in html
     assert "bs:1000" in alone["scores"][0]["signatures"][0]
+    (row,) = alone["scores"][0]["rows"]
+    assert (row["left"], row["width"]) == (0, 100), "the bar of its interval takes all the room"
+
+
+def test_words_of_a_frequency_that_only_translations_have_are_shown() -> None:
+    systems = {"one": ["a dog rare", "a cat"], "two": ["a dog", "a cat"]}
+    counts = Counter({"a": 9, "dog": 9, "cat": 9, "rare": 1})
+    found, _, _ = made(subject(systems=systems, references=[systems["two"]], frequencies=counts), "chrf")
+    rows = {row["name"]: (row["count"], [cell.text for cell in row["cells"]]) for row in found["frequencies"]}
+    assert rows == {"1": ("0", ["0.0", "0.0"]), "5–9": ("4", ["100.0", "100.0"])}
+
+
+def test_the_best_of_each_row_is_marked_but_not_of_equal_ones() -> None:
+    found, _, html = made(subject(systems={"one": SYSTEMS["first"], "two": SYSTEMS["first"]}), "bleu", "ter")
+    assert not any(row["best"] for card in found["scores"] for row in card["rows"]) and "(best)" not in html
+    found, _, _ = made(subject(), "ter")
+    for row in found["lengths"][0]["rows"]:
+        values = [float(cell.text) for cell in row["cells"]]
+        assert [cell.best for cell in row["cells"]] == [value == min(values) != max(values) for value in values]
+    # What one word of 3,001 makes of the F1 does not show in its one decimal.
+    lines = ["dog " * 500] * 6
+    systems = {"right": lines, "a word too many": ["cat " + lines[0], *lines[1:]]}
+    counts = Counter({"dog": 9, "cat": 9})
+    found, _, _ = made(subject(systems=systems, references=[lines], frequencies=counts), "chrf")
+    (row,) = found["frequencies"]
+    assert [(cell.text, cell.best) for cell in row["cells"]] == [("100.0", False), ("100.0", False)]
+
+
+def test_repetitions_with_several_references() -> None:
+    twice = "no no no he said no no no"
+    given = {"systems": {"one": [twice, "a b"]}, "references": [["he said no no", "a b"], [twice, "a b"]]}
+    found, data, _ = made(subject(**given), "chrf")
+    assert data["repeating"] == [[]], "one of the references says it twice, too"
+    reference = over_under(Words({}).of(given["references"][0]), [Words({}).of(given["references"][0])])
+    assert found["over_under"][-1]["repeated"] == [f"{share:.2f}" for share in reference.repeated]
+
+
+def test_words_are_cut_with_the_options_of_bleu() -> None:
+    assert Words({}).of(["A Dog."]) == [["A", "Dog", "."]]
+    assert Words({"lowercase": True, "tokenize": "char"}).of(["A Dog."]) == [["a", "d", "o", "g", "."]]
+
+
+def test_bleu_of_a_short_sentence_counts_the_orders_it_has() -> None:
+    _, data, _ = made(
+        subject(systems={"one": ["a dog", "two cats run"]}, references=[["a dog", "two cats run"]]), "chrf"
+    )
+    assert data["bleu"] == [[100.0, 100.0]]
 
 
 def test_sentence_scores_are_sacrebleus(both: tuple[dict[str, Any], dict[str, Any], str]) -> None:

@@ -9,14 +9,24 @@ import pytest
 from nmt.errors import DataError
 from nmt.search.glossary import Glossary, load_glossary
 
-TERMS = {"dog": "Hund", "hot dog": "Wiener", "US": "USA", "New York": "Neu York", "c++": "C++", "'s": "s"}
+TERMS = {
+    "hot": "heiß",
+    "dog": "Hund",
+    "hot dog": "Wiener",
+    "hot dog stand": "Würstchenbude",
+    "US": "USA",
+    "New York": "Neu York",
+    "c++": "C++",
+    "'s": "s",
+}
 
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
         ("a Dog, DOGS and dogged dog", ["Dog", "dog"]),
-        ("a hot  dog and a hot cat", ["hot  dog"]),
+        ("a hot  dog and a hot cat", ["hot  dog", "hot"]),
+        ("hot dog stands, a hot dog stand", ["hot dog", "hot dog stand"]),
         ("the US and us in New york, New York", ["US", "New York"]),
         ("c++ or c+ or (C++)", ["c++", "C++"]),
         ("the dog's", ["dog", "'s"]),
