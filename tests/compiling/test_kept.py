@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from nmt.compiling import BuildError, Recipe, library
+from nmt.compiling import BuildError, Recipe, library, machine, made_from_and_by, processor
+from nmt.compiling.cache import _elsewhere
 from nmt.errors import ConfigError
 from nmt.interop.engine.compiled import compiled_engine
 
@@ -154,3 +158,114 @@ def test_a_start_with_a_kept_engine_imports_nothing_that_compiles(cache: Path) -
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_one_more_source_is_compiled_too(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    library(recipe._replace(extra=("int b;\n", ["-c"])))
+    assert runs(tmp_path / "bin/cc") == 3
+
+
+def test_a_byte_that_moves_to_the_next_source_makes_another(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    both = recipe._replace(files=[tmp_path / "a.c", tmp_path / "b.c"])
+    found = set()
+    for first, second in (("int a;\n\n", "int b;\n"), ("int a;\n", "\nint b;\n")):
+        (tmp_path / "a.c").write_text(first, encoding="ascii")
+        (tmp_path / "b.c").write_text(second, encoding="ascii")
+        found.add(library(both))
+    assert len(found) == 2
+
+
+def test_what_was_checked_with_one_compiler_is_not_known_of_another(
+    cache: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+    for options in ("", " -g", " -g"):
+        monkeypatch.setenv("CC", f"cc{options}")
+        names.append(made_from_and_by(library(recipe)))
+    assert names[0] != names[1] == names[2]
+
+
+def test_the_error_of_a_source_is_told_rather_than_what_the_linker_lacks(
+    cache: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    script = (
+        '#!/bin/sh\ncase "$*" in *" -c "*) echo "error: wrong source" >&2;; *) echo "error: no object" >&2;; esac\n'
+    )
+    (tmp_path / "bin/cc").write_text(f"{script}exit 1\n", encoding="ascii")
+    with pytest.raises(BuildError, match="error: wrong source$"):
+        library(recipe)
+
+
+def test_libraries_are_made_without_a_standard_error_or_a_temporary_directory(
+    cache: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    assert library(recipe).parent == cache
+
+
+def test_the_place_that_the_environment_names(
+    cache: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert library(recipe).parent == cache
+    monkeypatch.delenv("NMT_CACHE")
+    assert library(recipe).parent == tmp_path / "xdg/nmt"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert library(recipe).parent == tmp_path / "home/.cache/nmt"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty directory in place of the system's for temporary files, and nothing known of another place."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    _elsewhere.cache_clear()
+    yield tmp_path / "temporary"
+    _elsewhere.cache_clear()
+
+
+def test_a_directory_that_others_can_exchange_further_up_is_not_used_unless_it_is_sticky(
+    cache: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    (tmp_path / "shared/inner").mkdir(parents=True)
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "shared/inner/cache"))
+    (tmp_path / "shared").chmod(0o1777)
+    assert library(recipe).parent == tmp_path / "shared/inner/cache"
+    (tmp_path / "shared").chmod(0o777)
+    assert library(recipe).parent == elsewhere / f"nmt-{os.geteuid()}"
+
+
+def test_the_other_place_is_for_one_process_where_others_can_write_to_it(
+    cache: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    ends: list[Callable[[], object]] = []
+    monkeypatch.setattr(atexit, "register", lambda end, *given, **named: ends.append(lambda: end(*given, **named)))
+    for place in (cache, elsewhere / f"nmt-{os.geteuid()}"):
+        place.mkdir()
+        place.chmod(0o777)
+    path = library(recipe)
+    assert path.parent.parent == elsewhere and path.parent.name.startswith("nmt-kernels-")
+    (end,) = ends
+    end()
+    assert [place.name for place in elsewhere.iterdir()] == [f"nmt-{os.geteuid()}"]
+
+
+def test_a_library_that_another_user_has_written_is_made_again(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    path = library(recipe)
+    os.chown(path, 4711, -1)
+    assert library(recipe) == path and path.stat().st_uid == 0 and runs(tmp_path / "bin/cc") == 4
+
+
+def test_processors_differ_in_their_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /proc/cpuinfo names them; the speed at this moment makes no difference, nor does the number of cores."""
+    monkeypatch.setattr(machine, "Path", lambda name: tmp_path / "cpuinfo")
+    found = []
+    for flags, speed in (("avx2", 1000), ("avx2", 2000), ("avx2 avx512f", 1000)):
+        core = f"model name\t: A processor\ncpu MHz\t: {speed}\nflags\t: {flags}\n\n"
+        (tmp_path / "cpuinfo").write_text(core * (speed // 1000), encoding="ascii")
+        found.append(processor())
+    assert found[0] == found[1] != found[2]
