@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
+from pathlib import Path
 
 import pytest
 
 from nmt.errors import DataError
 from nmt.plotting import curves, find_panels, read_logs
+from nmt.plotting.curves import shortened
 from nmt.plotting.style import COLOURS, drawing, line_styles
 from tests.plotting.logs import events, train, validation, write_run
 
@@ -71,12 +74,21 @@ def test_twenty_runs_are_told_apart_without_colours(tmp_path):
     assert all(a.dash != b.dash and a.marker != b.marker and a.colour != b.colour for a, b in neighbours)
 
 
+def test_the_markers_of_runs_are_few_and_at_different_points(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"run{n}", events(steps=20)) for n in range(2)]
+    axes = panels_of(curves(read_logs(runs)))["Loss"]
+    assert [line_of(axes, f"run{n}, train").get_markevery() for n in range(2)] == [(0, 4), (2, 4)]
+
+
 def test_training_and_validation_differ_by_more_than_colour(tmp_path):
     _, figure = drawn(tmp_path, 1)
     training, validation = (line_of(panels_of(figure)["Loss"], f"run0, {kind}") for kind in ("train", "validation"))
     assert training.get_color() == validation.get_color()
     assert training.get_linewidth() < validation.get_linewidth()
     assert training.get_markerfacecolor() == "none" != validation.get_markerfacecolor()
+    assert training.get_alpha() < 1 == validation.get_alpha()
+    alone = line_of(panels_of(figure)["Learning rate"], "run0, train")
+    assert alone.get_alpha() == 1, "nothing is drawn over it"
 
 
 @pytest.mark.parametrize("page", ["#FFFFFF", "#15181C"])
@@ -120,6 +132,31 @@ def test_scales_that_begin_at_zero_and_have_room_at_the_top(tmp_path):
     panels = panels_of(curves(read_logs([write_run(tmp_path / "a", flat)])))
     assert panels["Learning rate"].get_ylim() == (0, pytest.approx(0.021))
     assert panels["BLEU"].get_ylim()[0] == 0 < panels["BLEU"].get_ylim()[1]
+    assert panels["Speed"].get_ylim() == (0, pytest.approx(1.05 * 3100))
+
+
+def test_a_gap_in_a_line_leaves_its_panel_as_it_is(tmp_path: Path) -> None:
+    whole = [train(50 * n) for n in range(2, 9)]
+    gap = [train(50, loss=None), *whole[:3], train(250, loss=None), *whole[3:]]
+    panels = [
+        panels_of(curves(read_logs([write_run(tmp_path / name, what)])))["Loss"]
+        for name, what in (("a", whole), ("b", gap))
+    ]
+    assert panels[0].get_ylim() == panels[1].get_ylim() and panels[0].get_xlim() == panels[1].get_xlim()
+    heights = [height for _, height in data(line_of(panels[1], "b, train"))]
+    assert [math.isnan(height) for height in heights] == [n in (0, 4) for n in range(9)]
+
+
+def test_places_without_a_panel_are_empty_and_the_panels_above_them_name_the_axis(tmp_path: Path) -> None:
+    logs, _ = drawn(tmp_path, 1)
+    figure = curves(logs, panels=find_panels(["loss", "bleu", "chrf", "lr", "norm"], logs))
+    assert [axes.get_visible() for axes in figure.axes] == [*[True] * 5, False]
+    assert [axes.get_xlabel() for axes in figure.axes[:5]] == ["", "", *["updates"] * 3]
+
+
+def test_a_shortened_label_has_the_length_it_may_have() -> None:
+    assert shortened("abcdefghij", 10) == "abcdefghij"
+    assert shortened("abcdefghij", 6) == "ab\N{HORIZONTAL ELLIPSIS}hij"
 
 
 def test_one_point_is_seen(tmp_path):
@@ -129,6 +166,8 @@ def test_one_point_is_seen(tmp_path):
     assert data(line) == [(50, 7.5)] and line.get_marker() == "o" and line.get_markevery() == (0, 1)
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     assert x0 < 50 < x1 and y0 < 7.5 < y1
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a"], "nothing is to be told from validation"
 
 
 def test_a_steep_start_does_not_flatten_the_rest_but_a_late_rise_is_seen(tmp_path):

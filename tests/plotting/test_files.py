@@ -57,6 +57,8 @@ def test_a_png(figure):
     content = picture(figure, ".png")
     assert content.startswith(b"\x89PNG") and content == picture(figure, ".png")
     assert b"Software" not in content and b"Date" not in content
+    size = [int.from_bytes(content[place : place + 4], "big") for place in (16, 20)]
+    assert size == [int(150 * inches) for inches in figure.get_size_inches()]
 
 
 def test_an_svg_of_a_file(figure):
@@ -68,14 +70,16 @@ def test_an_svg_of_a_file(figure):
 
 def test_the_same_picture_has_the_same_bytes_whatever_was_drawn_before(tmp_path):
     logs = read_logs([write_run(tmp_path / name, events()) for name in ("a", "b")])
-    first = curves(logs)
-    with matplotlib.rc_context({"lines.linewidth": 9, "svg.hashsalt": None, "font.size": 20}):
+    first, before = curves(logs), dict(matplotlib.rcParams)
+    own = {"lines.linewidth": 9, "svg.hashsalt": None, "font.size": 20, "axes.titlepad": 30, "xtick.direction": "in"}
+    with matplotlib.rc_context(own):
         second = curves(logs)
         picture(second, ".png")
         as_svg(second)
         of_second = picture(second, ".svg")
+        assert {name: matplotlib.rcParams[name] for name in own} == own
     assert picture(first, ".svg") == of_second
-    assert matplotlib.rcParams["lines.linewidth"] == matplotlib.rcParamsDefault["lines.linewidth"]
+    assert dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.parametrize("kind", ["curves", "map"])

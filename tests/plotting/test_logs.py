@@ -93,6 +93,8 @@ def test_labels_tell_runs_apart(tmp_path):
     assert [log.label for log in read_logs(runs, labels=["_a", "b", "c"])] == ["_a", "b", "c"]
     with pytest.raises(ConfigError, match="--labels: 1 label for 3 runs; give one for each"):
         read_logs(runs, labels=["a"])
+    with pytest.raises(ConfigError, match="--labels: 4 labels for 3 runs; give one for each"):
+        read_logs(runs, labels=["a", "b", "c", "d"])
 
 
 def test_there_is_no_log(tmp_path):
