@@ -25,7 +25,7 @@ class OverUnder(NamedTuple):
     otem: float
     utem: float
     empty: int
-    """Lines without a word where a reference has one."""
+    """Lines without a word where every reference has one."""
     short: int
     """Lines with less than half as many words as the shortest reference, the empty ones counted."""
     repeating: int

@@ -169,6 +169,7 @@ def test_of_a_real_model(tmp_path, capsys):
         picture = tmp_path / f"{kind}.svg"
         assert main([kind, str(run), "--text", "a b c", "--target", "x y", "-o", str(picture), "--device", "cpu"]) == 0
         assert f">{kind.capitalize()} of " in picture.read_text(encoding="utf-8")
+    capsys.readouterr()  # which may say that C kernels are compiled
     inside = run / "tokenizer" / "x.svg"
     said = refused(capsys, 1, "memory", run, "--text", "a", "-o", inside)
     assert said.endswith(f"{inside}: is a part of the model {run}; choose another output")
