@@ -247,6 +247,15 @@ def test_a_student_learns_from_all_of_it(folder: Path, capsys: pytest.CaptureFix
     assert "3 pairs of these from data.monolingual, each source after <BT>" in capsys.readouterr().err
 
 
+def test_from_python_a_line_is_one_pair_unless_asked_otherwise(folder: Path) -> None:
+    """Whatever the configuration says of translating."""
+    config = folder / "run/checkpoints/step-10/config.yaml"
+    config.write_text(config.read_text().replace("n_best: 1", "n_best: 3"))
+    with nmt.load("run", device="cpu", worker=False) as teacher:
+        assert len(teacher.translate("a b c").n_best) == 3
+        assert nmt.backtranslate(teacher, "text/mono.gz", "back").pairs == len(MONO)
+
+
 def test_from_python(folder: Path) -> None:
     assert distill.main(["run", "-o", "made", "--train", "text/train", "--n-best", "2", "-q"]) == 0
     seen: list[tuple[int, int]] = []

@@ -112,6 +112,19 @@ def test_lines_longer_than_any_in_training_are_noted(by_run: nmt.Translator, by_
     assert "longer_than_training" in by_file.translate(long).notes
 
 
+def test_a_line_is_noted_only_if_it_is_longer_than_the_longest_in_training(
+    exported: Exported, by_file: nmt.Translator, tmp_path: Path
+) -> None:
+    run, file, tokens = tmp_path / "run", tmp_path / "run.nmt", by_file.translate(LINES[0]).source_tokens
+    shutil.copytree(exported.run, run)
+    for longest in (tokens - 1, tokens):
+        (run / "facts.json").write_text(f'{{"longest_source": {longest}}}')
+        assert export.main([str(run), "-o", str(file), "--precision", "fp32", "--overwrite"]) == 0
+        with nmt.load(file) as files, nmt.load(run, device="cpu", worker=False) as runs:
+            for translator in (files, runs):
+                assert ("longer_than_training" in translator.translate(LINES[0]).notes) == (longest < tokens)
+
+
 NOT_THERE = {
     "search": "sample",
     "search_options": {"temperature": 0.5},
@@ -226,6 +239,9 @@ def test_files_of_an_ensemble_are_opened_once(
     with nmt.load([exported.file, other]) as translator:
         assert translator.precision == "fp32+int8"
     assert opened == [[exported.file, other]]
+    for precision, wrong, own in (("fp32", other, "int8"), ("int8", exported.file, "fp32")):
+        with pytest.raises(nmt.ConfigError, match=f"precision: {precision} was asked for, but {wrong} is in {own}"):
+            nmt.load([exported.file, other], precision=precision)
 
 
 def test_arguments_that_a_file_does_not_take(exported: Exported, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def test_several_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     found = nmt.evaluate({first: OTHER, second: second}, REFERENCE, metrics=["bleu", "chrf++"], **options)
     assert found.as_json() == json.loads(capsys.readouterr().out)
     assert list(found.systems) == [first, second]
+    compared = {name: [base for base, _ in results["bleu"].comparisons] for name, results in found.measured.items()}
+    assert compared == {first: [], second: [first]}
     one = found.systems[second]
     assert one["chrf++"] == nmt.evaluate(SYSTEM, REFERENCE, metrics=["chrf++"])["chrf++"]
     assert one.scores["bleu"].breakdown is not None and one.scores["bleu"].breakdown.ratio == 12 / 12
@@ -65,6 +67,15 @@ def test_a_published_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, l
     found = nmt.evaluate(model=local, **pair)
     assert found.translations is not None and len(found.translations) == len(REFERENCE)
     assert found.as_json() == nmt.evaluate(model=local, source=OTHER, references=REFERENCE).as_json()
+
+
+def test_a_given_tokenizer_goes_before_that_of_the_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DATASETS["wmt19"], "_outdir", str(tmp_path))
+    for field, lines in (("src", OTHER), ("ref", REFERENCE)):
+        (tmp_path / f"wmt19.en-zh.{field}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for given, used in (({}, "zh"), ({"tokenize": "char"}, "char")):
+        found = nmt.evaluate(SYSTEM, test_set="wmt19", language_pair="en-zh", metrics=["bleu"], **given)  # type: ignore
+        assert f"|tok:{used}|" in found.scores["bleu"].signature
 
 
 def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote: nmt.Translator) -> None:
@@ -92,6 +103,11 @@ def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote:
             {"hypotheses": SYSTEM[:2]},
             nmt.DataError,
             "hypotheses: 2 sentences, but references: 3; their numbers must be",
+        ),
+        (
+            {"hypotheses": SYSTEM, "baselines": {"old": OTHER[:2]}},
+            nmt.DataError,
+            "hypotheses: 3 sentences, but baseline old: 2; their numbers must be",
         ),
         ({"hypotheses": []}, nmt.DataError, "hypotheses: 0 sentences, but references: 3"),
         ({"hypotheses": [], "references": []}, nmt.DataError, "hypotheses: has no sentence"),

@@ -11,6 +11,7 @@ import pytest
 import nmt
 from nmt.library.inspection import Inspection, UnitTrace
 from tests.tiny_run import make_run
+from tests.tiny_training import nmt_train, write_config, write_corpus
 
 
 def check_same(found: Inspection, wanted: Inspection) -> None:
@@ -133,6 +134,27 @@ def test_a_long_sentence_is_not_cut(tmp_path: Path) -> None:
         found = translator.inspect("a b c . d a")
     assert len(found.source_tokens) == 7
     assert found.units["encoder.0.forward"].states.shape == (7, 8)
+
+
+def test_the_cell_of_an_lstm(tmp_path: Path) -> None:
+    """It is at least as large as h, which is its tanh times a gate."""
+    write_corpus(tmp_path)
+    config = write_config(tmp_path, model={"cell": "lstm"}, training={"max_steps": 1})
+    assert nmt_train(config) == 0
+    with nmt.load(tmp_path / "run", device="cpu", worker=False) as translator:
+        units = translator.inspect("ba da").units
+    assert {unit.unit for unit in units.values()} == {"lstm"}
+    for unit in units.values():
+        assert unit.cell is not None and unit.cell.shape == unit.states.shape
+        assert (np.abs(unit.states) <= np.abs(unit.cell)).all() and not np.array_equal(unit.states, unit.cell)
+
+
+def test_the_attention_to_the_source_is_the_mean_of_all_heads_that_read_it() -> None:
+    ones = np.ones((2, 3, 3), np.float32)
+    attention = {"encoder.0.self": 7 * ones, "decoder.0.self": 8 * ones, "decoder.0": ones, "decoder.1": 3 * ones}
+    nothing = np.zeros(3, np.float32)
+    found = Inspection("a b", "x y", ("a", "b", "<eos>"), ("x", "y", "<eos>"), nothing, nothing, attention, {})
+    assert np.array_equal(found.source_attention, np.full((3, 3), 2, np.float32))
 
 
 def test_a_closed_translator_says_so(tiny_run: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -29,6 +30,25 @@ def test_another_checkpoint_and_number_format(tiny_run: Path) -> None:
         assert translator.models[0].name == "step-20"
         assert translator.precision == "int8"
         assert len(translator.translate(SENTENCES)) == len(SENTENCES)
+
+
+def test_lines_longer_than_in_the_training_of_any_model_are_noted(tiny_run: Path, tmp_path: Path) -> None:
+    """Each alone was trained on other lengths; the order of the models does not matter."""
+    paths = [tmp_path / "short", tmp_path / "long"]
+    for path, step, longest in zip(paths, (10, 20), (3, 9), strict=True):
+        shutil.copytree(tiny_run / f"checkpoints/step-{step}", path)
+        shutil.copytree(tiny_run / "tokenizer", path / "tokenizer")
+        (path / "facts.json").write_text(f'{{"longest_source": {longest}}}')
+    for models in (paths, paths[::-1]):
+        with nmt.load(models, device="cpu", worker=False) as both:
+            assert "longer_than_training" not in both.translate("a b c").notes
+            assert "longer_than_training" in both.translate("a b c d").notes
+
+
+def test_a_path_may_begin_with_the_home_directory(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tiny_run.parent))
+    with nmt.load(Path("~") / tiny_run.name, device="cpu", worker=False) as translator:
+        assert translator.models == [tiny_run / "checkpoints/step-10"]
 
 
 @pytest.mark.parametrize(

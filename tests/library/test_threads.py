@@ -15,6 +15,7 @@ from nmt.library import engine
 from nmt.ops.dispatch import selection
 from tests.conftest import HANGS
 from tests.library.conftest import SENTENCES
+from tests.library.test_turns import waiting
 from tests.tiny_run import make_run
 
 CALLS: list[tuple[list[str], dict[str, Any]]] = [
@@ -96,6 +97,25 @@ def test_translators_with_other_kernels_and_precisions_do_not_disturb_each_other
         assert found == alone * 4
         assert seen == {"auto": {"fp32"}, "reference": {"int8"}}
         assert selection() is before
+
+
+def test_a_call_whose_turn_comes_after_the_end_of_its_translator_says_so(tiny_run: Path) -> None:
+    translator = nmt.load(tiny_run, device="cpu", worker=False)
+    turns, said = translator._computing._turns, list[str]()  # type: ignore[attr-defined]
+
+    def late() -> None:
+        with pytest.raises(nmt.NmtError) as caught:
+            translator.translate("a")
+        said.append(str(caught.value))
+
+    threads = [threading.Thread(target=translator.close), threading.Thread(target=late)]
+    with turns:
+        for count, thread in enumerate(threads, 1):
+            thread.start()
+            waiting(turns, count)
+    for thread in threads:
+        thread.join(HANGS)
+    assert said == ["this translator is closed"]
 
 
 def test_a_short_call_need_not_wait_for_the_end_of_a_long_one(local: nmt.Translator) -> None:

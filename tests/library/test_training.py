@@ -73,20 +73,22 @@ def test_ctrl_c_saves_and_returns_and_the_same_call_goes_on(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     training = nmt.train(config, device="cpu")
     assert (training.finished, training.step) == (True, 12)
+    assert training.validation is not None and training.validation["step"] == 12
 
 
-def test_sigterm_saves_and_then_does_what_it_would_have_done(
-    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_save_and_then_do_what_they_would_have_done(
+    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, sent: signal.Signals
 ) -> None:
     came: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    before = signal.signal(sent, lambda number, frame: came.append(number))
     try:
         with monkeypatch.context() as patched:
-            before_step(patched, 3, lambda: os.kill(os.getpid(), signal.SIGTERM))
+            before_step(patched, 3, lambda: os.kill(os.getpid(), sent))
             nmt.train(config, device="cpu")
     finally:
-        signal.signal(signal.SIGTERM, before)
-    assert came == [signal.SIGTERM]
+        signal.signal(sent, before)
+    assert came == [sent]
     assert (config["run_dir"] / "checkpoints/step-4").is_dir()
 
 

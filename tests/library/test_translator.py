@@ -17,6 +17,7 @@ from nmt.config.schema import DecodingConfig
 from nmt.interop.model_dir import load_model
 from nmt.library.options import OWN, Options
 from nmt.library.request import WISHES
+from nmt.library.results import PairScore
 from nmt.search import Translator
 from tests.library.conftest import SENTENCES
 
@@ -230,6 +231,11 @@ def test_scores_are_those_of_the_command(
     assert [pair.tokens for pair in found] == [len(line.split()) + 1 for line in targets]
     assert found[0].perplexity == pytest.approx(math.exp(-found[0].score))
     assert local.score("a b c", "x y").score == pytest.approx(found[0].score)
+
+
+def test_the_perplexity_of_what_is_all_but_impossible_is_infinite() -> None:
+    assert PairScore(-1000.0, 3, 0).perplexity == PairScore(-math.inf, 3, 0).perplexity == math.inf
+    assert math.isnan(PairScore(math.nan, 3, 0).perplexity)
 
 
 def test_pairs_to_score_are_two_strings_or_two_lists(local: nmt.Translator) -> None:
