@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Callable
@@ -9,8 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from nmt.files.new import new_directory, replace_text, replacing, write_new
-from nmt.files.safe import MIB, check_directory, open_inside, open_regular, own_file, path_of, read_inside
+from nmt.files.new import copy_folder, new_directory, replace_text, replacing, write_new
+from nmt.files.safe import (
+    MIB,
+    check_directory,
+    open_inside,
+    open_model_file,
+    open_regular,
+    own_file,
+    path_of,
+    read_bounded,
+    read_inside,
+)
 
 
 @pytest.fixture
@@ -169,3 +180,79 @@ def test_a_new_directory_is_nobodys_and_gone_after_an_error(model: Path) -> None
         (temporary / "x").touch()
         raise RuntimeError
     assert sorted(path.name for path in model.iterdir()) == ["file", "inner", "made"]
+
+
+def test_a_neighbour_whose_name_begins_alike_is_outside(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "model2").mkdir()
+    (tmp_path / "model2" / "file").write_text("secret")
+    (model / "link").symlink_to("../model2/file")
+    with pytest.raises(OSError, match="outside of"):
+        open_inside(model / "link", within=model)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_no_descriptor_is_left_open(model: Path) -> None:
+    os.mkfifo(model / "inner" / "pipe")
+    before = descriptors()
+    assert read(model / "inner" / "file", model) == "inner content"
+    for name in ("pipe", "nothing"):
+        with pytest.raises(OSError, match="regular|No such"):
+            open_inside(model / "inner" / name, within=model)
+    with pytest.raises(OSError, match="is a directory"):
+        open_regular(model / "inner")
+    assert descriptors() == before
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_whole_up_to_the_bound(model: Path) -> None:
+    class Grown(io.BytesIO):
+        """Its size was asked for when it had 7 bytes."""
+
+        name = "grown"
+
+        def fileno(self) -> int:
+            return opened.fileno()
+
+    content = b"content and more"
+    with (model / "file").open("rb") as opened:
+        assert read_bounded(Grown(content), largest=len(content)) == content
+        with pytest.raises(OSError, match="larger than 15 bytes"):
+            read_bounded(Grown(content), largest=len(content) - 1)
+
+
+def test_a_device_is_not_written_to() -> None:
+    with pytest.raises(OSError, match="is not a regular file"):
+        open(os.devnull, "a", opener=own_file).close()
+
+
+def test_files_of_a_model_and_of_its_checkpoints_may_be_links_within_it(model: Path) -> None:
+    (model / "checkpoints" / "step-1").mkdir(parents=True)
+    for link in (model / "checkpoints" / "step-1" / "config", model / "checkpoints" / "best"):
+        link.symlink_to(model / "file")
+        with open_model_file(link) as stream:
+            assert stream.read() == b"content"
+
+
+def test_a_name_may_be_as_long_as_the_file_system_allows(model: Path) -> None:
+    path = model / ("n" * 255)
+    replace_text(path, "long\n")
+    assert path.read_text() == "long\n"
+
+
+def test_a_folder_is_copied_with_all_folders_in_it(model: Path) -> None:
+    (model / "inner" / "deeper").mkdir()
+    (model / "inner" / "deeper" / "file").write_text("deep")
+    copy_folder(model / "inner", model / "copy", within=model, largest=100)
+    copied = {path.relative_to(model / "copy"): path.read_text() for path in (model / "copy").rglob("file")}
+    assert copied == {Path("file"): "inner content", Path("deeper/file"): "deep"}
+
+
+def test_content_is_on_the_disk_before_the_file_has_its_name(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda number: synced.append(((model / "file").read_text(), os.fstat(number).st_size))
+    )
+    replace_text(model / "file", "replaced")
+    assert synced == [("content", len("replaced"))] and (model / "file").read_text() == "replaced"
