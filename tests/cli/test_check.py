@@ -95,6 +95,10 @@ def test_several_runs_are_checked_each(run: Path, tmp_path: Path, capsys: pytest
         f"{tmp_path / 'other'}: 1 problem",
         f"{run}: all is well",
     ]
+    assert [check.main([str(first), str(second)]) for first, second in ((tmp_path / "other", run), (run, run))] == [
+        1,
+        0,
+    ]
 
 
 def test_a_flipped_bit(run: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,6 +74,11 @@ def test_clean_keeps_what_is_good_and_loses_nothing(corpus: Path, capsys: pytest
     assert "clean/out.en: exists already" in capsys.readouterr().err
     assert main([*command, "--keep", "copied", "--keep", "control", "--overwrite"]) == 0
     assert read("clean/out.en") == [PAIRS[i][0] for i in (0, 4, 5, 6)]
+    capsys.readouterr()
+    assert main([*command, "--keep", "copied", "--overwrite", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["pairs"], report["kept"], report["dropped"]) == (7, 3, 4)
+    assert main([*command, "--keep", "copied", "--keep", "control", "--overwrite"]) == 0
     assert main(["check", "clean/out", "--held-out", "dev", "--languages", "en", "de"]) == 0
     assert "4 pairs, 2 with a fault" in capsys.readouterr().out
 

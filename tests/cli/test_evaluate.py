@@ -238,7 +238,7 @@ def folder(tmp_path_factory, monkeypatch) -> Path:
     monkeypatch.setattr("urllib.request.urlopen", refused)
     for name in ("sacrebleu.dataset.base", "sacrebleu.utils"):
         monkeypatch.setattr(f"{name}.SACREBLEU_DIR", str(found))
-    for name in ("wmt14", "wmt15", "wmt17", "wmt22"):
+    for name in ("wmt14", "wmt15", "wmt19", "wmt22"):
         monkeypatch.setattr(DATASETS[name], "_outdir", str(found / name))
         monkeypatch.setattr(DATASETS[name], "_rawdir", str(found / name / "raw"))
     return found
@@ -278,15 +278,16 @@ def test_an_unpacked_test_set_is_read_as_sacrebleu_reads_it(files, folder, capsy
 
 
 def test_the_tokenizer_of_a_test_set_is_that_of_its_language(files, folder, capsys):
-    prepared(folder, files, name="wmt17", pair="en-zh")
     prepared(folder, files, name="wmt14")
     arguments = ["--hyp", files["hyp"], "--metrics", "bleu"]
     (plain,) = nmt_eval(capsys, *arguments, "-t", "wmt14", "-l", "en-de")
     assert "tok:13a" in plain["signature"]
     (chosen,) = nmt_eval(capsys, *arguments, "-t", "wmt14", "-l", "en-de", "--tokenize", "char")
     assert "tok:char" in chosen["signature"]
-    (chinese,) = nmt_eval(capsys, *arguments, "-t", "wmt17", "-l", "en-zh")
-    assert "tok:zh" in chinese["signature"]
+    prepared(folder, files, name="wmt19", pair="en-zh")
+    for options, tokenizer in (([], "zh"), (["--tokenize", "char"], "char")):
+        (found,) = nmt_eval(capsys, *arguments, "-t", "wmt19", "-l", "en-zh", *options)
+        assert f"tok:{tokenizer}|" in found["signature"]
     assert (tokenizer_of("zh"), tokenizer_of("de")) == ("zh", None)
 
 

@@ -153,6 +153,12 @@ def test_evaluation_and_scores_count_them_too(
     assert "2 lines have no translation with a finite score: 2, 5" in err and "chrF2" in out
     assert score.main([str(run), "--source", text, "--target", text]) == 1
     assert "2 lines with a score that is not finite: 2, 5" in said(capfd)
+    assert score.main([str(run), "--source", text, "--target", text, "--json"]) == 1
+    record = json.loads(capfd.readouterr().out)
+    assert [value is None for value in record["scores"]] == [False, True, False, False, True]
+    assert record["perplexity"] is None
+    assert call("nmt-distill", str(run), "-o", str(tmp_path / "made"), "--source", text, "-q") == 1
+    assert "2 lines without a translation of finite probability" in capfd.readouterr().err
 
 
 def test_lines_cut_by_the_length_limit_are_noted(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -180,6 +186,10 @@ def test_sources_longer_than_any_in_training_are_counted(
     write_longest_source(run, 1)
     assert translate.main(arguments) == 0
     assert "2 lines longer than any in training (1 token): 1, 2" in said(capfd)
+    other = make_run(tmp_path / "other")
+    for models in ([str(run), str(other)], [str(other), str(run)]):  # one of an ensemble has never seen such a line
+        assert translate.main([*models, *arguments[1:]]) == 0
+        assert "2 lines longer than any in training (1 token): 1, 2" in said(capfd)
     scored = [str(run), "--source", str(tmp_path / "in"), "--target", str(tmp_path / "in")]
     assert score.main(scored) == 0
     assert "2 lines longer than any in training (1 token): 1, 2" in said(capfd)

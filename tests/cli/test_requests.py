@@ -85,6 +85,15 @@ def test_the_same_for_several_windows_and_a_pipe(tmp_path: Path) -> None:
     assert RequestReader("-").requests(LINES) is LINES
 
 
+def test_a_prefix_in_both_files_is_an_error(tmp_path: Path) -> None:
+    files = {"prefix": write(tmp_path / "p", ["", "x"]), "constraints": write(tmp_path / "c", ['{"prefix": "y"}'] * 2)}
+    reader = RequestReader("in", **files)
+    (first,) = reader.requests(["a"])
+    assert isinstance(first, Request) and first.prefix == "y"
+    with pytest.raises(DataError, match=rf"^{tmp_path}/c, line 2: prefix: is also given in {tmp_path}/p, line 2; give"):
+        reader.requests(["b"])
+
+
 def test_tabs_are_those_of_fairseq() -> None:
     assert RequestReader("f", input_format="tsv").requests(["a b\tx y\tz", "c"]) == [
         Request(text="a b", required=("x y", "z"), where="f, line 1"),

@@ -144,11 +144,13 @@ def test_options_reach_the_search(run: str, text: str, capfdbinary: pytest.Captu
 def test_output_file_appears_when_complete(run: str, text: str, tmp_path: Path) -> None:
     target = tmp_path / "out.de"
     target.write_text("old\n")
+    target.chmod(0o606)
     link = tmp_path / "link.de"
     link.symlink_to(target)
     assert translate.main([run, "-i", text, "-o", str(link)]) == 0
     assert link.is_symlink()
     assert target.read_text().count("\n") == 6
+    assert target.stat().st_mode & 0o777 == 0o606
     Path(text).write_bytes(b"a\n\xff\n")
     before = target.read_bytes()
     assert translate.main([run, "-i", text, "-o", str(target)]) == 1
@@ -170,6 +172,9 @@ def test_errors(run: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     alias = tmp_path / "alias"
     alias.symlink_to(text)
     assert "is also the input" in fails(2, "-i", text, "-o", str(alias))
+    os.link(text, tmp_path / "other name")
+    assert "is also the input" in fails(2, "-i", text, "-o", str(tmp_path / "other name"))
+    (tmp_path / "other name").unlink()
     assert Path(text).read_bytes() == TEXT.encode()
     assert "there is no directory" in fails(1, "-i", text, "-o", str(tmp_path / "x" / "y"))
     assert "is a directory" in fails(1, "-i", text, "-o", str(tmp_path))

@@ -42,6 +42,13 @@ def test_options_of_another_search_are_not_those_that_were_saved() -> None:
     assert changed_decoding(saved, {"beam_size": 2}).search_options == {"width": 3}
 
 
+def test_without_its_language_model_a_saved_weight_is_gone_too() -> None:
+    saved = DecodingConfig(language_model="runs/lm", language_model_weight=0.3)
+    found = changed_decoding(saved, {"language_model": None})
+    assert (found.language_model, found.language_model_weight) == (None, None)
+    assert changed_decoding(saved, {"language_model": "runs/other"}).language_model_weight == 0.3
+
+
 def test_more_translations_than_the_beam_holds_widen_it_and_that_is_said() -> None:
     said: list[str] = []
     assert changed_decoding(SAVED, {"n_best": 4}, say=said.append).beam_size == 4

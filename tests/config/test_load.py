@@ -148,6 +148,10 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
             {"model": {"cell": "lrn", "encoder_cell_options": {"gates": "twin"}}},
             "model.encoder_cell_options.gates: unknown key.",
         ),
+        (
+            {"model": {"cell": "lstm", "cell_options": {"forget_bias": float("nan")}}},
+            "model.cell_options.forget_bias: nan is not a number",
+        ),
         ({"data": {"train": 3}}, "data.train: 3 is not text"),
         ({"data": {"train": "x", "sampling_temperature": 5.0}}, "data.sampling_temperature: needs a list of several"),
         ({"data": {"train": ["x"], "sampling_weights": [1.0]}}, "data.sampling_weights: needs a list of several"),
@@ -243,6 +247,12 @@ def test_wrong_options_of_the_common_unit_are_named_once(write):
     assert [line.partition(": ")[0] for line in mistakes(write({**MINIMAL, "model": model}))] == ["model.cell"]
 
 
+@pytest.mark.parametrize(("seed", "advice"), [("1.5", ""), ("2.0", "; write 2"), ("'3'", "; leave out the quotes")])
+def test_how_to_write_an_integer_is_told_only_where_that_is_plain(write, seed, advice):
+    shown = seed if seed.startswith("'") else f"{float(seed)}"
+    assert mistakes(write(f"run_dir: x\nseed: {seed}\n")) == [f"seed: {shown} is not an integer{advice}"]
+
+
 def test_a_missing_required_key_is_named(write):
     assert mistakes(write({"seed": 3})) == ["run_dir: missing"]
 
@@ -265,6 +275,11 @@ def test_overrides_win_and_are_validated(write):
     assert mistakes(path, "training.lrr=1") == ["training.lrr: unknown key. Did you mean 'lr'?"]
     assert mistakes(path, "training.lr.x=1") == ["training.lr: {'x': 1} is not a number"]
     assert mistakes(path, "seed") == ["--set seed: must be KEY=VALUE, such as training.lr=3e-4"]
+    assert load_config(path, ["run_dir=a=b"]).run_dir == "a=b"
+
+
+def test_an_override_fills_a_section_that_stands_empty(write):
+    assert load_config(write("run_dir: x\nmodel:\n"), ["model.cell=gru"]).model.cell == "gru"
 
 
 def test_an_override_into_a_value_is_an_error(write):
@@ -367,9 +382,35 @@ def test_a_plugin_that_fails_is_named(write, source, message):
         load_config(write({**MINIMAL, "plugins": [str(plugin)]}))
 
 
+def test_a_plugin_that_fails_is_tried_again(write):
+    path = write({**MINIMAL, "plugins": [str(write("1 +", "fails.py"))]})
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"fails\.py, line 1: .*SyntaxError"):
+            load_config(path)
+
+
+def test_plugins_of_the_same_name_are_all_loaded_and_noted(write, monkeypatch, tmp_path):
+    monkeypatch.setattr(CELLS, "_members", dict(CELLS._members))
+    CELLS.names()
+    for folder, cell in (("one", "first"), ("two", "second")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text(PLUGIN.replace("mine", cell))
+    plugins = [str(tmp_path / folder / "same.py") for folder in ("one", "two")]
+    model = {"encoder_cell": "first", "decoder_cell": "second"}
+    config = load_config(write({**MINIMAL, "plugins": plugins[:1], "model": model}), plugins=plugins)
+    assert config.plugins == plugins
+    assert (config.model.encoder_cell_options, config.model.decoder_cell_options) == ({"depth": 2}, {"depth": 2})
+
+
 def test_a_missing_plugin_is_named(write):
     with pytest.raises(ConfigError, match=r"plugins: nowhere\.py: no such file"):
         load_config(write({**MINIMAL, "plugins": ["nowhere.py"]}))
+
+
+def test_what_just_goes_together_is_accepted(write):
+    data = {"train": "x", "monolingual": "y", "monolingual_tag": None, "sampling_weights": [2.0, 1.0]}
+    config = load_config(write({**MINIMAL, "data": data, "training": {"keep_last": 4, "average_last": 4}}))
+    assert config.data.sampling_weights == [2.0, 1.0] and config.training.average_last == 4
 
 
 def test_the_configuration_is_frozen(write):

@@ -265,6 +265,12 @@ def test_contradictions_are_named_but_saved_runs_still_load(write: Any, content:
     assert load_saved(path)
 
 
+def test_an_override_keeps_the_lines_of_keys_that_begin_alike(write: Any) -> None:
+    path = write("run_dir: x\nmodel:\n  cell: gru\n  cell_options:\n    gates: twin\n")
+    (line,) = mistakes(path, "model.cell=lrn")
+    assert line.startswith("  line 5: model.cell_options.gates: unknown key.")
+
+
 def test_a_run_that_is_begun_goes_on_with_a_warning(write: Any) -> None:
     path = write({"run_dir": "x", "data": {"train": "t"}, "training": {"keep_best": 3}})
     said: list[str] = []
@@ -310,6 +316,13 @@ def test_rates_that_are_meant_are_no_contradiction(write: Any) -> None:
     assert said == []
 
 
+def test_an_event_at_the_last_update_is_not_beyond_the_end(write: Any) -> None:
+    said: list[str] = []
+    events = {"save_every": 300, "sample_every": 300, "validate_every": 300, "max_steps": 300}
+    load_config(write({"run_dir": "x", "data": {"dev": "d"}, "training": events}), warn=said.append)
+    assert said == []
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -331,10 +344,15 @@ def test_rates_that_are_meant_are_no_contradiction(write: Any) -> None:
         ({"training": {"sample_sentences": 2}}, "training.sample_sentences: has no effect without training.sample"),
         ({"training": {"average_last": 1}}, "training.average_last: the mean of 1 checkpoint is that checkpoint"),
         ({"training": {"batch_tokens": 50}}, "training.batch_tokens: 50 is not above data.max_length (100)"),
+        ({"training": {"batch_tokens": 100}}, "training.batch_tokens: 100 is not above data.max_length (100)"),
         ({"training": {"validate_every": 5}}, "training.validate_every: has no effect without validation data"),
         ({"evaluation": {"samples": 5}}, "evaluation.samples: has no effect without validation data in data.dev"),
         ({"evaluation": {"metrics": [], "max_sentences": 5}, "data": {"dev": "d"}}, "evaluation.max_sentences: has"),
         ({"data": {"train": ["a", "b"], "dev": "a"}}, "data.dev: 'a' is also training text"),
+        (
+            {"data": {"train": "a", "monolingual": "b", "monolingual_tag": None, "test": "b"}},
+            "data.test: 'b' is also training text",
+        ),
         *(
             (
                 {"model": {"cell": unit, "encoder_cell": "gru", "decoder_cell": "sru"}},

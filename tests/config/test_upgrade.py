@@ -53,6 +53,12 @@ def test_so_is_that_of_one_side(tmp_path: Path, side: str) -> None:
     assert gates(config) == "twin"
 
 
+def test_of_a_metric_that_is_listed_twice_one_stays_and_so_does_the_rest(tmp_path: Path) -> None:
+    evaluation = {"metrics": ["bleu", "chrf", "bleu"], "max_sentences": 7}
+    config = load_saved(write(tmp_path, {"evaluation": evaluation}))
+    assert (config.evaluation.metrics, config.evaluation.max_sentences) == (["bleu", "chrf"], 7)
+
+
 @pytest.mark.parametrize("gate", ["twin", "coupled", "coupled_input"])
 def test_what_this_version_saves_is_read_as_it_is(tmp_path: Path, gate: str, caplog: pytest.LogCaptureFixture) -> None:
     config = load_config(write(tmp_path, {"model": {"cell": "atr", "cell_options": {"gates": gate}}}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import re
 import signal
 import socket
@@ -21,6 +22,7 @@ import pytest
 
 import nmt
 from nmt.serving.server import _listen
+from nmt.serving.settings import Settings
 from tests.conftest import REPOSITORY
 from tests.console import call
 from tests.exported_run import LINES, Exported
@@ -269,6 +271,23 @@ def test_wrong_options_are_one_line(run: Path, arguments: tuple[str, ...], said:
 def execute(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "nmt.cli.serve", *arguments]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_options_of_the_command_become_settings_of_the_server(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Settings] = []
+
+    def served(load: object, settings: Settings, **_: object) -> int:
+        found.append(settings)
+        return signal.SIGINT
+
+    monkeypatch.setattr("nmt.serving.server.serve", served)
+    monkeypatch.setattr(logging.Logger, "setLevel", lambda *_: None)  # which later tests would have, too
+    monkeypatch.setenv("NMT_API_KEY", "environment")
+    assert call("nmt-serve", str(run), "--max-wait-ms", "5", "--timeout", "7") == 130
+    assert call("nmt-serve", str(run), "--api-key", "option", "--cors-origin", "*") == 130
+    first, second = found
+    assert (first.max_wait, first.timeout, first.api_key, first.cors_origins) == (0.005, 7, "environment", ())
+    assert (second.api_key, second.cors_origins) == ("option", ("*",))
 
 
 def test_a_missing_package_is_one_line(
