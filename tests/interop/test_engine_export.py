@@ -16,6 +16,7 @@ from nmt.config import load_config
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS
 from nmt.errors import ConfigError
+from nmt.interop.engine.export import PRECISIONS
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Lowered, Op, Program, Register, Space
 from nmt.interop.engine.registers import shared
@@ -102,6 +103,15 @@ def test_int8_values_are_those_that_a_search_by_pytorch_has(tie: str) -> None:
     tables = [one.t[0] for name in ("ENCO", "STEP") for one in rounded.programs[name] if one.op == 1]
     shares = {"none": (False, False), "target_softmax": (False, True), "all": (True, True)}[tie]
     assert tuple(table == rounded.table for table in tables) == shares
+
+
+def test_narrow_matrices_are_not_rounded_to_int8() -> None:
+    """Below 16 columns, as the name of the format says."""
+    tensors = Tensors("int8")
+    for columns in (15, 16, 17):
+        tensors.matrix([torch.ones(2, columns)])
+    assert [(each.kind.name, each.columns) for each in tensors.stored()] == [("F32", 15), ("INT8", 16), ("INT8", 17)]
+    assert PRECISIONS["int8"].startswith("int8: matrices of 16 columns or more ")
 
 
 def test_bf16_values_are_the_nearest() -> None:

@@ -20,6 +20,7 @@ from nmt.data import EOS
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import model_dir, run_layout
 from nmt.interop.export import export_model
+from nmt.interop.facts import write_longest_source
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.interop.stored_weights import FORMATS, layout, packed
 from nmt.interop.weights_file import read_metadata, write_weights
@@ -342,6 +343,11 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
         "/SHA256SUMS: '../../etc/passwd' is not a file of an exported folder",
     ),
     (
+        "checksums of a file in a folder of it",
+        lambda folder: (folder / "SHA256SUMS").open("a").write(f"{'0' * 64}  other/words\n"),
+        "/SHA256SUMS: 'other/words' is not a file of an exported folder",
+    ),
+    (
         "half of the weights",
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:4000]),
         "/model.safetensors: damaged file",
@@ -520,4 +526,13 @@ def test_what_loading_reads_is_what_was_exported(run: Path, tmp_path: Path) -> N
     assert loaded.config.decoding.precision == "int8" and loaded.path == tmp_path / "out"
     assert loaded.model.stored is not None and loaded.model.stored.precision == "int8"
     assert not loaded.model.training
+    assert loaded.longest_source == (loaded.config.data.max_length, False)
     assert model_dir.load_model(run).model.stored is None
+
+
+def test_the_longest_source_of_a_run_is_that_of_its_checkpoints_and_exports(run: Path, tmp_path: Path) -> None:
+    write_longest_source(run, 5)
+    export_model(run, tmp_path / "out")
+    for path in (run, run_layout.step_dir(run, 7), tmp_path / "out"):
+        assert load_model(path).longest_source == (5, True)
+    assert "| longest training source | 5 tokens |" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")

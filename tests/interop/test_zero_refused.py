@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,30 @@ def test_vocabularies(tmp_path: Path, options: list[str], capsys: pytest.Capture
     assert "src.vocab: the vocabulary is empty" in refused(capsys)
 
 
+def test_names_that_are_made_up_are_those_of_no_other_token(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("<line-2>\n\n<<line-2>>\na b\n<line-4>\n")
+    vocabulary, notes = read_vocabulary(tmp_path / "v")
+    assert list(vocabulary.tokens)[3:] == ["<line-2>", "<<<line-2>>>", "<<line-2>>", "<<line-4>>", "<line-4>"]
+    assert len(notes) == 1 and "lines 2, 4," in notes[0]
+
+
+def test_an_export_for_zero_that_fails_leaves_nothing(
+    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert convert(options, tmp_path / "ours") == 0
+    (tmp_path / "out").mkdir()
+
+    def full(stream: Any, **_: Any) -> None:
+        stream.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    capsys.readouterr()
+    file = tmp_path / "out" / "back.npz"
+    assert call("nmt-convert", "to-zero", str(tmp_path / "ours"), "-o", str(file)) == 1
+    assert f"{file}: " in refused(capsys) and not list((tmp_path / "out").iterdir())
+
+
 def test_one_table_for_two_vocabularies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, arrays = tiny_model(tie_embeddings="all")
     options = write_checkpoint(tmp_path, arrays, tiny_hyper_parameters(config))
@@ -250,7 +275,7 @@ def test_units_of_plugins_are_refused(
     assert "Zero cannot compute this model: unit Mine has no counterpart in Zero" in refused(capsys)
 
 
-@pytest.mark.parametrize("token", ["a\rb", "a\r", "\x0ba", "a\x0cb", "a b", "a\tb", ""])
+@pytest.mark.parametrize("token", ["a\rb", "a\r", "\x0ba", "a\x0cb", "a b", "a\tb", "", "fine", "<unk>"])
 def test_a_token_that_zero_would_not_find_in_any_text(token: str) -> None:
     """Python 2, which Zero runs in, splits text at these signs and takes them off the lines of a vocabulary."""
     tokens = ["<pad>", "<unk>", "<eos>", "fine", token]

@@ -68,6 +68,7 @@ def check_equal(found: nmt.Result, wanted: nmt.Result) -> None:
         {"search": "greedy", "beam_size": 1, "details": "alignment"},
         {"search": "greedy"},
         {"split_long": 6, "details": DETAILS, "max_length_offset": 1},
+        {"split_long": 4, "beam_size": 4, "n_best": 4, "details": DETAILS},
         {"split_long": "none", "batch_tokens": 50},
         {"scores": False, "beam_size": 1, "shortlist": "none", "details": []},
         {"n_best": 5},

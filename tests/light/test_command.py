@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import math
 import os
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nmt.light import Translator, command, pace
 from nmt.light.binding import Results
@@ -155,8 +158,10 @@ def test_packed_text_and_a_file_as_output(run: Any, tmp_path: Path) -> None:
     expected = run(f"{ONE}\n{TWO}\n".encode())[1]
     (tmp_path / "text.gz").write_bytes(gzip.compress(f"{ONE}\n{TWO}\n".encode()))
     (tmp_path / "out").write_text("before")
+    (tmp_path / "out").chmod(0o640)
     assert run(None, "-q", "-i", tmp_path / "text.gz", "-o", tmp_path / "out")[:2] == (0, "")
     assert (tmp_path / "out").read_text(encoding="utf-8") == expected
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
     (tmp_path / "text.gz").write_bytes(gzip.compress(f"{ONE}\n".encode() * 999)[:-30])
     code, _, err = run(None, "-q", "-i", tmp_path / "text.gz", "-o", tmp_path / "out")
     assert code == 1 and "text.gz: not a readable gzip file" in err
@@ -217,6 +222,15 @@ def test_the_file_of_standard_input_is_not_overwritten(engine: Path, model: Path
         assert running.wait(HANGS) == 0
 
 
+def test_no_model_of_an_ensemble_is_overwritten(run: Any, model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.nmt"
+    other.write_bytes(model.read_bytes())
+    for option in ("-o", "--alignment"):
+        said = f"nmt-light: {other}: is also the input; choose another output file\n"
+        assert run(ONE.encode(), "-q", option, other, models=(model, other)) == (2, "", said)
+    assert other.read_bytes() == model.read_bytes()
+
+
 def test_help_ends_with_examples_that_parse(capfd: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--help"]) == 0
     text = capfd.readouterr().out
@@ -246,6 +260,57 @@ def test_who_sends_a_line_and_waits_has_its_answer(engine: Path, model: Path) ->
         assert (running.wait(HANGS), running.stderr.read()) == (143, b"nmt-light: terminated\n")
 
 
+@contextlib.contextmanager
+def children_begin_with(number: int, what: Any) -> Iterator[None]:
+    """What a signal does in processes that are started in the block, wherever the tests run."""
+    before = signal.signal(number, what)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no terminals that hang up here")
+def test_a_terminal_that_hangs_up_ends_it_but_not_under_nohup(engine: Path, model: Path) -> None:
+    with children_begin_with(signal.SIGHUP, signal.SIG_DFL):
+        running = process(engine, model, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with running:
+        assert running.stderr
+        running.stderr.readline()  # that it is ready
+        running.send_signal(signal.SIGHUP)
+        assert (running.wait(60), running.stderr.read()) == (129, b"nmt-light: hung up\n")
+    with children_begin_with(signal.SIGHUP, signal.SIG_IGN):
+        running = process(engine, model, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with running:
+        assert running.stdin and running.stdout and running.stderr
+        running.stderr.readline()
+        running.send_signal(signal.SIGHUP)
+        running.stdin.write(f"{ONE}\n".encode())
+        running.stdin.close()
+        assert running.stdout.read().endswith(b"\n") and running.wait(60) == 0
+
+
+def test_a_closed_standard_output_is_an_error(engine: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text(f"{ONE}\n", encoding="utf-8")
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", RUN, model, "-q", "-i", tmp_path / "text"]
+    environment = {**os.environ, "ENGINE": str(engine)}
+    done = subprocess.run(closed, env=environment, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1 and done.stderr.startswith(b"nmt-light: standard output: cannot be written (")
+
+
+def test_a_line_without_a_translation_is_an_error_at_the_end(run: Any, tmp_path: Path) -> None:
+    own = make_model(section())
+    with torch.no_grad():
+        own.embeddings.source[4 + ord(ONE) - 0x4E00] = math.nan  # as `pieces` numbers characters
+    vocabularies = pieces(own.source_vocab_size), pieces(own.target_vocab_size)
+    (tmp_path / "odd.nmt").write_bytes(content_of(own, subwords=vocabularies))
+    code, out, err = run(f"{TWO}\n{ONE}\n{TWO}\n".encode(), "-q", models=(tmp_path / "odd.nmt",))
+    first, second, third, end = out.split("\n")
+    assert (code, second, end) == (1, "", "") and first == third != ""
+    assert "; 1 line has no translation with a finite score: 2;" in err
+    assert run(f"{TWO}\n".encode(), "-q", models=(tmp_path / "odd.nmt",))[:2] == (0, f"{first}\n")
+
+
 def test_a_pipe_that_does_not_block_is_waited_for(engine: Path, model: Path) -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
@@ -263,7 +328,9 @@ def test_a_pipe_that_does_not_block_is_waited_for(engine: Path, model: Path) -> 
 
 
 def test_ctrl_c_and_a_reader_that_goes_away(engine: Path, model: Path, tmp_path: Path) -> None:
-    with process(engine, model, "-o", tmp_path / "out", stdin=subprocess.PIPE) as running:
+    with children_begin_with(signal.SIGINT, signal.default_int_handler):  # which jobs in the background ignore
+        running = process(engine, model, "-o", tmp_path / "out", stdin=subprocess.PIPE)
+    with running:
         assert running.stdin and running.stderr
         running.stderr.readline()  # that it is ready
         running.send_signal(signal.SIGINT)
@@ -304,6 +371,12 @@ def test_it_waits_for_none_of_the_slow_imports() -> None:
     bare = [sys.executable, "-I", "-S", "-c", code]
     loaded = set(subprocess.run(bare, capture_output=True, text=True, check=True).stdout.split())
     assert not loaded & {"typing", "pathlib", "dataclasses", "inspect", "json", "gzip", "shutil", "torch", "numpy"}
+
+
+def test_a_carriage_return_belongs_to_the_end_of_a_line_and_to_no_other(tmp_path: Path) -> None:
+    """A last line without an end keeps it, as text that a line feed will end."""
+    (tmp_path / "text").write_bytes(b"one\r\n\r\r\ntw\ro\nthree\r")
+    assert sum(windows(str(tmp_path / "text"), Pace()), []) == [b"one", b"\r", b"tw\ro", b"three\r"]
 
 
 def test_lines_longer_than_any_text_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

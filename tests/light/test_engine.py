@@ -23,8 +23,8 @@ from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import RuledModel
 from nmt.search.rules import RepeatPenalty
 from nmt.search.shortlist import Shortlist
-from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, make_model, section
-from tests.light.engine_files import NO_LIMIT, by_pytorch, hypotheses, library, opened, options, sentences
+from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, content_of, make_model, section
+from tests.light.engine_files import NO_LIMIT, by_pytorch, hypotheses, library, opened, options, pieces, sentences
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis], *, tolerance: float = 2e-4) -> None:
@@ -112,6 +112,50 @@ def test_a_beam_of_one_is_not_greedy_search(tmp_path: Path) -> None:
     assert found != everything(engine, sources, beam_size=1, n_best=1)
 
 
+def model_that_ends(cell: str, *, seed: int) -> Seq2Seq:
+    """A small model whose translations end by themselves, short and long ones, while most of the others never do."""
+    model = make_model(section(cell=cell, deep_output=False, embedding_size=16))
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        model.embeddings.softmax_table[EOS] = 2.0 * torch.randn(16, generator=draw)
+    return model
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize(("cell", "seed"), [("gru", 4), ("lrn", 3), ("lrn", 5)])
+def test_a_search_ends_when_nothing_wanted_can_be_better(
+    cell: str, seed: int, length_penalty: float, tmp_path: Path
+) -> None:
+    """Not earlier: also where long translations are preferred, and where only some of the beam are wanted."""
+    model = model_that_ends(cell, seed=seed)
+    engine, sources = opened(model, tmp_path), sentences(40, vocabulary=17)
+    lengths = set[int]()
+    for beam, n_best in ((4, 1), (6, 3), (5, 5)):
+        given = {"length_penalty": length_penalty, "max_length_offset": 9}
+        found = everything(engine, sources, beam_size=beam, n_best=n_best, **given)
+        for one, expected in zip(found, by_pytorch(model, sources, beam=beam, n_best=n_best, **given), strict=True):
+            same(one, expected)
+            lengths |= {len(each.ids) for each in one if each.has_ended}
+    assert len(lengths) > 1
+
+
+def test_of_equal_translations_the_first_found_is_the_better_one(tmp_path: Path) -> None:
+    """Where two words are the same to the model, to the last bit, the translations with the first one come first."""
+    model = model_that_ends("lrn", seed=4)
+    table = model.embeddings.softmax_table  # that of the target, too
+    with torch.no_grad():
+        table[4::2] = table[3:-1:2]
+    engine = opened(model, tmp_path)
+    equal = 0
+    for found in everything(engine, sentences(40, vocabulary=17), beam_size=8, n_best=8, max_length_offset=9):
+        for one, other in zip(found[:-1], found[1:], strict=True):
+            assert one.score >= other.score
+            if one.score == other.score and one.has_ended and other.has_ended:
+                assert one.ids < other.ids
+                equal += 1
+    assert equal > 20
+
+
 def test_several_models_are_an_ensemble(tmp_path: Path) -> None:
     """Of different architectures; the probabilities are averaged, and so is what they attend to."""
     members = [make_model(section(cell="gru")), make_model(section(cell="lrn", **TRANSFORMER))]
@@ -132,6 +176,18 @@ def test_several_models_are_an_ensemble(tmp_path: Path) -> None:
 def test_another_tokenizer_is_no_part_of_an_ensemble(tmp_path: Path) -> None:
     opened(make_model(section()), tmp_path, name="first")
     opened(make_model(section(tie_embeddings="all")), tmp_path, name="second")
+    with pytest.raises(EngineError, match=r"second\.nmt: has another tokenizer than the first model of the ensemble$"):
+        library().open([tmp_path / "first.nmt", tmp_path / "second.nmt"])
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
+def test_another_vocabulary_of_the_same_size_is_no_part_of_an_ensemble(side: int, tmp_path: Path) -> None:
+    model = make_model(section())
+    vocabularies = [pieces(model.source_vocab_size), pieces(model.target_vocab_size)]
+    for name in ("first", "second"):
+        content = content_of(model, subwords=(vocabularies[0], vocabularies[1]))
+        (tmp_path / f"{name}.nmt").write_bytes(content)
+        vocabularies[side] = vocabularies[side].replace("\u4e03".encode(), "\u4f03".encode())
     with pytest.raises(EngineError, match=r"second\.nmt: has another tokenizer than the first model of the ensemble$"):
         library().open([tmp_path / "first.nmt", tmp_path / "second.nmt"])
 
@@ -157,7 +213,8 @@ def test_a_shortlist_is_kept_to(precision: Any, tmp_path: Path) -> None:
             restricted = RestrictedModel(model, words)
             (expected,) = restricted.with_ids(by_pytorch(restricted, [source], beam=3))
             same(one, expected)
-    assert everything(engine, sources, n_best=1, shortlist=False) != found
+    without = everything(opened(model, tmp_path, name="without", precision=precision), sources, n_best=1)
+    assert everything(engine, sources, n_best=1, shortlist=False) == without != found
     assert [everything(engine, [source], n_best=1)[0] for source in sources] == found
 
 
@@ -203,6 +260,30 @@ def test_the_limit_of_the_length_is_noted(tmp_path: Path) -> None:
     assert len(results.ids(0, 0, 0)) <= 3
     assert results.was_cut(0) == (EOS not in results.ids(0, 0, 0))
     assert results.parts(1) == 0 and results.score(1, 0) == 0 and not results.was_cut(1)
+
+
+def test_a_line_counts_as_cut_if_one_of_its_parts_was(tmp_path: Path) -> None:
+    engine = opened(model_that_ends("gru", seed=4), tmp_path)
+    draw = torch.Generator().manual_seed(2)
+    drawn = torch.randint(0x4E00, 0x4E00 + 13, (60, 12), generator=draw).tolist()
+    lines = ["".join(map(chr, characters)).encode() for characters in drawn]
+    results = engine.translate(lines, options(engine, beam_size=1, max_length_offset=3, split_long=4))
+    seen = set[tuple[bool, bool]]()
+    for line in range(len(lines)):
+        cut = [results.ids(line, 0, part)[-1] != EOS for part in range(results.parts(line))]
+        assert results.was_cut(line) == any(cut)
+        seen.add((cut[0], cut[-1]))
+    assert len(seen) == 4, "each of first and last, cut and not"
+
+
+def test_few_sentences_after_others_with_a_smaller_beam(tmp_path: Path) -> None:
+    """What a search leaves behind is used again only where it is large enough."""
+    engine = opened(make_model(section()), tmp_path)
+    (source,) = sentences(1, vocabulary=17)
+    wanted = everything(opened(make_model(section()), tmp_path, name="other"), [source], beam_size=6, n_best=6)
+    for beam in (1, 2, 3):
+        everything(engine, [source], beam_size=beam, n_best=1)
+    assert everything(engine, [source], beam_size=6, n_best=6) == wanted
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,11 @@ def test_alignments_in_a_file(exported: Exported, both: Run, tmp_path: Path, opt
         (tmp_path / "aligned").unlink()
     assert found[0] == found[1]
     assert found[0].count("\n") == len(LINES)
-    one = ["-o", str(tmp_path / "out"), "--alignment", str(tmp_path / "." / "out")]
-    for main in (command.main, translate.main):
-        assert main([*arguments, *one]) == 2
+    for name in ("out", "new"):
+        one = ["-o", str(tmp_path / name), "--alignment", f"{tmp_path}/./{name}"]
+        for main in (command.main, translate.main):
+            assert main([*arguments, *one]) == 2
+    assert not (tmp_path / "new").exists()
     _, out, _ = both(*arguments[:4], "--format", "jsonl", "--with", "alignment", *(options if "5" in options else ()))
     pairs = [record["translations"][0]["alignment"] for record in records_of(out)]
     assert found[0] == "".join(" ".join(f"{a}-{b}" for a, b in own) + "\n" for own in pairs)
@@ -135,6 +137,24 @@ def test_lines_that_are_longer_than_any_of_the_ensembles_training(
         ["length_limit", "longer_than_training"],
     ]
     assert err.endswith("; 1 line longer than any in training (4 tokens): 2\n")
+
+
+def test_parts_are_compared_with_the_training_one_by_one(exported: Exported, both: Run, tmp_path: Path) -> None:
+    """As they are what the model reads; what is as long as the longest of the training is not longer."""
+    (tmp_path / "text").write_text("a longaer sentence of ax. c longber sentence of by b.\n" * 2, encoding="utf-8")
+    with nmt.light.Translator(exported.file, library=compiled_engine()) as translator:
+        longest = translator.translate((tmp_path / "text").read_text(encoding="utf-8").split("\n")[0]).source_tokens
+    for limit, noted in ((longest, False), (longest - 1, True)):
+        written = json.dumps({"longest_training_source": limit}).encode()
+        file = tmp_path / f"{limit}.nmt"
+        file.write_bytes(with_sections(Path(exported.file).read_bytes(), META=written))
+        arguments = (str(file), "-i", str(tmp_path / "text"), "--format", "jsonl", "--max-length-offset", "50")
+        whole, parts = (
+            {note for record in records_of(both(*arguments, "--split-long", split)[1]) for note in record["notes"]}
+            for split in ("none", str(longest - 1))
+        )
+        assert ("longer_than_training" in whole) == noted
+        assert "split" in parts and "longer_than_training" not in parts
 
 
 def test_an_ensemble(exported: Exported, both: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -352,6 +352,16 @@ def test_attention_of_extreme_values(table: Any) -> None:
     assert np.isfinite(y[:16]).all() and np.isnan(y[16:]).all()
 
 
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_an_infinite_score_is_seen_in_all_of_its_head(table: Any, infinite: float) -> None:
+    """Also one that would only have a weight of 0: it is no number that a model should have."""
+    n, S = 32, 3
+    q, keys, values, y, scratch = floats(n), floats(S, n), floats(S, n), empty(n), empty(2 * S)
+    q[20], keys[1, 20] = 1, infinite
+    table.attend_dot(address(q), address(keys), n, address(values), n, 2, n, S, address(y), None, address(scratch))
+    assert np.isfinite(y[:16]).all() and np.isnan(y[16:]).all()
+
+
 @pytest.mark.parametrize("n", [1, 17, 511, 5000, 100_000])
 def test_sums_of_exponentials(table: Any, n: int) -> None:
     x, total = floats(n, scale=4), ctypes.c_double()

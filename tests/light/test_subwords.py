@@ -106,6 +106,17 @@ def test_what_others_train(library: Library, model_type: str, options: dict[str,
     check(library.open(proto), proto, odd_lines(500, seed=7), seed=7)
 
 
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])
+def test_the_bounds_of_utf8(library: Library, normalization: str) -> None:
+    """First and last characters of each length, and the numbers beside them that are none."""
+    numbers = (0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xE000, 0xFFFD, 0xFFFF, 0x10000)
+    lines = [chr(number).encode("utf-8", "surrogatepass") for number in (*numbers, 0x10FFFF)]
+    lines += [b"\xf4\x90\x80\x80", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf7\xbf\xbf\xbf"]
+    for byte_fallback in (False, True):
+        proto = trained(model_type="bpe", byte_fallback=byte_fallback, normalization_rule_name=normalization)
+        check(library.open(proto), proto, [*lines, *(b"a " + line + b"b" for line in lines)], seed=3)
+
+
 def _unused(message: Any) -> None:
     for place, piece in enumerate(message.pieces):
         if piece.type == piece.NORMAL and place % 3 and len(piece.piece) > 1:

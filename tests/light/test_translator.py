@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from nmt.light import EngineError, Translator
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
+from tests.light.subword_models import edited
 
 LINES = ["\u4e01", "\u4e02\u4e03", ""]
 
@@ -68,3 +70,36 @@ def test_switches_are_booleans(translator: Translator) -> None:
     ):
         with pytest.raises(EngineError, match=f"^{name}: {value!r} is not allowed. Allowed: {allowed}.$"):
             translator.translate("\u4e01", **{name: value})
+
+
+def test_without_scores_there_are_the_same_tokens(translator: Translator) -> None:
+    """Greedy search does not compute them where nobody asks; nothing else depends on that."""
+    greedy = {"beam_size": 1, "details": ["tokens", "alignment"]}
+    for with_scores, without in zip(
+        translator.translate(LINES, **greedy), translator.translate(LINES, scores=False, **greedy), strict=True
+    ):
+        assert (without.text, without.tokens, without.alignment) == (
+            with_scores.text,
+            with_scores.tokens,
+            with_scores.alignment,
+        )
+        assert math.isnan(without.score) == bool(without.source_tokens)
+    assert translator.translate(LINES[0], scores=False, **greedy).tokens
+
+
+def test_a_line_separator_in_a_translation_ends_no_text(engine: Path, tmp_path: Path) -> None:
+    """Only a line feed does, as everywhere else."""
+    own = make_model(section())
+    target = edited(pieces(own.target_vocab_size), separated)
+    (tmp_path / "model.nmt").write_bytes(content_of(own, subwords=(pieces(own.source_vocab_size), target)))
+    with Translator(tmp_path / "model.nmt", library=engine) as translator:
+        texts = translator.texts(LINES)
+        assert texts == [result.text for result in translator.translate(LINES)]
+        assert any("\u2028" in text for text in texts)
+
+
+def separated(message: Any) -> None:
+    """Every character of a model's vocabulary with a line separator before it."""
+    for piece in message.pieces:
+        if piece.type == piece.NORMAL and piece.piece != "\u2581":
+            piece.piece = f"\u2028{piece.piece}"

@@ -128,6 +128,25 @@ def test_a_damaged_model_is_said(page: Path, tmp_path: Path) -> None:
     assert in_node(broken, tmp_path, beam=1)["problem"].startswith("damaged")
 
 
+def test_the_results_of_a_line_in_parts() -> None:
+    """Attention of each part lies over the pieces of that part; that of a word is the mean of its pieces'."""
+    script, engine = REPOSITORY / "tests/light/page_results.js", REPOSITORY / "nmt/light/web/engine.js"
+    done = subprocess.run([needed("node"), script, engine], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["lines"], seen["freed"]) == (["a cb  "], 1)
+    assert seen["source"] == ["\u2581a", "<eos>", "\u2581c", "b", "<eos>"] and seen["ids"] == [6, 2, 8, 7, 2]
+    assert seen["attention"] == [
+        [0.75, 0.25, 0, 0, 0],
+        [0.5, 0.5, 0, 0, 0],
+        [0, 0, 0.5, 0.25, 0.25],
+        [0, 0, 0.75, 0.125, 0.125],
+        [0, 0, 0, 0, 1],
+    ]
+    assert [word["text"] for word in seen["words"]] == ["x", "zy"]
+    assert seen["weights"][1] == [0, (0.75 + 0.875) / 2]
+
+
 def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "text.nmt").write_text("a text")
     done = build(tmp_path / "page", "--model", tmp_path / "text.nmt")
