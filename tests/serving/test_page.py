@@ -12,6 +12,7 @@ import pytest
 
 import nmt
 from tests.browser import Visit, chromium
+from tests.conftest import HANGS
 from tests.exported_run import Exported
 from tests.serving.server_process import ServerProcess, started
 
@@ -44,7 +45,7 @@ def page_of(
 ) -> Iterator[tuple[Any, Visit]]:
     """A page in a window of its own, and what is seen of it."""
     with Visit(opened, width=width, height=height, dark=dark) as visit:
-        visit.page.set_default_timeout(20_000)
+        visit.page.set_default_timeout(1000 * HANGS)
         visit.page.goto(url)
         yield visit.page, visit
 
@@ -55,10 +56,10 @@ def outside(visit: Visit, server: ServerProcess) -> list[str]:
 
 
 def expect(what: Any) -> Any:
-    """Playwright's own: what is said of a part of a page becomes true within 20 seconds."""
+    """Playwright's own: what is said of a part of a page becomes true."""
     from playwright.sync_api import expect as expected
 
-    expected.set_options(timeout=20_000)
+    expected.set_options(timeout=1000 * HANGS)
     return expected(what)
 
 
