@@ -453,8 +453,8 @@ def test_the_card_says_what_is_recorded_of_these_weights(run: Path, tmp_path: Pa
         {"event": "validation", "step": 6, "epoch": 1.0, "bleu": 11.0, **scored},
         {"event": "validation", "step": 7, "epoch": 1.5, "bleu": 22.0, **scored},
         {"event": "validation", "step": 7, "epoch": 1.5, "bleu": 33.0, **scored},
-        {"event": "test", "step": 9, "epoch": 2.0, "checkpoint": "average", "bleu": 44.0, **scored},
         {"event": "test", "step": 9, "epoch": 2.0, "checkpoint": "step-7", "bleu": 36.97, **scored},
+        {"event": "test", "step": 9, "epoch": 2.0, "checkpoint": "average", "bleu": 44.0, **scored},
     )
     export_model(run, tmp_path / "my model", stored="int8")
     card = (tmp_path / "my model" / "README.md").read_text(encoding="utf-8")
