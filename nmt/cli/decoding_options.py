@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nmt.cli.argument_types import ensemble_weights, number_of, whole_of
 from nmt.errors import ConfigError, shown
-from nmt.light.options import NONE, OPTIONS, Option, command_option
+from nmt.light.options import NONE, OPTIONS, Option, as_keys, command_option
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -66,8 +66,7 @@ def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
 def with_ensemble(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
     """`decoding` changed by the options of `add_ensemble`."""
     given = {name: getattr(arguments, name) for name in _ENSEMBLE if getattr(arguments, name) is not None}
-    changes: dict[str, Any] = {name: None if value == NONE else value for name, value in given.items()}
-    return dataclasses.replace(decoding, **changes)
+    return dataclasses.replace(decoding, **as_keys(given))
 
 
 def overridden(
@@ -77,7 +76,7 @@ def overridden(
     from nmt.config.changed import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
-    changes = {name: None if OPTIONS[name].can_be_off and value == NONE else value for name, value in changes.items()}
+    changes = as_keys(changes)
     if "search_options" in changes:
         given = search_options(changes.pop("search_options"))
         plain = changed_decoding(decoding, changes, option=command_option)

@@ -100,12 +100,7 @@ def decoding_markdown() -> str:
 
 
 def _described(option: Option) -> str:
-    if option.default is None:
-        default = "none"
-    elif isinstance(option.default, tuple):
-        default = "`[]`"
-    else:
-        default = f"`{str(option.default).lower() if isinstance(option.default, bool) else option.default}`"
+    default = _shown([*option.default] if isinstance(option.default, tuple) else option.default)
     allowed = option.allowed()
     if option.engine_most != option.most:
         allowed += f"; in the engine at most {option.engine_most:,}"
@@ -152,6 +147,10 @@ def _default(field: dataclasses.Field[Any]) -> str:
         value = field.default_factory()
     else:
         return "required"
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
     if value is None:
         return "none"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

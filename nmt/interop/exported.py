@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from pathlib import Path
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final
 
 from torch import Tensor
 
 from nmt.config import Config
-from nmt.config.paths import FilePath
 from nmt.config.schema import DecodingConfig
 from nmt.data.checksums import CHECKSUMS
 from nmt.errors import CheckpointError, printable
@@ -20,6 +19,7 @@ from nmt.files.whole import is_file, is_folder, read_file
 from nmt.interop import run_layout
 from nmt.interop.stored_weights import FORMATS, Format
 from nmt.interop.weights_file import DamagedError, parse_weights, read_metadata
+from nmt.light.options import names_of
 
 VERSION_KEY: Final = "nmt_export"
 VERSION: Final = "1"
@@ -32,9 +32,7 @@ _NEEDED: Final = (run_layout.CONFIG, run_layout.WEIGHTS, TOKENIZER_SUMS)
 
 def decoding_files(decoding: DecodingConfig) -> dict[str, str]:
     """By its key each file that the decoding settings name, as `shortlist`; a language model is no file."""
-    hints = get_type_hints(DecodingConfig, include_extras=True)
-    keys = [field.name for field in dataclasses.fields(DecodingConfig) if FilePath in get_args(hints[field.name])]
-    return {key: value for key in keys if (value := getattr(decoding, key)) is not None}
+    return {key: value for key in names_of("file") if (value := getattr(decoding, key)) is not None}
 
 
 def format_name(directory: Path) -> str | None:

@@ -28,7 +28,7 @@ from nmt.library.failures import Failure
 from nmt.library.inspection import Inspection
 from nmt.library.request import Request
 from nmt.library.results import PairScore, Result
-from nmt.light.options import NONE, OPTIONS
+from nmt.light.options import NONE, names_of
 
 START = (
     "import json, sys; descriptor, parent, path = sys.argv[1:]; sys.path[:] = json.loads(path); "
@@ -203,7 +203,7 @@ def _here(options: dict[str, Any]) -> dict[str, Any]:
     """Options with absolute paths, because the other process may have another current directory."""
     paths = {
         name: os.path.abspath(expanded(value))
-        for name in (name for name, option in OPTIONS.items() if option.kind in ("file", "model"))
+        for name in names_of("file", "model")
         if isinstance(value := options.get(name), str) and value != NONE
     }
     return {**options, **paths}

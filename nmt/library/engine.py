@@ -20,10 +20,11 @@ from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library.computing import Facts
 from nmt.library.inspecting import WHOLE, array, inspected
 from nmt.library.inspection import Inspection
-from nmt.library.options import OWN, as_keys, chosen_details
+from nmt.library.options import OWN, chosen_details
 from nmt.library.request import WISHES, Request
 from nmt.library.results import Hypothesis, PairScore, Result
 from nmt.library.turns import Turns
+from nmt.light.options import as_keys
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.search import Translation, Translator, score_pairs

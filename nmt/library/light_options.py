@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nmt.errors import ConfigError, near_miss, shown
 from nmt.library.options import chosen_details
-from nmt.light.options import NONE, OPTIONS, Option
+from nmt.light.options import NONE, OPTIONS, Option, options_of
 from nmt.setting_error import SettingError
 
 DOOR: Final = "file"
@@ -38,8 +38,8 @@ def light_options(
     taken: dict[str, Any] = {}
     for name, value in given.items():
         option = OPTIONS.get(name)
-        if option is None or (option.doors == ("light",)):
-            known = [key for key in OPTIONS if key != "precision" or named is not str]
+        if option is None or "run" not in option.doors:
+            known = [one.name for one in options_of("run") if one.name != "precision" or named is not str]
             raise SettingError((named(name), f"is not an option.{near_miss(name, known)}"))
         if DOOR not in option.doors:
             if not _asks_nothing(option, value):
@@ -71,6 +71,7 @@ def refused_wish(name: str, file: str) -> str:
 
 
 def _asks_nothing(option: Option, value: Any) -> bool:
+    """Whether a value requests nothing; `True`, which is equal to 1, never does for a number."""
     return value in option.asks_nothing and type(value) in map(type, (*option.asks_nothing, 0))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict
 
 from nmt.errors import ConfigError, shown
-from nmt.light.options import NONE, OPTIONS
+from nmt.light.options import OPTIONS
 from nmt.search.translation import DETAILS, Details, check_details
 
 Path = str | os.PathLike[str]
@@ -48,12 +48,6 @@ class Options(TypedDict, total=False):
 
 OWN: Final = {name: OPTIONS[name].default for name in ("details", "scores")}
 """Options that belong neither to a sentence nor to the section `decoding`, with their defaults."""
-
-
-def as_keys(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as keys of the section `decoding`: `none` is None where it switches something off."""
-    off = {name for name, option in OPTIONS.items() if option.can_be_off}
-    return {name: None if name in off and value == NONE else value for name, value in options.items()}
 
 
 def chosen_details(options: Mapping[str, Any]) -> Details:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from nmt.errors import ConfigError, shown
 from nmt.library.environment import before_torch
 from nmt.library.loading import load
-from nmt.library.options import as_keys
 from nmt.library.paths import path_of, several
 from nmt.library.translator import Translator
-from nmt.light.options import OPTIONS
+from nmt.light.options import OPTIONS, as_keys
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

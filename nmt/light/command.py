@@ -37,7 +37,7 @@ EXAMPLES: Final = """examples:
 SETTINGS: Final = tuple(
     option
     for option in options_of("light")
-    if option.name in ("search", "threads") or (option.is_key and option.name != "shortlist")
+    if option.name == "threads" or (option.is_key and option.name != "shortlist")
 )
 """Options of the search that have options of the command by their names."""
 ENDINGS: Final = {signal.SIGTERM: ("terminated", 143)}

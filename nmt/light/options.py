@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
 DOORS: Final = {
@@ -294,6 +294,17 @@ for _name, _option in OPTIONS.items():
 def options_of(*doors: str) -> Iterator[Option]:
     """The options that all of some doors have."""
     return (option for option in OPTIONS.values() if set(doors) <= set(option.doors))
+
+
+def names_of(*kinds: str) -> tuple[str, ...]:
+    """The names of the options of some kinds, such as `file`."""
+    return tuple(name for name, option in OPTIONS.items() if option.kind in kinds)
+
+
+def as_keys(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as keys of the section `decoding`: `none` is None where it switches something off."""
+    off = {name for name, option in OPTIONS.items() if option.can_be_off}
+    return {name: None if name in off and value == NONE else value for name, value in options.items()}
 
 
 def command_option(name: str) -> str:

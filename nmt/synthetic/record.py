@@ -17,14 +17,13 @@ from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, open_regular, read_bounded
 from nmt.interop import run_layout
 from nmt.interop.model_dir import weights_of
+from nmt.light.options import OPTIONS, names_of
 from nmt.setting_error import SettingError
 from nmt.synthetic.choice import SIMILARITIES
 from nmt.synthetic.counts import Counts
 from nmt.synthetic.texts import Texts
 
 FORMAT: Final = 1
-_SAME_TEXT: Final = ("batch_tokens", "precision")
-"""Keys of `decoding` that change a translation by no more than rounding."""
 _REWRITING: Final = ("placeholders", "glossary", "replace_unknown")
 """Keys of `decoding` that replace parts of the model's output."""
 _FEWEST: Final = 2
@@ -156,9 +155,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _search(decoding: DecodingConfig) -> dict[str, Any]:
-    names = [item.name for item in fields(decoding) if item.name not in _SAME_TEXT]
+    names = [item.name for item in fields(decoding) if not OPTIONS[item.name].only_rounding]
     found = {f"decoding.{name}": getattr(decoding, name) for name in names}
-    for key in ("shortlist", "glossary"):
+    for key in names_of("file"):
         if (path := getattr(decoding, key)) is not None:
             found[f"decoding.{key}"] = _DIGEST + _sum_of_file(Path(path))
     if decoding.language_model is not None:

@@ -13,7 +13,7 @@ from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel
 from nmt.interop.onnx.graph import OPSET
 from nmt.interop.onnx.weights import BLOCK, OnnxPrecision
-from nmt.light.options import OPTIONS
+from nmt.light.options import names_of
 
 FORMAT: Final = "nmt-onnx"
 VERSION: Final = 1
@@ -145,8 +145,7 @@ def _others(decoding: DecodingConfig) -> dict[str, Any]:
     found = {option.name: getattr(decoding, option.name) for option in lacking(decoding, door="onnx")}
     if decoding.search_options:
         found["search_options"] = decoding.search_options
-    named = {name for name, option in OPTIONS.items() if option.kind in ("file", "model")}
-    return {key: Path(value).name if key in named else value for key, value in found.items()}
+    return {key: Path(value).name if key in names_of("file", "model") else value for key, value in found.items()}
 
 
 def _interface(model: onnx.ModelProto) -> dict[str, list[dict[str, Any]]]:
