@@ -178,7 +178,7 @@ class Refused(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """End with an error."""
         instead = "; --no-shortlist switches the file's own off" if self.dest == "shortlist" else ""
-        parser.error(f"{self.option_strings[0]}: nmt-light does not have it, nmt-translate has, with the run{instead}")
+        parser.error(f"{self.option_strings[0]}: nmt-light does not have it; use nmt-translate with the run{instead}")
 
 
 def _whole(text: str) -> int:

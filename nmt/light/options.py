@@ -108,7 +108,7 @@ class Option:
         """What --help says."""
         if self.kind == "name":
             return f"{', '.join(self.choices)}, a plugin's search, or {self.meaning}"
-        return f"{self.meaning}, {self.least:g} to {self.most:g}" if self.kind == "number" else self.meaning
+        return f"{self.meaning} ({self.least:g} to {self.most:g})" if self.kind == "number" else self.meaning
 
     def allowed(self, *, most: Any = None) -> str:
         """What may be given, in words; `most`: a smaller largest number."""
@@ -183,12 +183,10 @@ OPTIONS: Final = {
         metavar="N", doors=(*TORCH, "server"), also="no_repeat_ngram_size block_ngram_repeat",
     ),
     "repeat_penalty": Option(
-        "number",
-        "what the logit of a token that the translation already has is divided by, or multiplied with if "
-        "negative; 1: no penalty",
-        "As `repetition_penalty` of CTranslate2 and transformers, before the probabilities are normalised; above "
-        "1 repetitions are less probable, below 1 more. In an ensemble the logarithms of the mean probabilities "
-        "take the place of the logits. The end symbol has no penalty, as nothing follows it.",
+        "number", "above 1, tokens that the translation already has become less probable; 1: no penalty",
+        "As `repetition_penalty` of CTranslate2 and transformers: the logit of each such token is divided by it, "
+        "or multiplied with it if negative, before the probabilities are normalised. Below 1, repetitions become "
+        "more probable. In an ensemble, the logarithms of the mean probabilities take the place of the logits.",
         default=1.0, least=0.01, most=STRONGEST, unit="factor", metavar="R", doors=(*TORCH, *ENGINE, "server"),
         also="repetition_penalty", since="0.3.0",
     ),
