@@ -101,6 +101,7 @@ class Model:
         """Use `Library.open`."""
         self._library, self.code = library, library.code
         self._open: _Open | None = _Open(library.code, handle)
+        self._last: tuple[Options, Any] = (None, None)
 
     def _used(self) -> _Open:
         used = self._open
@@ -127,6 +128,17 @@ class Model:
         found = (self.code.nmt_option(given, name.encode()) for name in self._library.names)
         values: list[Any] = [int(value) if value == int(value) else value for value in found]
         return self._library.options(*values)
+
+    def _given(self, options: Options) -> Any:
+        """The options as C has them; those of the last call are kept, as setting them takes a tenth of a short line."""
+        last, given = self._last
+        if options != last:
+            given, problem = self._room_for_options(), ctypes.create_string_buffer(_ROOM)
+            for option, value in zip(self._library.names, options, strict=True):
+                if not self.code.nmt_set_option(given, option.encode(), value, problem, _ROOM):
+                    raise EngineError(_line(problem.value))
+            self._last = options, given
+        return given
 
     def _room_for_options(self) -> Any:
         return ctypes.create_string_buffer(self.code.nmt_options_size())
@@ -156,11 +168,8 @@ class Model:
         self._open = None
 
     def _results(self, name: str, items: Any, sizes: Any, count: int, options: Options) -> Results:
-        given = self._room_for_options()
+        given = self._given(options)
         problem = ctypes.create_string_buffer(_ROOM)
-        for option, value in zip(self._library.names, options, strict=True):
-            if not self.code.nmt_set_option(given, option.encode(), value, problem, _ROOM):
-                raise EngineError(_line(problem.value))
         call = getattr(self.code, name)
         used = self._used()
         handle = call(used.handle, items, sizes, count, given, problem, _ROOM)

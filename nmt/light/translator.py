@@ -221,10 +221,9 @@ def unknown_detail(name: str) -> str:
 
 
 def _check_known(name: str) -> None:
-    known = [option.name for option in options_of("light")]
-    if name not in known:
+    if name not in OPTIONS or "light" not in OPTIONS[name].doors:
         problem = "the engine does not have it; nmt.load of the run has" if name in OPTIONS else "is not an option"
-        raise EngineError(f"{name}: {problem}. Allowed: {', '.join(known)}.")
+        raise EngineError(f"{name}: {problem}. Allowed: {', '.join(option.name for option in options_of('light'))}.")
 
 
 def _value(option: Option, value: object) -> Any:
