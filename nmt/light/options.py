@@ -28,7 +28,7 @@ NONE: Final = "none"
 AUTO: Final = "auto"
 MOST: Final = 10**15
 """Largest number where none is given."""
-STRONGEST: Final = 10.0
+STRONGEST: Final = 10
 """Largest penalty, or weight of one; scores of long sentences underflow far above it."""
 ENGINE_SEARCHES: Final = (AUTO, "beam", "greedy")
 """Searches of the engine."""
