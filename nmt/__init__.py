@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nmt import layers as layers
+    from nmt.data.sentences import split_sentences as split_sentences
     from nmt.errors import CheckpointError as CheckpointError
     from nmt.errors import ConfigError as ConfigError
     from nmt.errors import DataError as DataError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _PLACES = {
+    "nmt.data.sentences": ("split_sentences",),
     "nmt.errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
     "nmt.library.evaluation": ("Evaluation", "evaluate"),
     "nmt.library.inspection": ("Inspection", "UnitTrace"),

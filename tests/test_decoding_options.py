@@ -192,7 +192,7 @@ def test_the_options_in_c_are_those_of_the_table_with_its_ranges(exported: Expor
     engine = library()
     model = engine.open([exported.file])
     usual = model.defaults()
-    wanted = {option.name for option in options_of("light") if option.kind in ("whole", "number", "flag", "file")}
+    wanted = {option.name for option in options_of("light") if option.is_number or option.kind == "file"}
     assert set(engine.names) == wanted | OF_THE_ENGINE
     for option in options_of("light"):
         if option.kind not in ("whole", "number", "flag"):

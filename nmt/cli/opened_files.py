@@ -16,7 +16,7 @@ from nmt.library.light import EngineFiles, Line
 from nmt.library.light_options import refused_wish
 from nmt.light.translator import NOT_TOLD
 from nmt.search import Request, ScoredText, Translation
-from nmt.search.notes import AT_LIMIT, NOT_FINITE
+from nmt.search.notes import AT_LIMIT, NOT_FINITE, SEVERAL, SPLIT
 from nmt.search.request import as_request
 from nmt.search.translation import Details
 
@@ -110,6 +110,8 @@ def _translation(line: Line) -> Translation:
         source_tokens=result.source_tokens,
         unknown=result.unknown,
         parts=max(1, len(lengths)),
+        sentences=max(1, len(lengths)) - (SPLIT in result.notes),
+        several=SEVERAL in result.notes,
         longest_part=max(lengths, default=0),
         has_ended=AT_LIMIT not in result.notes,
         is_finite=NOT_FINITE not in result.notes,

@@ -10,6 +10,7 @@ from nmt.cli.decoding_options import overridden
 from nmt.cli.opened import Opened
 from nmt.cli.totals import shortest_training
 from nmt.config.schema import AUTO
+from nmt.data.sentences import lines_of_all
 from nmt.interop.ensemble import load_models, names_of
 from nmt.registry import SEARCHES
 from nmt.search import Translator
@@ -42,6 +43,7 @@ def open_runs(
         scores=scores,
         before_batch=before_batch,
         on_batch=on_batch,
+        lines=lines_of_all([model.lines for model in models]),
     )
     return Opened(
         translator,

@@ -127,6 +127,7 @@ class Command:
 
     def _translate(self, work: Work, models: Sequence[LoadedModel], bar: LinesBar) -> Translate:
         from nmt.cli.across_processes import translate_across_processes
+        from nmt.data.sentences import lines_of_all
         from nmt.interop.ensemble import names_of
         from nmt.registry import SEARCHES
         from nmt.search import Translator
@@ -142,6 +143,7 @@ class Command:
             others=[other.model for other in others],
             scores=False,
             on_batch=bar.batch,
+            lines=lines_of_all([model.lines for model in models]),
         )
         search = SEARCHES.get(work.decoding.chosen_search)
         self.tell(f"{names_of(models)} on {self._world.device}, {search.size(work.decoding)}, {translator.precision}")

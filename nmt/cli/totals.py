@@ -22,6 +22,9 @@ def shortest_training(models: Sequence[LoadedModel]) -> LongestSource:
     return min((model.longest_source for model in models), key=lambda longest: longest.tokens)
 
 
+SEVERAL_HELP = "--split sentences translates each by itself"
+
+
 @dataclass
 class Totals:
     """Counts of lines and tokens; problem lines are noted by their numbers, from 1."""
@@ -34,6 +37,7 @@ class Totals:
     tokens: int = 0
     unknown: int = 0
     split: NotedLines = field(default_factory=NotedLines)
+    several: NotedLines = field(default_factory=NotedLines)
     not_finite: NotedLines = field(default_factory=NotedLines)
     at_limit: NotedLines = field(default_factory=NotedLines)
     longer: NotedLines = field(default_factory=NotedLines)
@@ -41,7 +45,7 @@ class Totals:
 
     def add(self, translation: Translation) -> list[str]:
         """Count one line; return its problems, in the words of `--format jsonl`."""
-        from nmt.search.notes import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SPLIT, notes_of
+        from nmt.search.notes import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT, notes_of
 
         self.lines += 1
         self.empty += translation.source_tokens == 0
@@ -50,6 +54,7 @@ class Totals:
         notes = ["not_utf8"] if self.undecodable.had(self.lines) else []
         noted = {
             SPLIT: self.split,
+            SEVERAL: self.several,
             NOT_FINITE: self.not_finite,
             AT_LIMIT: self.at_limit,
             LONGER: self.longer,
@@ -80,6 +85,7 @@ class Totals:
             (self.at_limit, "stopped at the length limit"),
             (self.longer, f"longer than {self.longest}"),
             (self.split, "translated in parts (decoding.split_long)"),
+            (self.several, f"of several sentences translated as a whole ({SEVERAL_HELP})"),
         )
         found = [noted.said(what) for noted, what in said if noted]
         return [*found, self.undecodable.summary()] if self.undecodable.noted else found

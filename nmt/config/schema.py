@@ -299,6 +299,7 @@ class DecodingConfig:
     min_length: int = TABLE
     no_repeat_ngram: int = TABLE
     repeat_penalty: float = TABLE
+    split: Literal["auto", "sentences", "none"] = TABLE
     split_long: int | None = TABLE
     batch_tokens: int | Literal["auto"] = TABLE
     shortlist: str | None = TABLE

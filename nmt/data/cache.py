@@ -25,6 +25,7 @@ def encoded_corpus(
     rule: LengthRule,
     key: str,
     tags: Tags = (),
+    language: str,
     workers: int,
     pairs: int,
     shown: bool,
@@ -40,7 +41,10 @@ def encoded_corpus(
         shutil.rmtree(folder)
     name = f"encoding {folder.name.partition('-')[0]}"
     with progress_shown(name, total=pairs, unit=" pairs", shown=shown) as advance:
-        encode(files, folder, tokenizer=tokenizer, rule=rule, key=key, tags=tags, workers=workers, advance=advance)
+        encode(
+            files, folder, tokenizer=tokenizer, rule=rule, key=key, tags=tags, language=language, workers=workers,
+            advance=advance,
+        )  # fmt: skip
     return _whole(folder, shown=shown)
 
 

@@ -16,12 +16,13 @@ from nmt.data.blocks import Block, TextPosition, read_blocks, split_lines
 from nmt.data.corpus import id_dtype
 from nmt.data.progress import Advance, no_progress
 from nmt.data.report import CorpusReport
+from nmt.data.sentences import splitter_of
 from nmt.data.text import FilePair, is_empty
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, UNK
 from nmt.data.workers import map_in_order
 from nmt.data.writer import CorpusWriter, EncodedSide, unfinished_folder
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 
 BLOCK = 4096
 """Line pairs sent to a process at once; some hundred milliseconds of work, so that sending costs little."""
@@ -62,6 +63,8 @@ class Encoder:
     tokenizer: Tokenizer
     rule: LengthRule
     tags: Tags = ()
+    language: str = ""
+    """Of the source."""
 
     def __call__(self, block: Block) -> EncodedBlock:
         """Encode the pairs of a block, end symbols added, and apply the length rule."""
@@ -97,9 +100,18 @@ class Encoder:
             target_unknown=int((target.ids == UNK).sum()),
             empty_examples=_examples(block, empty),
             too_long_examples=_examples(block, too_long),
+            **self._several(texts[0]),
             **counts,
         )
         return EncodedBlock(source, target, CorpusReport() + report, block.part, block.after)
+
+    def _several(self, lines: Sequence[str]) -> dict[str, int]:
+        """How many sources have several sentences, where the splitter can be compiled."""
+        try:
+            found = splitter_of(self.language).several("\n".join(lines).encode("utf-8"))
+        except ConfigError:
+            return {}
+        return {"several": found, "looked_at": len(lines)}
 
 
 def _examples(block: Block, found: NDArray[np.bool_]) -> tuple[str, ...]:
@@ -128,17 +140,18 @@ def encode(
     rule: LengthRule,
     key: str,
     tags: Tags = (),
+    language: str = "",
     workers: int = 0,
     advance: Advance = no_progress,
 ) -> None:
     """Write the encoded corpus of all `pairs` to `folder`, which appears only when complete.
 
     `workers` processes encode (0: one per core; 1: only this process); the result does not
-    depend on their number. `key` is stored with the corpus: work of a killed process under the same key is kept and
-    continued. `advance` is called with the number of pairs done since its last call. Memory holds a few blocks. Raises
+    depend on their number. `language` is that of the source. `key` is stored with the corpus: work of a killed process
+    under the same key is kept and continued. `advance` is called with the number of pairs done since its last call. Memory holds a few blocks. Raises
     DataError for text that cannot be used and if no pair is left.
     """
-    encoder = Encoder(tokenizer, rule, tuple(tags))
+    encoder = Encoder(tokenizer, rule, tuple(tags), language)
     with unfinished_folder(folder) as unfinished:
         if unfinished is None:
             return

@@ -119,7 +119,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
         key = _corpus_key([known.digest(path) for pair in files for path in pair], tokenizer, rule, tags)
         return encoded_corpus(
             files, corpus_folder(folder, name, key), tokenizer=tokenizer, rule=rule, key=key, tags=tags,
-            workers=data.workers, pairs=pairs, shown=progress,
+            language=data.source_language, workers=data.workers, pairs=pairs, shown=progress,
         )  # fmt: skip
 
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)

@@ -34,6 +34,10 @@ class CorpusReport:
     """File and line of the first few empty sides."""
     too_long_examples: tuple[str, ...] = ()
     """File and line of the first few sentences that are too long."""
+    several: int = 0
+    """Source lines read that have several sentences."""
+    looked_at: int = 0
+    """Source lines of which that is known: none, where encoded by versions before 0.3.0 or without a C compiler."""
 
     def __add__(self, other: CorpusReport) -> CorpusReport:
         """The report of both parts; `other` comes later in the text."""
@@ -51,6 +55,11 @@ class CorpusReport:
     def target_unknown_share(self) -> float:
         """Share of the target tokens that are unknown, in 0..1."""
         return self.target_unknown / max(1, self.target_tokens)
+
+    @property
+    def several_share(self) -> float | None:
+        """Share of the source lines that have several sentences; None where that is not known."""
+        return self.several / self.looked_at if self.looked_at else None
 
     def lines(self, name: str) -> list[str]:
         """The report for people; `name` says which corpus it is."""

@@ -27,7 +27,7 @@ from nmt.interop.exported import (
     decoding_files,
     format_name,
 )
-from nmt.interop.facts import write_longest_source
+from nmt.interop.facts import TrainingFacts, write_facts
 from nmt.interop.model_card import MAKER, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
 from nmt.interop.new_model import is_replaced, whole_directory
@@ -98,7 +98,7 @@ def export_model(
         (folder / run_layout.TOKENIZER).mkdir()
         save_tokenizer(folder / run_layout.TOKENIZER, loaded.tokenizer, config, name=output / run_layout.TOKENIZER)
         if loaded.longest_source.is_known:
-            write_longest_source(folder, loaded.longest_source.tokens)
+            write_facts(folder, TrainingFacts(loaded.longest_source.tokens, loaded.several))
         metadata = {**_metadata(loaded.path), "format": "pt", VERSION_KEY: VERSION, FORMAT_KEY: stored}
         size = len(write_weights(folder / run_layout.WEIGHTS, weights, metadata=metadata))
         card = model_card(loaded, name=output.name, stored=stored, weights=size, total=_size(folder))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FACTS: Final = "facts.json"
 _LONGEST: Final = "longest_source"
+_SEVERAL: Final = "sources_of_several_sentences"
 
 
 class LongestSource(NamedTuple):
@@ -32,28 +33,38 @@ class LongestSource(NamedTuple):
         return f"{what} ({counted(self.tokens, 'token')})"
 
 
-def longest_source(directory: Path, config: Config) -> LongestSource:
-    """The facts of the model in `directory`: from its own file, else from the run around it, else from the limit in
-    `config`.
+class TrainingFacts(NamedTuple):
+    """What is known of the sources that a model was trained on; None for what versions before did not write."""
+
+    longest: int | None = None
+    """Tokens of the longest one."""
+    several: float | None = None
+    """The share of them that have several sentences."""
+
+    def longest_source(self, config: Config) -> LongestSource:
+        """The longest one, else the limit in the configuration."""
+        return (
+            LongestSource(config.data.max_length, False) if self.longest is None else LongestSource(self.longest, True)
+        )
+
+
+def read_facts(directory: Path) -> TrainingFacts:
+    """The facts of the model in `directory`: from its own file, else from the run around it.
 
     Raises CheckpointError for a malformed file.
     """
-    found = read_longest_source(directory)
-    return LongestSource(config.data.max_length, False) if found is None else LongestSource(found, True)
-
-
-def read_longest_source(directory: Path) -> int | None:
-    """Tokens of the longest source sentence; None where nothing is written, as by versions before this one."""
     path = find_facts(directory)
     if path is None:
-        return None
+        return TrainingFacts()
     try:
         record: Any = json.loads(read_inside(path, within=path.parent, largest=LARGEST_RECORD).decode("utf-8"))
-        tokens = record[_LONGEST]
+        tokens, share = record[_LONGEST], record.get(_SEVERAL)
         if type(tokens) is not int or tokens < 0:
             raise ValueError(f"{_LONGEST} is {tokens!r}")
-        return tokens
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if share is not None and not (type(share) in (int, float) and 0 <= share <= 1):
+            raise ValueError(f"{_SEVERAL} is {share!r}")
+        return TrainingFacts(tokens, share)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problem = reason(error) if isinstance(error, OSError) else repr(error)[:200]
         wanted = f'{{"{_LONGEST}": N}}'
         raise CheckpointError(f"{path}: cannot be used ({printable(problem)}); expected {wanted}") from error
@@ -67,10 +78,11 @@ def find_facts(directory: Path) -> Path | None:
     return next((path for path in places if path.is_file()), None)
 
 
-def write_longest_source(directory: Path, tokens: int) -> None:
+def write_facts(directory: Path, facts: TrainingFacts) -> None:
     """Write the file atomically; CheckpointError if it cannot be written."""
     path = directory / FACTS
+    record = {_LONGEST: facts.longest, _SEVERAL: facts.several}
     try:
-        replace_text(path, json.dumps({_LONGEST: tokens}) + "\n")
+        replace_text(path, json.dumps({name: value for name, value in record.items() if value is not None}) + "\n")
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be written ({reason(error)})") from error

@@ -92,6 +92,7 @@ def facts_for_tools(loaded: LoadedModel, *, precision: str) -> dict[str, Any]:
         "parameters": sum(parameters_by_part(loaded.model).values()),
         "precision": precision,
         "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
+        "sources_of_several_sentences": loaded.several,
     }
 
 

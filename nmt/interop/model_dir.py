@@ -11,12 +11,13 @@ from torch import Tensor
 
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
+from nmt.data.sentences import Lines
 from nmt.errors import CheckpointError, ConfigError, printable, shown
 from nmt.files.whole import is_file, is_folder, is_there
 from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
 from nmt.interop.engine.opened import TAKEN_BY, is_engine_file
-from nmt.interop.facts import LongestSource, longest_source
+from nmt.interop.facts import LongestSource, read_facts
 from nmt.interop.finite import check_finite
 from nmt.interop.stored_weights import Format, layout, on_device, type_problems, unpacked, value_problems
 from nmt.interop.weights_file import read_shapes, read_weights
@@ -45,6 +46,14 @@ class LoadedModel(NamedTuple):
     """The directory its weights came from."""
     longest_source: LongestSource
     """Of its training."""
+    several: float | None = None
+    """The share of its training sources that have several sentences, where it is known."""
+
+    @property
+    def lines(self) -> Lines:
+        """What decides whether lines are split into sentences."""
+        data = self.config.data
+        return Lines(data.source_language, data.target_language, self.several, self.longest_source.tokens)
 
 
 def load_model(
@@ -116,7 +125,8 @@ def read_model(
     check_finite(model.state_dict(), file=file)
     model = model.to(device).eval()
     model.stored = None if stored is None else on_device(stored, device)
-    return LoadedModel(model, tokenizer, config, directory, longest_source(directory, config))
+    facts = read_facts(directory)
+    return LoadedModel(model, tokenizer, config, directory, facts.longest_source(config), facts.several)
 
 
 def choose_kernels_of(models: Sequence[LoadedModel], *, device: torch.device, purpose: Purpose) -> None:

@@ -13,12 +13,13 @@ import torch
 
 from nmt.config.changed import changed_decoding
 from nmt.config.schema import DecodingConfig
+from nmt.data.sentences import lines_of_all
 from nmt.errors import ConfigError, NmtError
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library.computing import Facts
-from nmt.library.inspecting import WHOLE, array, inspected
+from nmt.library.inspecting import array, inspected
 from nmt.library.inspection import Inspection
 from nmt.library.options import OWN, chosen_details
 from nmt.library.request import WISHES, Request
@@ -66,6 +67,7 @@ class Engine:
                 self._models, precision=self._decoding.precision, device=place
             )
         longest = min(loaded.longest_source.tokens for loaded in self._loaded)
+        self._lines = lines_of_all([loaded.lines for loaded in self._loaded])
         named = tuple(str(loaded.path) for loaded in self._loaded)
         languages = first.config.data.source_language, first.config.data.target_language
         kernels, missing = _kernels(place, self._kernels["search"])
@@ -120,7 +122,7 @@ class Engine:
             return inspected(
                 self._models,
                 self._loaded[0].tokenizer,
-                self._translator(WHOLE),
+                self._translator({}),
                 source=source,
                 target=target,
                 mean=ensemble_mean(self._decoding, models=len(self._models)),
@@ -166,6 +168,7 @@ class Engine:
             scores=own["scores"],
             before_batch=self._before_batch(cancelled),
             prepared=self._prepared,
+            lines=self._lines,
         )
 
     def _before_batch(self, cancelled: Cancelled | None) -> Callable[[], None]:

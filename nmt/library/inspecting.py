@@ -12,7 +12,6 @@ from nmt.data import EOS, Tokenizer
 from nmt.data.text import on_one_line
 from nmt.errors import DataError
 from nmt.library.inspection import START, Inspection, UnitTrace
-from nmt.light.options import NONE
 from nmt.models.base import Seq2Seq
 from nmt.models.recorded import UnitRecord
 from nmt.search import Translator
@@ -20,8 +19,6 @@ from nmt.search.ensemble_mean import EnsembleMean
 from nmt.search.inspection import inspect_pair
 from nmt.search.reading import tokens_of
 
-WHOLE: Final[dict[str, Any]] = {"split_long": NONE, "placeholders": False, "glossary": NONE, "n_best": 1}
-"""Options that translate a sentence unchanged and as a whole."""
 LONGEST: Final = 1000
 """Largest number of tokens of a sentence: memory and time grow with its square."""
 

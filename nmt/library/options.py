@@ -29,6 +29,7 @@ class Options(TypedDict, total=False):
     min_length: int
     no_repeat_ngram: int
     repeat_penalty: float
+    split: Literal["auto", "sentences", "none"]
     split_long: int | Literal["none"]
     batch_tokens: int | Literal["auto"]
     shortlist: Path

@@ -35,6 +35,7 @@ _FUNCTIONS: Final = {
     "nmt_lines": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "nmt_flags": (c_int32, [c_void_p, c_size_t]),
     "nmt_parts": (c_size_t, [c_void_p, c_size_t]),
+    "nmt_sentences": (c_size_t, [c_void_p, c_size_t]),
     "nmt_source_ids": (POINTER(c_int32), [c_void_p, c_size_t, c_size_t, POINTER(c_size_t)]),
     "nmt_ids": (POINTER(c_int32), [c_void_p, c_size_t, c_size_t, c_size_t, POINTER(c_size_t)]),
     "nmt_log_probs": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
@@ -222,6 +223,15 @@ class Results:
     def parts(self, line: int) -> int:
         """In how many parts a line was translated, 0 if it is empty."""
         return int(self._code.nmt_parts(self._handle, line))
+
+    def sentences(self, line: int) -> int:
+        """How many sentences these parts belong to; a line that is not split counts as one."""
+        return int(self._code.nmt_sentences(self._handle, line))
+
+    def has_several(self, line: int) -> bool:
+        """Whether the line has several sentences and was translated as a whole, as its file does not say whether the
+        model was trained on such lines."""
+        return bool(self._code.nmt_flags(self._handle, line) & 4)
 
     def source_ids(self, line: int, part: int) -> list[int]:
         """Tokens of the source, the end symbol counted."""

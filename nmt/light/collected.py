@@ -25,7 +25,8 @@ def collected(model: Model, found: Results, place: int, line: str, details: Sequ
     """The result of `line`, which is at `place`; `details` as in `Translator.translate`."""
     parts = found.parts(place)
     sources = [found.source_ids(place, part) for part in range(parts)]
-    notes = ["split"] if parts > 1 else []
+    notes = ["split"] if parts > found.sentences(place) else []
+    notes += ["several_sentences"] if found.has_several(place) else []
     notes += [] if found.is_finite(place) else ["no_finite_translation"]
     notes += ["length_limit"] if found.was_cut(place) else []
     wants_pieces = not {"tokens", "attention"}.isdisjoint(details)

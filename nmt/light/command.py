@@ -160,8 +160,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add(group: Any, option: Option) -> None:
     """Add the option of the command for an option of the search."""
-    if "light" in option.only:
-        group.add_argument(command_option(option.name), choices=option.only["light"], help=option.meaning)
+    if "light" in option.only or option.kind == "choice":
+        choices = option.only.get("light", option.choices)
+        group.add_argument(command_option(option.name), choices=choices, help=option.meaning)
         return
     help = option.help + (f", {option.least} to {option.engine_most}" if option.name == "beam_size" else "")
     help += " (default: 1); a smaller beam is widened" if option.name == "n_best" else ""

@@ -41,7 +41,9 @@ class Counts:
 
     def __init__(self, policy: str) -> None:
         self.lines = self.empty = self.tokens = self.unknown = 0
-        self.not_finite, self.at_limit, self.longer, self.split, self.not_utf8 = (Noted() for _ in range(5))
+        self.not_finite, self.at_limit, self.longer, self.split, self.several, self.not_utf8 = (
+            Noted() for _ in range(6)
+        )
         self._fate = {"replace": "such bytes replaced by U+FFFD", "empty": "read as empty"}.get(policy)
         self._longest: tuple[int, bool] | None = None
 
@@ -61,7 +63,8 @@ class Counts:
         longest = max(map(len, parts), default=1) - 1
         notes = (
             ("not_utf8", self.not_utf8, is_odd),
-            ("split", self.split, len(parts) > 1),
+            ("split", self.split, len(parts) > found.sentences(line)),
+            ("several_sentences", self.several, found.has_several(line)),
             ("no_finite_translation", self.not_finite, not found.is_finite(line)),
             ("length_limit", self.at_limit, found.was_cut(line)),
             ("longer_than_training", self.longer, self._longest is not None and longest > self._longest[0]),
@@ -87,6 +90,7 @@ class Counts:
             (self.at_limit, "stopped at the length limit"),
             (self.longer, f"longer than {self._training()}"),
             (self.split, "translated in parts (--split-long)"),
+            (self.several, "of several sentences translated as a whole (--split sentences translates each by itself)"),
             (self.not_utf8, f"not UTF-8, {self._fate}"),
         )
         return [noted.said(what) for noted, what in said if noted.count]

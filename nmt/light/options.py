@@ -99,6 +99,19 @@ class Option:
         return NONE in self.words
 
     @property
+    def is_number(self) -> bool:
+        """Whether the engine has it as a number: of a choice, the place of the value."""
+        return self.kind in ("whole", "number", "flag", "choice")
+
+    def number(self, value: Any) -> float:
+        """The number of a value."""
+        return float(self.choices.index(value) if self.kind == "choice" else value)
+
+    def of_number(self, number: float) -> Any:
+        """The value of a number."""
+        return self.choices[int(number)] if self.kind == "choice" else number
+
+    @property
     def asks_nothing(self) -> tuple[Any, ...]:
         """Values that request nothing, which a door without the option accepts."""
         return (NONE,) if self.can_be_off else () if self.default is None else (self.default,)
@@ -190,10 +203,17 @@ OPTIONS: Final = {
         default=1.0, least=0.01, most=STRONGEST, unit="factor", metavar="R", doors=(*TORCH, *ENGINE, "server"),
         also="repetition_penalty", since="0.3.0",
     ),
+    "split": Option(
+        "choice", "translate each sentence of a line by itself: always, never, or as the training text was (auto)",
+        "`auto` splits lines of models whose training text had one sentence a line. For models of versions before "
+        "0.3.0, which did not keep this, it splits lines that are longer than any in training: [lines.md](lines.md"
+        "#several-sentences-on-a-line).",
+        default=AUTO, choices=(AUTO, "sentences", NONE), doors=(*TORCH, *ENGINE, "server"), since="0.3.0",
+    ),
     "split_long": Option(
-        "whole", "translate a line of more than N source tokens in parts, cut at sentence ends",
+        "whole", "translate a sentence of more than N source tokens in parts",
         "Each part has at most N tokens, and the translations are joined: time and memory grow with the length of"
-        " a line, not with its square.",
+        " a line, not with its square. A line that is not split into sentences is cut between these first.",
         default=1000, least=1, engine_most=2**31 - 1, words=(NONE,), unit="tokens", metavar="N|none",
         doors=(*TORCH, *ENGINE, "onnx"),
     ),

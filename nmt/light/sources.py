@@ -70,7 +70,7 @@ def kernel_compilations(machine: str) -> list[Compilation]:
 
 _SUBWORDS: Final = ("", "_bpe", "_decode", "_normalize", "_proto", "_trie", "_unigram")
 _OTHERS: Final = (
-    *("check", "chosen", "model", "opened", "options", "parts", "results", "run", "search", "system", "work"),
+    *("check", "chosen", "model", "opened", "options", "parts", "results", "run", "search", "split", "system", "work"),
     *(f"subwords{part}" for part in _SUBWORDS),
 )
 

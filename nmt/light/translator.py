@@ -235,6 +235,10 @@ def _value(option: Option, value: object) -> Any:
             return value
         allowed = "True, False" + (f", {NONE}" if option.can_be_off else "")
         raise EngineError(f"{option.name}: {value!r} is not allowed. Allowed: {allowed}.")
+    if option.kind == "choice":
+        if value in option.choices:
+            return option.choices.index(value)
+        raise EngineError(f"{option.name}: {value!r} is not allowed. Allowed: {', '.join(option.choices)}.")
     kinds = int if option.kind == "whole" else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not option.least <= value <= option.engine_most:
         allowed = f"{option.least:,} to {option.engine_most:,}"

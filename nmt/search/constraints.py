@@ -34,10 +34,10 @@ class Constraints:
     forbidden: tuple[str, ...] = ()
     """Phrases that must not occur."""
     required: tuple[tuple[int, ...], ...] = ()
-    """Tokens of phrases that must occur; a line that has any is not translated in parts."""
+    """Tokens of phrases that must occur; sentences of a line that has any are not cut into parts."""
 
     def of_part(self, number: int) -> Constraints:
-        """What a part of a long line keeps to, counted from 0: the prefix is the first one's."""
+        """What a part of a line keeps to, counted from 0: the prefix is the first one's."""
         return replace(self, prefix=(), ends_word=False, started=None) if number else self
 
     @property

@@ -11,7 +11,7 @@ from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.spans import Span, word_spans
 from nmt.search.kept import Kept, KeptLine, seen
 from nmt.search.placing import SourceUnits, source_units
-from nmt.search.splitting import Part
+from nmt.search.splitting import CutLine, Part
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Source:
     line: str
     parts: list[SourcePart]
     kept: KeptLine | None = None
+    several: bool = False
+    """See `CutLine.several`."""
 
     @cached_property
     def words(self) -> list[Span]:
@@ -56,6 +58,22 @@ class Source:
     def original(self, spans: Sequence[Span]) -> list[Span]:
         """Spans of the line from spans of the model's input."""
         return list(spans) if self.kept is None else [self.kept.original(span) for span in spans]
+
+    @property
+    def sentences(self) -> int:
+        """How many sentences are translated by themselves."""
+        return len({part.part.sentence for part in self.parts})
+
+    def space(self, number: int) -> str:
+        """The white space before the translation of a part: what is between the sentences in the line, of which tags
+        and the like have their own places."""
+        part = self.parts[number].part
+        if not number or self.kept is None or part.sentence == self.parts[number - 1].part.sentence:
+            return part.space
+        before = self.parts[number - 1].part
+        begin, end = self.kept.original((before.begin + len(before.text), part.begin))
+        between = self.line[begin:end] if part.begin > before.begin + len(before.text) else ""
+        return "".join(letter for letter in between if letter.isspace()) or ("" if between else part.space)
 
     @property
     def unknown(self) -> int:
@@ -73,11 +91,11 @@ class Source:
         return tuple(name for part in self.parts for name in part.tokenizer.source_tokens([*part.ids, EOS]))
 
 
-def source_of(line: str, parts: Sequence[Part], kept: KeptLine | None, tokenizer: Tokenizer) -> Source:
+def source_of(line: str, cut: CutLine, kept: KeptLine | None, tokenizer: Tokenizer) -> Source:
     """A line prepared for translation, in its parts."""
     if kept is None:
-        return Source(line, [SourcePart(part.ids, part, line, tokenizer) for part in parts])
-    read = [(ids, spans, part) for part in parts for ids, spans in [seen(kept, part, tokenizer)] if ids]
+        return Source(line, [SourcePart(part.ids, part, line, tokenizer) for part in cut.parts], several=cut.several)
+    read = [(ids, spans, part) for part in cut.parts for ids, spans in [seen(kept, part, tokenizer)] if ids]
     begins = [spans[0][0] for _, spans, _ in read]
     own: list[list[tuple[int, Kept]]] = [[] for _ in read]
     for place, item in enumerate(kept.kept):
@@ -86,4 +104,4 @@ def source_of(line: str, parts: Sequence[Part], kept: KeptLine | None, tokenizer
         SourcePart(ids, part, kept.text, tokenizer, spans, tuple(items))
         for (ids, spans, part), items in zip(read, own, strict=True)
     ]
-    return Source(line, found, kept)
+    return Source(line, found, kept, cut.several)

@@ -87,18 +87,24 @@ class Texts:
         else:
             texts = [self._decoded(chosen.hypothesis.ids, with_spans=align) for chosen in parts]
         texts[0] = _respelled(texts[0], self._constraints.with_prefix(request, texts[0].text))
-        joined = " ".join(part.text for part in texts if part.text)
+        joined = ""
+        begins: list[int] = []  # the number of the first word of each part
+        words = 0
+        for place, part in enumerate(texts):
+            space = source.space(place) if joined and part.text else ""
+            words -= bool(joined and part.text and not space)  # without a space the last word goes on
+            begins.append(words)
+            words += len(word_spans(part.text)) if align else 0
+            joined += space + part.text
         if not align:
             return joined, None
         aligned: list[tuple[int, int]] = []
-        before = 0
         for place, (text, chosen) in enumerate(zip(texts, parts, strict=True)):
             weights, first = (
                 _token_weights(source, chosen) if pieces is None else _piece_weights(source, chosen, pieces[place])
             )
             found = alignment_of(text.text, text.spans, weights)
-            aligned += [(origin + first, word + before) for origin, word in found]
-            before += len(word_spans(text.text))
+            aligned += [(origin + first, word + begins[place]) for origin, word in found]
         return joined, tuple(aligned)
 
     def _decoded(self, ids: Sequence[int], *, with_spans: bool) -> Written:

@@ -107,7 +107,13 @@ class Translation:
     unknown: int = 0
     """Of these, tokens that the vocabulary lacks."""
     parts: int = 1
-    """Parts that a line longer than `decoding.split_long` was translated in."""
+    """Parts that it was translated in: its sentences, where it is split into these, and parts of what has more tokens
+    than `decoding.split_long`."""
+    sentences: int = 1
+    """Sentences among these; a line that is not split counts as one."""
+    several: bool = False
+    """Whether it has several sentences and was translated as a whole, because it is not known what the model was
+    trained on."""
     longest_part: int = 0
     """Tokens of the longest of them, the end symbol not counted."""
     has_ended: bool = True

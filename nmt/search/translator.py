@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer, batch_lines, pad, restore_order
+from nmt.data.sentences import Lines
 from nmt.data.text import is_empty, on_one_line
 from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
@@ -32,7 +33,7 @@ from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import RuledModel
 from nmt.search.rules import adjustments_of
 from nmt.search.source import Source, source_of
-from nmt.search.splitting import Part, parts_of
+from nmt.search.splitting import Parts
 from nmt.search.texts import Chosen, Texts
 from nmt.search.translation import Details, ScoredText, Translation, check_details, wants_pieces, with_details
 
@@ -61,14 +62,15 @@ class Translator:
 
     Each line's translation depends on that line alone, not on the other lines of a batch, up to rounding. Empty
     lines, and lines of which the tokenizer makes no token, are not sent through the model: their
-    translation is empty. No line is too long: one with more than `decoding.split_long` tokens is
-    translated in parts, so that time and memory grow no faster than its length. Its translation
-    is that of the parts, joined by spaces: the i-th best from the i-th best of each part, or the
-    last where a part has fewer, with the sum of their scores.
+    translation is empty. A line is translated sentence by sentence, where `decoding.split` says so, and a sentence
+    of more than `decoding.split_long` tokens in parts, so that time and memory grow no faster than its length. The
+    translation is that of the parts with the white space that was between them: the i-th best from the i-th best of
+    each part, or the last where a part has fewer, with the sum of their scores.
 
     A line may be a `Request` with wishes of its own. Those that no translation could fulfil raise DataError, which
-    names the request, before anything of its window is translated. A prefix is the beginning of the first part, and
-    of an empty line the whole translation.
+    names the request, before anything of its window is translated. A prefix is the beginning of the first sentence,
+    and of an empty line the whole translation. No sentence has a forbidden phrase. A required phrase is in the sentence
+    whose score it lowers least, and sentences of a line with required phrases are not cut.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Translator:
         on_batch: Callable[[int], object] | None = None,
         prepared: PreparedModels | None = None,
         fusion: Fusion | None = None,
+        lines: Lines | None = None,
     ) -> None:
         """`others` are models over the same vocabularies whose probabilities are averaged with those of `model`.
 
@@ -95,6 +98,7 @@ class Translator:
         work. `on_batch` is then told how many sentences the batch has. `prepared` are these models as another
         translator has them (`Translator.prepared`), in the number format that `decoding` asks for; they are not
         converted again. `fusion` is the language model that `decoding` names, where that has been loaded already.
+        `lines` says what the model was trained on; without it, `decoding.split: auto` splits no line.
 
         Raises DataError for a shortlist or a glossary that cannot be used, ConfigError for a search or a model that
         cannot do what `decoding` asks for, and for weights of another number of models, CheckpointError for a language
@@ -125,6 +129,7 @@ class Translator:
             if getattr(decoding, key):
                 check_attention(prepared.models, key=f"decoding.{key}")
         self._shortlist = None if decoding.shortlist is None else prepared.shortlist(decoding.shortlist, tokenizer)
+        self._parts = Parts(tokenizer, decoding, lines)
         self._fusion = fusion if fusion is not None else prepared.fusion(decoding, tokenizer)
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[str]:
@@ -152,11 +157,8 @@ class Translator:
         requests = [as_request(line) for line in lines]
         wanted = [self._constraints.of(request) for request in requests]
         sources = self._sources(requests)
-        constraints = [
-            wanted[place].of_part(number) for place, source in sources.items() for number, _ in enumerate(source.parts)
-        ]
-        parts = [part for source in sources.values() for part in source.parts]
-        found = iter(self.search([[*part.ids, EOS] for part in parts], constraints))
+        constraints = self._constraints_of(sources, wanted)
+        found = iter(self.search(*_flat(sources, constraints)))
         usable = {
             place: [[one for one in next(found) if self._is_usable(one)] for _ in source.parts]
             for place, source in sources.items()
@@ -174,24 +176,49 @@ class Translator:
         filled = {place: request for place, request in enumerate(requests) if not is_empty(request.text)}
         kept = {place: self._keeper.kept_of(request) for place, request in filled.items()}
         texts = [request.text if (own := kept[place]) is None else own.text for place, request in filled.items()]
-        encoded = self._tokenizer.encode_source(texts)
+        cut = self._parts.of(texts, whole=[bool(request.required) for request in filled.values()])
         return {
-            place: source_of(
-                requests[place].text, self._parts(requests[place], text, ids), kept[place], self._tokenizer
-            )
-            for (place, request), text, ids in zip(filled.items(), texts, encoded, strict=True)
-            if ids and ((own := kept[place]) is None or own.has_words)
+            place: source_of(requests[place].text, line, kept[place], self._tokenizer)
+            for (place, request), line in zip(filled.items(), cut, strict=True)
+            if line.parts and ((own := kept[place]) is None or own.has_words)
         }
 
-    def _parts(self, request: Request, text: str, ids: list[int]) -> list[Part]:
-        """What of the text of a line is translated at once: `ids`, all of it, unless it is too long.
+    def _constraints_of(
+        self, sources: Mapping[int, Source], wanted: Sequence[Constraints]
+    ) -> dict[int, list[Constraints]]:
+        """What the parts of each line keep to.
 
-        A line with required phrases is never cut, for none of its parts is the one that must contain them.
+        Of a line in several sentences, each is searched with none of the required phrases and with each of them; a
+        phrase then belongs to the sentence whose best score it lowers least.
         """
-        longest = self._decoding.split_long
-        if longest is None or len(ids) <= longest or request.required:
-            return [Part(ids, text)]
-        return parts_of(text, self._tokenizer, longest=longest)
+        found = {
+            place: [wanted[place].of_part(number) for number, _ in enumerate(source.parts)]
+            for place, source in sources.items()
+        }
+        several = {place: sources[place] for place, own in found.items() if len(own) > 1 and own[0].required}
+        if not several:
+            return found
+        phrases = {place: found[place][0].required for place in several}
+        best: dict[int, list[list[float]]] = {place: [] for place in several}  # [phrases, the first none][parts]
+        for number in range(1 + max(map(len, phrases.values()))):
+            now = {place: source for place, source in several.items() if number <= len(phrases[place])}
+            asked = {
+                place: [replace(one, required=phrases[place][number - 1 : number][:number]) for one in found[place]]
+                for place in now
+            }
+            scores = iter(self.search(*_flat(now, asked)))
+            for place, source in now.items():
+                best[place].append([_best_score(next(scores)) for _ in source.parts])
+        for place, (free, *each) in best.items():
+            gains = [
+                [own - max(without, _LOWEST) for own, without in zip(scores, free, strict=True)] for scores in each
+            ]
+            chosen = [max(range(len(free)), key=own.__getitem__) for own in gains]
+            found[place] = [
+                replace(one, required=tuple(p for p, own in zip(phrases[place], chosen, strict=True) if own == number))
+                for number, one in enumerate(found[place])
+            ]
+        return found
 
     def search(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None
@@ -375,6 +402,8 @@ class Translator:
             source_tokens=sum(len(part.ids) for part in source.parts),
             unknown=source.unknown,
             parts=len(source.parts),
+            sentences=source.sentences,
+            several=source.several,
             longest_part=max(len(part.ids) for part in source.parts),
             has_ended=all(part[0].has_ended for part in found if part),
             is_finite=is_finite,
@@ -403,3 +432,21 @@ class Translator:
                 chosen.append(Chosen(part, own[i], None if readings is None else readings[place][i]))
             texts.append(self._texts.scored(source, chosen, request=request, details=details))
         return texts
+
+
+def _flat(
+    sources: Mapping[int, Source], constraints: Mapping[int, Sequence[Constraints]]
+) -> tuple[list[list[int]], list[Constraints]]:
+    """The parts of some lines as a search takes them, and what each keeps to."""
+    parts = [[*part.ids, EOS] for source in sources.values() for part in source.parts]
+    return parts, [one for place in sources for one in constraints[place]]
+
+
+_LOWEST = -1e9
+"""A score below that of any translation with a finite probability."""
+
+
+def _best_score(found: Sequence[Hypothesis]) -> float:
+    """-infinity where there is none, or none of finite probability; 0 where scores are not wanted."""
+    best = next((one for one in found if one.is_finite), None)
+    return -math.inf if best is None else 0.0 if math.isnan(best.score) else best.score

@@ -68,6 +68,7 @@ def _field(option: Option) -> Any:
         "whole": Annotated[int, Field(ge=option.least)],  # the largest is a setting of the server
         "number": Annotated[float, Field(ge=option.least, le=option.most)],
         "flag": bool,
+        "choice": str,
         "name": str,
         "text": str,
         "phrases": phrase | list[phrase],

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nmt.errors import counted
-from nmt.search.notes import AT_LIMIT, LONGER, NOT_FINITE, SPLIT
+from nmt.search.notes import AT_LIMIT, LONGER, NOT_FINITE, SEVERAL, SPLIT
 from nmt.synthetic.choice import Made
 from nmt.synthetic.texts import Line
 
@@ -20,6 +20,7 @@ _SAID: Final = MappingProxyType(
         NOT_FINITE: "without a translation of finite probability",
         AT_LIMIT: "left without a translation, because the search reached the length limit",
         LONGER: "longer than any in training",
+        SEVERAL: "of several sentences translated as a whole (--split sentences translates each by itself)",
         SPLIT: "translated in parts (decoding.split_long)",
         NOT_UTF8: "not UTF-8",
     }

@@ -19,10 +19,11 @@ from nmt.data.monolingual import training_prefixes
 from nmt.data.prepare import missing_files, prepare, read_validation_facts
 from nmt.data.resegmentation import Resegmentation, Sides
 from nmt.data.sampling import Rows, sampling_shares
+from nmt.data.sentences import Lines
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import counted
 from nmt.evaluation import build_metrics
-from nmt.interop.facts import read_longest_source, write_longest_source
+from nmt.interop.facts import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import TASKS
@@ -124,8 +125,14 @@ class Translation(Task):
         return read_validation_facts(self.config, Path(self.config.run_dir))
 
     def keep_facts(self, data: PreparedData, run: Path, *, before: Path | None) -> None:
-        earlier = None if before is None else read_longest_source(before)
-        write_longest_source(run, max(data.train.longest_source, earlier or 0))
+        earlier = TrainingFacts() if before is None else read_facts(before)
+        several = data.report.several_share
+        write_facts(
+            run,
+            TrainingFacts(
+                max(data.train.longest_source, earlier.longest or 0), earlier.several if several is None else several
+            ),
+        )
 
     def test_output(self, *, average: bool = False) -> Path:
         middle = ".average" if average else ""
@@ -135,7 +142,9 @@ class Translation(Task):
         assert data.test_text is not None and output is not None
         log, model, world = trainer.log, trainer.updater.model, trainer.world
         model.eval()
-        translate = build_translate(data.tokenizer, self.config.decoding, device=trainer.updater.precision.device)
+        device = trainer.updater.precision.device
+        trained = lines_of(self.config, data)
+        translate = build_translate(data.tokenizer, self.config.decoding, device=device, trained=trained)
         lines = data.test_text.source[world.rank :: world.size]
         mine = [Found(found.best, found.is_finite, found.has_ended) for found in translate(model, lines)]
         found: Sequence[Found] = interleave(world.gather(mine))
@@ -231,7 +240,7 @@ def build_validator(
         sources=data.dev_text.source,
         references=data.dev_references,
         metrics=build_metrics(config.evaluation, language=config.data.target_language),
-        translate=build_translate(data.tokenizer, config.decoding, device=device),
+        translate=build_translate(data.tokenizer, config.decoding, device=device, trained=lines_of(config, data)),
         device=device,
         max_sentences=config.evaluation.max_sentences,
         samples=config.evaluation.samples,
@@ -255,7 +264,15 @@ def build_samples(config: Config, data: PreparedData, *, device: torch.device) -
     )
 
 
-def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Translate:
+def lines_of(config: Config, data: PreparedData) -> Lines:
+    """What decides whether lines are split into sentences, as it will be kept with the model."""
+    known = data.report.several_share
+    return Lines(config.data.source_language, config.data.target_language, known, data.train.longest_source)
+
+
+def build_translate(
+    tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device, trained: Lines | None = None
+) -> Translate:
     """The configured search from text to text, with the model's present weights."""
     decoding = dataclasses.replace(decoding, ensemble_weights=None)  # which are for several models
     if decoding.shortlist is not None:
@@ -265,7 +282,7 @@ def build_translate(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: t
     fusion = build_fusion(tokenizer, decoding, device=device)
 
     def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translated]:
-        translator = Translator(model, tokenizer, decoding, device=device, window=WINDOW, fusion=fusion)
+        translator = Translator(model, tokenizer, decoding, device=device, window=WINDOW, fusion=fusion, lines=trained)
         yield from translator.translations(lines)
 
     return translate

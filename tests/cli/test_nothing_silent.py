@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.cli import score, translate
 from nmt.interop import run_layout
-from nmt.interop.facts import FACTS, read_longest_source, write_longest_source
+from nmt.interop.facts import FACTS, TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Encoded, Seq2Seq
 from tests.console import call
@@ -183,7 +183,7 @@ def test_sources_longer_than_any_in_training_are_counted(
     arguments = [str(run), "-i", str(tmp_path / "in"), "--beam-size", "1"]
     assert translate.main(arguments) == 0
     assert "longer" not in said(capfd)
-    write_longest_source(run, 1)
+    write_facts(run, TrainingFacts(1))
     assert translate.main(arguments) == 0
     assert "2 lines longer than any in training (1 token): 1, 2" in said(capfd)
     other = make_run(tmp_path / "other")
@@ -194,7 +194,7 @@ def test_sources_longer_than_any_in_training_are_counted(
     assert score.main(scored) == 0
     assert "2 lines longer than any in training (1 token): 1, 2" in said(capfd)
     assert call("nmt-average", str(run), "--last", "2", "-o", str(tmp_path / "average")) == 0
-    assert read_longest_source(tmp_path / "average") == 1
+    assert read_facts(tmp_path / "average").longest == 1
     (run / FACTS).unlink()  # a run of an older version: what its configuration allowed is known
     (tmp_path / "in").write_text("a " * 101 + "\n")
     assert translate.main(arguments) == 0

@@ -47,7 +47,9 @@ def test_pairs_end_with_the_end_symbol_and_lengths_count_it(tmp_path: Path) -> N
     assert corpus.target(1).tolist() == [UNK, 7, 8, EOS]
     assert corpus.source_lengths.tolist() == [3, 2]
     assert corpus.target_lengths.tolist() == [2, 4]
-    assert corpus.report == CorpusReport(read=2, kept=2, source_tokens=3, target_tokens=4, target_unknown=1)
+    assert corpus.report == CorpusReport(
+        read=2, kept=2, source_tokens=3, target_tokens=4, target_unknown=1, looked_at=2
+    )
     assert corpus.report.target_unknown_share == 0.25
 
 

@@ -20,7 +20,7 @@ from nmt.data import EOS
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import model_dir, run_layout
 from nmt.interop.export import export_model
-from nmt.interop.facts import write_longest_source
+from nmt.interop.facts import TrainingFacts, write_facts
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.interop.stored_weights import FORMATS, layout, packed
 from nmt.interop.weights_file import read_metadata, write_weights
@@ -531,7 +531,7 @@ def test_what_loading_reads_is_what_was_exported(run: Path, tmp_path: Path) -> N
 
 
 def test_the_longest_source_of_a_run_is_that_of_its_checkpoints_and_exports(run: Path, tmp_path: Path) -> None:
-    write_longest_source(run, 5)
+    write_facts(run, TrainingFacts(5))
     export_model(run, tmp_path / "out")
     for path in (run, run_layout.step_dir(run, 7), tmp_path / "out"):
         assert load_model(path).longest_source == (5, True)

@@ -59,7 +59,10 @@ static void split(const subwords *p, const char *text, size_t size, size_t longe
     if (count < 0) abort();
     check_ids(p, ids, (size_t)count);
     if (subwords_decode(p, ids, count, &back, &back_room) < 0) abort();
-    if (!add_parts(&parts, p, text, size, longest)) abort();
+    split_rules rules = split_rules_of(longest & 1 ? "de" : "zh");
+    cutting how = {.rules = &rules, .split = longest & 2 ? SPLIT_ALL : SPLIT_NONE, .longest = longest, .spaced = longest & 4};
+    cut_line cut;
+    if (!add_line(&parts, p, &how, text, size, &cut) || cut.sentences > parts.parts) abort();
     check_ids(p, parts.ids, parts.count);
     for (size_t i = 0; i < parts.parts; i++) {
         size_t begin = i ? parts.ends[i - 1] : 0;

@@ -15,13 +15,14 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS
 from nmt.data.sentencepiece import SentencePieceTokenizer
 from nmt.data.sentencepiece_options import SentencePieceOptions
+from nmt.data.sentences import Lines
 from nmt.data.text import is_empty
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import Translator
 from nmt.light.binding import Results
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.search.splitting import parts_of
+from nmt.search.splitting import Parts
 from nmt.search.translator import Translator as TorchTranslator
 from tests.interop.engine_models import content_of, section
 from tests.light.engine_files import library
@@ -59,7 +60,8 @@ class Made:
         (ids,) = [[]] if is_empty(line) else self.tokenizer.encode_source([line])
         if len(ids) <= longest:
             return [ids] if ids else []
-        return [part.ids for part in parts_of(line, self.tokenizer, longest=longest)]
+        (found,) = Parts(self.tokenizer, DecodingConfig(split="none", split_long=longest), Lines()).of([line])
+        return [part.ids for part in found.parts]
 
     def found(self, lines: list[bytes], **options: Any) -> Results:
         """What the engine makes of lines as bytes; greedily without scores where the beam is 1."""

@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.config import DecodingConfig
 from nmt.data import EOS, windows
+from nmt.data.sentences import Lines
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Hypothesis, Translator
-from nmt.search.splitting import parts_of
+from nmt.search.splitting import Part, Parts
 from tests.tiny_run import make_run
 
 
@@ -25,6 +27,12 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 def translator(loaded: LoadedModel, **changes: object) -> Translator:
     decoding = dataclasses.replace(loaded.config.decoding, **{"precision": "fp32", **changes})
     return Translator(loaded.model, loaded.tokenizer, decoding)
+
+
+def parts_of(line: str, tokenizer: object, *, longest: int) -> list[Part]:
+    decoding = DecodingConfig(split="none", split_long=longest)
+    (found,) = Parts(tokenizer, decoding, Lines("en", "de")).of([line])  # type: ignore[arg-type]
+    return found.parts
 
 
 def texts(loaded: LoadedModel, line: str, longest: int) -> list[str]:
@@ -61,7 +69,7 @@ class Letters:
     ],
 )
 def test_text_without_words(line: str, longest: int, parts: list[str]) -> None:
-    found = parts_of(line, Letters(), longest=longest)  # type: ignore[arg-type]
+    found = parts_of(line, Letters(), longest=longest)
     assert ["".join(map(chr, part.ids)) for part in found] == parts
 
 
@@ -69,7 +77,7 @@ def test_text_without_words(line: str, longest: int, parts: list[str]) -> None:
 def test_nothing_is_lost_and_time_is_linear(unit: str) -> None:
     line = unit * (60_000 // len(unit))
     started = time.process_time()
-    found = parts_of(line, Letters(), longest=100)  # type: ignore[arg-type]
+    found = parts_of(line, Letters(), longest=100)
     assert time.process_time() - started < 10
     assert "".join(chr(i) for part in found for i in part.ids) == "".join(line.split())
     assert all(0 < len(part.ids) <= 100 for part in found)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.interop import run_layout
-from nmt.interop.facts import read_longest_source
+from nmt.interop.facts import read_facts
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 
@@ -54,7 +54,7 @@ def test_of_a_run_the_weights_are_those_of_its_best_checkpoint(teacher: Path) ->
 
 def test_the_longest_source_that_a_model_has_read_is_kept_with_it(teacher: Path) -> None:
     """The later training text has the same words in lines of two."""
-    folder, longest = teacher.parent, read_longest_source(teacher)
+    folder, longest = teacher.parent, read_facts(teacher).longest
     for language in ("en", "de"):
         path = folder / f"train.{language}"
         words = path.read_text(encoding="utf-8").split()
@@ -62,9 +62,9 @@ def test_the_longest_source_that_a_model_has_read_is_kept_with_it(teacher: Path)
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     assert longest is not None and longest > 2
     assert nmt_train(write_config(folder, training={"max_steps": 1, "init_from": str(teacher)})) == 0
-    assert read_longest_source(folder / "run") == longest
+    assert read_facts(folder / "run").longest == longest
     assert nmt_train(write_config(folder, training={"max_steps": 2, "init_from": str(teacher)})) == 0, "resumed"
-    assert read_longest_source(folder / "run") == longest
+    assert read_facts(folder / "run").longest == longest
 
 
 def test_resuming_needs_the_model_no_more(teacher: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from nmt.config import load_config
 from nmt.data import Corpus, PreparedData, collate
 from nmt.data.prepare import prepare
-from nmt.interop.facts import read_longest_source
+from nmt.interop.facts import read_facts
 from nmt.interop.model_dir import load_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
@@ -223,7 +223,7 @@ def test_validation_measures_what_the_saved_model_does(folder: Path) -> None:
     assert result.scores["bleu"] == pytest.approx(logged["bleu"])
     assert result.samples == logged["samples"]
     assert (logged["not_finite"], logged["length_limit"]) == (0, result.at_limit.count)
-    assert read_longest_source(folder / "run") == max(data.train.source_lengths) - 1
+    assert read_facts(folder / "run").longest == max(data.train.source_lengths) - 1
 
 
 def test_weights_of_an_ensemble_are_for_translation_with_several_models_alone(folder: Path) -> None:

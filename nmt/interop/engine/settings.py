@@ -64,9 +64,11 @@ def numbers_of(decoding: DecodingConfig) -> Settings:
         decoding.max_length_offset,
         decoding.split_long or 0,
         {
-            name: float(getattr(decoding, name))
-            for name in (option.name for option in options_of("light") if option.kind in ("whole", "number", "flag"))
-            if name not in (*_STORED, _PER_CALL) and getattr(decoding, name, None) not in (None, OPTIONS[name].default)
+            option.name: option.number(getattr(decoding, option.name))
+            for option in options_of("light")
+            if option.is_number
+            and option.name not in (*_STORED, _PER_CALL)
+            and getattr(decoding, option.name, None) not in (None, option.default)
         },
     )
 
@@ -112,5 +114,5 @@ def lacking(decoding: DecodingConfig, *, door: str) -> list[Option]:
 def settings_in_words(settings: Settings) -> dict[str, float | str]:
     """The same for the card of the file."""
     found = settings._asdict()
-    others = found.pop("others")
+    others = {name: OPTIONS[name].of_number(value) for name, value in found.pop("others").items()}
     return {"search": "beam" if settings.beam_size > 1 else "greedy", **found, **others}

@@ -16,6 +16,10 @@ struct nmt_model {
     mapped_file files[LARGEST_ENSEMBLE];
     model *models[LARGEST_ENSEMBLE];
     nmt_options defaults;
+    split_rules rules; /* of the source language */
+    split_mode split;  /* of lines, where a call does not say */
+    size_t trained;    /* tokens of the longest source in training; 0: not known */
+    bool spaced;       /* whether the target language has spaces between sentences */
     subwords *source, *target; /* the same where the file has only one */
     const kernels *k;
     lock *lock; /* of what is below */
@@ -27,6 +31,7 @@ struct nmt_model {
 /* A line: its parts are `first` to `first + parts`. */
 typedef struct {
     size_t first, parts, count; /* count: translations */
+    cut_line cut;
     char **texts;
     size_t *sizes;
 } line_result;

@@ -29,7 +29,8 @@ typedef struct {
     int32_t shortlist;         /* whether one is used, where the file has it */
     int32_t scores;            /* without them greedy search is faster, and scores are NaN */
     int32_t attention;         /* whether what tokens attend to is kept */
-    int32_t split_long;        /* lines of more tokens are translated in parts; 0: none */
+    int32_t split;             /* lines into sentences; 0: where the training text had one a line, 1: always, 2: never */
+    int32_t split_long;        /* sentences of more tokens are translated in parts; 0: none */
     float repeat_penalty;      /* divides the logits of tokens that a translation already has; 1: none */
 } nmt_options;
 
@@ -87,13 +88,18 @@ NMT_API float nmt_score(const nmt_results *, size_t line, size_t i);
 /* All best translations, each ended by a line feed. */
 NMT_API const char *nmt_lines(const nmt_results *, size_t *size);
 
-enum { NMT_CUT = 1, NMT_NOT_FINITE = 2 };
+enum { NMT_CUT = 1, NMT_NOT_FINITE = 2, NMT_SEVERAL = 4 };
 
-/* Facts about a line: whether its best translation was cut by the length limit, whether there is none. */
+/* Facts about a line: whether its best translation was cut by the length limit, whether there is none, and whether the
+   line has several sentences but was translated as a whole, since its file does not say what the model was trained on. */
 NMT_API int32_t nmt_flags(const nmt_results *, size_t line);
 
-/* In how many parts a line was translated: 0 if it is empty. */
+/* In how many parts a line was translated: 0 if it is empty. They are its sentences, where it was split into these, or
+   parts of what was too long. */
 NMT_API size_t nmt_parts(const nmt_results *, size_t line);
+
+/* How many sentences, or lines, these parts belong to: fewer than there are parts where one was too long. */
+NMT_API size_t nmt_sentences(const nmt_results *, size_t line);
 
 /* Tokens of the source of a part, the end symbol counted. */
 NMT_API const int32_t *nmt_source_ids(const nmt_results *, size_t line, size_t part, size_t *count);
@@ -104,6 +110,20 @@ NMT_API const float *nmt_log_probs(const nmt_results *, size_t line, size_t i, s
 
 /* Where it was asked for, [tokens of the translation][tokens of the source], each row adding up to 1. */
 NMT_API const float *nmt_attention(const nmt_results *, size_t line, size_t i, size_t part);
+
+/* Sentences of a text: how many there are, and of the first `room` of them begin and end, in bytes, without the white
+   space around them. `language` is a code such as `de` or `pt-BR`; for null, or one that is not known, words of all
+   languages count. `abbreviations`: further ones, one a line; may be null. */
+NMT_API size_t nmt_split(const char *text, size_t size, const char *language, const char *abbreviations, size_t *spans,
+                         size_t room);
+
+/* How many lines of a text, which line feeds end, have several sentences. */
+NMT_API size_t nmt_several(const char *text, size_t size, const char *language);
+
+/* Whether lines are split into sentences by default, where this share of the training sources has several; whether a
+   language has spaces between sentences. */
+NMT_API int32_t nmt_splits(double share);
+NMT_API int32_t nmt_is_spaced(const char *language);
 
 /* The piece of a token of the source or the target vocabulary, which does not end with a 0; null if there is none. */
 NMT_API const char *nmt_piece(const nmt_model *, int32_t target, int32_t id, size_t *size);

@@ -28,11 +28,65 @@ static void refuse_kernels(const char *name, char *problem, size_t room) {
         size += snprintf(problem + size, room - (size_t)size, " %s%s", *known, known[1] ? "," : ".");
 }
 
+/* The value of a key of a card, behind the colon; null where there is none. Within a JSON string no quotation mark stands
+   without a backslash. */
+static const char *card_value(span card, const char *key, size_t *left) {
+    const char *bytes = card.bytes;
+    size_t size = strlen(key);
+    for (size_t i = 1; card.bytes && i + size + 2 < card.size; i++) {
+        if (bytes[i - 1] == '\\' || bytes[i] != '"' || memcmp(bytes + i + 1, key, size) || bytes[i + size + 1] != '"') continue;
+        size_t at = i + size + 2;
+        while (at < card.size && (bytes[at] == ':' || bytes[at] == ' ')) at++;
+        return *left = card.size - at, bytes + at;
+    }
+    return NULL;
+}
+
+/* The number there, from 0 on, or -1; by hand, because a program may have set a language whose numbers have commas. */
+static double card_number(span card, const char *key) {
+    size_t left = 0, i = 0;
+    const char *p = card_value(card, key, &left);
+    double value = 0, unit = 1;
+    if (!p || !left || p[0] < '0' || p[0] > '9') return -1;
+    for (; i < left && p[i] >= '0' && p[i] <= '9'; i++) value = 10 * value + (p[i] - '0');
+    if (i < left && p[i] == '.')
+        for (i++; i < left && p[i] >= '0' && p[i] <= '9'; i++) value += (p[i] - '0') * (unit /= 10);
+    return i < left && p[i] == 'e' ? 0 : value; /* 1e-05 */
+}
+
+static void card_text(span card, const char *key, char *to, size_t room) {
+    size_t left = 0, size = 0;
+    const char *found = card_value(card, key, &left);
+    if (found && left && *found == '"')
+        while (size + 1 < left && size + 1 < room && found[size + 1] != '"') to[size] = found[size + 1], size++;
+    to[size] = 0;
+}
+
+/* How lines are cut: split where the training text of a model had one sentence a line; where a card does not say it,
+   only lines longer than any in training. */
+static void read_cards(nmt_model *m) {
+    char language[32];
+    card_text(m->models[0]->meta, "source_language", language, sizeof language);
+    m->rules = split_rules_of(language);
+    card_text(m->models[0]->meta, "target_language", language, sizeof language);
+    m->spaced = nmt_is_spaced(language);
+    m->split = SPLIT_NONE;
+    for (int i = 0; i < m->count; i++) {
+        double share = card_number(m->models[i]->meta, "sources_of_several_sentences"),
+               longest = card_number(m->models[i]->meta, "longest_training_source");
+        if (longest < 0) longest = card_number(m->models[i]->meta, "training_max_length");
+        split_mode own = share < 0 ? SPLIT_LONGER : nmt_splits(share) ? SPLIT_ALL : SPLIT_NONE;
+        if (own > m->split) m->split = own;
+        if (longest >= 1 && longest < INT32_MAX && (!m->trained || longest < (double)m->trained)) m->trained = (size_t)longest;
+    }
+}
+
 static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, char *problem, size_t room) {
     const model *first = m->models[0];
     const char *said = NULL;
     char own[200];
     m->lock = lock_new();
+    read_cards(m);
     m->k = choose_kernels(name);
     if (!options_of_model(first, &m->defaults, own, sizeof own))
         snprintf(problem, room, "%s: %s", what, own);

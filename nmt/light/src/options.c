@@ -27,6 +27,7 @@ static const row TABLE[] = {
     ROW(shortlist, 0, 1, 1),
     ROW(scores, 0, 1, 1),
     ROW(attention, 0, 1, 0),
+    ROW(split, 0, 2, 0),
     ROW(split_long, 0, INT32_MAX, 0),
     ROW(repeat_penalty, 0.01, 10, 1),
 };

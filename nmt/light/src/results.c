@@ -38,7 +38,7 @@ static bool is_finite(const nmt_results *r, const line_result *line) {
     return true;
 }
 
-/* Text of the i-th best translation: the parts, joined by spaces. */
+/* Text of the i-th best translation: the parts, with the white space before each. */
 static bool write_text(const nmt_model *m, const nmt_results *r, const line_result *line, size_t i, char **text,
                        size_t *size) {
     char *part = NULL;
@@ -50,10 +50,13 @@ static bool write_text(const nmt_model *m, const nmt_results *r, const line_resu
         int64_t bytes = subwords_decode(m->target, one->ids, one->count, &part, &part_room);
         fine = bytes >= 0;
         if (bytes <= 0) continue;
-        char *more = realloc(*text, *size + (size_t)bytes + 2);
+        size_t number = line->first + p, begin = number ? r->all.space_ends[number - 1] : 0,
+               spaces = *size ? r->all.space_ends[number] - begin : 0;
+        char *more = realloc(*text, *size + spaces + (size_t)bytes + 1);
         if (!(fine = more != NULL)) break;
         *text = more;
-        if (*size) (*text)[(*size)++] = ' ';
+        if (spaces) memcpy(*text + *size, r->all.spaces + begin, spaces);
+        *size += spaces;
         for (int64_t j = 0; j < bytes; j++) (*text)[(*size)++] = part[j] == '\n' || part[j] == '\r' ? ' ' : part[j];
     }
     free(part);
@@ -121,13 +124,15 @@ static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o,
 nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count,
                            const nmt_options *o, char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
+    cutting how = {&m->rules, m->split, m->trained, (size_t)o->split_long, m->spaced};
+    if (o->split) how.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->all.parts;
         if (sizes[i] > LONGEST_LINE) {
             nmt_free(r);
             REFUSE("line %zu: more than %d bytes", i, (int)LONGEST_LINE);
         }
-        if (!add_parts(&r->all, m->source, lines[i], sizes[i], (size_t)o->split_long)) {
+        if (!add_line(&r->all, m->source, &how, lines[i], sizes[i], &r->lines[i].cut)) {
             nmt_free(r);
             REFUSE("not enough memory");
         }
@@ -146,7 +151,8 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
     nmt_results *r = new_results(m, count, o, problem, room);
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->all.parts;
-        if (lengths[i] && !add_sentence(&r->all, ids[i], lengths[i])) {
+        r->lines[i].cut.sentences = lengths[i] > 0;
+        if (lengths[i] && !add_sentence(&r->all, ids[i], lengths[i], "", 0)) {
             nmt_free(r);
             REFUSE("not enough memory");
         }
@@ -179,12 +185,15 @@ const char *nmt_lines(const nmt_results *r, size_t *size) {
 int32_t nmt_flags(const nmt_results *r, size_t line) {
     const line_result *own = &r->lines[line];
     int32_t flags = is_finite(r, own) ? 0 : NMT_NOT_FINITE;
+    flags |= own->cut.several ? NMT_SEVERAL : 0;
     for (size_t p = 0; p < own->parts; p++)
         if (found_of(r, own, 0, p)->finite && !found_of(r, own, 0, p)->ended) flags |= NMT_CUT;
     return flags;
 }
 
 size_t nmt_parts(const nmt_results *r, size_t line) { return r->lines[line].parts; }
+
+size_t nmt_sentences(const nmt_results *r, size_t line) { return r->lines[line].cut.sentences; }
 
 const int32_t *nmt_source_ids(const nmt_results *r, size_t line, size_t part, size_t *count) {
     size_t number = r->lines[line].first + part, start = number ? r->all.ends[number - 1] : 0;

@@ -4,7 +4,9 @@
 const NMT = (() => {
   const ROOM = 1000; // bytes of a message
   const WITHOUT = ["threads", "beam_of_one"]; // options of nmt_options that make no difference here
-  const CUT = 1, NOT_FINITE = 2;
+  const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
+  const ENDS = ["<eos>", "</s>"]; // names of the end symbol, of ours and of other SentencePiece models
+  const SPLIT = ["auto", "sentences", "none"]; // values of the option of this name, in the engine's order
 
   class Engine {
     /* `code`: the bytes of nmt.wasm; `model`: those of a model file. An Error has the line that the engine says. */
@@ -34,7 +36,7 @@ const NMT = (() => {
     }
 
     /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, and `attention`, by these names;
-       true, false and "none" are 1, 0 and 0. `n_best` are the translations, best first, `source` and `target` the pieces of the
+       true, false and "none" are 1, 0 and 0 (but `split` has words). `n_best` are the translations, best first, `source` and `target` the pieces of the
        best, `ids` those of the target, and `attention` a row for each target piece, over the source pieces. */
     translate(line, options = {}) {
       const { c } = this, bytes = new TextEncoder().encode(line.replace(/[\r\n]/g, " "));
@@ -60,7 +62,8 @@ const NMT = (() => {
       const { c } = this;
       c.nmt_options_begin(this.model, this.options);
       for (const [name, value] of Object.entries(options)) {
-        const place = this.names.get(name), number = value === "none" ? 0 : Number(value);
+        const place = this.names.get(name);
+        const number = name === "split" ? SPLIT.indexOf(value) : value === "none" ? 0 : Number(value);
         if (!place) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${[...this.names.keys()].join(", ")}.`);
         if (!c.nmt_set_option(this.options, place, number, this.problem, ROOM)) throw new Error(this.said());
       }
@@ -75,7 +78,7 @@ const NMT = (() => {
       const { c } = this, flags = c.nmt_flags(found, 0), parts = c.nmt_parts(found, 0);
       const result = {
         text: this.text(c.nmt_text(found, 0, 0, this.size)), score: c.nmt_score(found, 0, 0), parts,
-        cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [], n_best: [],
+        sentences: c.nmt_sentences(found, 0), several: !!(flags & SEVERAL), cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [], n_best: [],
       };
       for (let i = 0; i < c.nmt_count(found, 0); i++)
         result.n_best.push({ text: this.text(c.nmt_text(found, 0, i, this.size)), score: c.nmt_score(found, 0, i) });
@@ -119,10 +122,12 @@ const NMT = (() => {
      pieces' where there are as many words, as pieces may stand for bytes or for what the vocabulary lacks. */
   function words(pieces, text) {
     const found = [];
+    let begins = true; // a part of the line
     pieces.forEach((piece, i) => {
-      if (i === pieces.length - 1 && /^<.*>$/.test(piece)) return; // the end symbol
+      if (ENDS.includes(piece)) return void (begins = true);
       let word = found[found.length - 1];
-      if (!word || (word.text && piece.startsWith("\u2581"))) found.push(word = { text: "", pieces: [] });
+      if (begins || (word.text && piece.startsWith("\u2581"))) found.push(word = { text: "", pieces: [] });
+      begins = false;
       word.text += piece.replaceAll("\u2581", "");
       word.pieces.push(i);
     });

@@ -160,6 +160,7 @@ function notes(result) {
     no_finite_translation: "The model has no translation for this line.",
     length_limit: "Stopped at the limit of its length.",
     split: "Translated in parts.",
+    several_sentences: "Has several sentences, but was translated as a whole.",
     longer_than_training: "Longer than what the model was trained on.",
   };
   return (result.notes || []).filter((note) => texts[note]).map((note) => element("p", "note", texts[note]));
