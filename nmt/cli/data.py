@@ -30,6 +30,7 @@ GB."""
 CHECK = """Count the faults of a corpus and show examples of each. Nothing is changed."""
 CLEAN = """Copy a corpus without its faulty pairs to OUT.source and OUT.target; the pairs left out go to
 OUT.dropped.jsonl, each with its line number and faults."""
+SPLIT = """Write each sentence of a text on a line of its own. Empty lines stay; other line ends end a sentence."""
 WIDTH = 68
 """Characters shown of each side of an example; with the text before them, a line has 80 columns."""
 
@@ -43,6 +44,7 @@ EXAMPLES = (
     "multi30k",
     "check corpus/train --languages en de",
     "clean corpus/train -o corpus/clean --held-out corpus/dev",
+    "split --language de -i text.de -o sentences.de",
 )
 
 
@@ -68,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--keep", metavar="FAULT", action="append", default=[], help="keep pairs that have only this fault; repeatable"
     )
     cleaning.add_argument("--overwrite", action="store_true", help="replace existing files")
+    _add_splitting(add("split", "write each sentence on a line of its own", SPLIT))
     return parser
 
 
@@ -110,6 +113,16 @@ def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
         help="example pairs to show for each fault (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _add_splitting(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=split)
+    add = parser.add_argument
+    add("-i", "--input", metavar="FILE", help="text, may be .gz (default: standard input)")
+    add("-o", "--output", metavar="FILE", help="default: standard output")
+    add("--language", metavar="CODE", default="", help="such as de or pt-BR; default: words of all known languages")
+    add("--abbreviations", metavar="FILE", help="words whose full stop ends no sentence, one a line; more than the known")
+    add("--numbers", action="store_true", help="put the number of its line, from 1, and a tab before each sentence")
 
 
 def fetch_multi30k(arguments: argparse.Namespace) -> int:
@@ -195,6 +208,29 @@ def clean(arguments: argparse.Namespace) -> int:
         examples=arguments.examples,
     )
     _print(report, arguments, kept=kept)
+    return 0
+
+
+def split(arguments: argparse.Namespace) -> int:
+    """Write the sentences of a text."""
+    from nmt.cli.output import output_stream
+    from nmt.data import read_lines
+    from nmt.data.sentences import splitter_of
+
+    words: list[str] = []
+    if arguments.abbreviations is not None:
+        words = [word for line in read_lines(arguments.abbreviations) if (word := line.strip())]
+    splitter = splitter_of(arguments.language, tuple(words))
+    source = arguments.input if arguments.input not in (None, "-") else sys.stdin
+    inputs = [name for name in (arguments.input, arguments.abbreviations) if name is not None]
+    count = lines = 0
+    with output_stream(arguments.output, inputs=inputs) as stream:
+        for lines, line in enumerate(read_lines(source), start=1):
+            found = splitter.sentences(line)
+            count += len(found)
+            number = f"{lines}\t" if arguments.numbers else ""
+            stream.writelines(f"{number}{sentence}\n".encode() for sentence in found or [""])
+    print(f"nmt-data: {counted(lines, 'line')}, {counted(count, 'sentence')}", file=sys.stderr)
     return 0
 
 

@@ -163,6 +163,10 @@ static bool has_entry(const splitting *s, const char *list, size_t begin, size_t
         char last = own ? p[own - 1] : 0;
         size_t bare = own > 1 && (last == '#' || last == '+') ? own - 1 : own;
         bool same = bare == size;
+        if (*p == '~' && size >= bare) { /* any word that ends so */
+            if (!memcmp(word + size - (bare - 1), p + 1, bare - 1)) return *sign = bare < own ? last : 0, true;
+            same = false;
+        }
         for (size_t i = 0; same && i < size; i++) {
             char a = p[i], b = word[i];
             if (s->all_capitals || !i) {
@@ -319,10 +323,10 @@ static bool ends_without_space(const splitting *s, size_t from, size_t begin, si
 static bool quote_goes_on(const splitting *s, size_t at, uint32_t closed) {
     static const uint32_t PARTICLES[] = {0x3068, 0x3063, 0x306f, 0x304c, 0x3092, 0x306e, 0x3082, 0x306b, 0x3067,
                                          0x306a, 0x304b, 0x3088, 0x306d, 0x3084, 0x3001, 0xff0c, ',',    0};
-    static const uint32_t SPEAKS[] = {0x8bf4, 0x8aaa, 0x9053, 0x95ee, 0x554f, 0x558a, 0x53eb, 0x7b54, 0x60f3, 0x8c08, 0};
+    static const uint32_t SPEAKS[] = {0x8bf4, 0x8aaa, 0x9053, 0x95ee, 0x554f, 0x558a, 0x53eb, 0x7b54, 0x60f3, 0x8c08, 0x8a00, 0x805e, 0x601d, 0x8a71, 0};
     letter l = read(s, at);
     if (is_one_of(l.c, PARTICLES)) return true;
-    if (closed == 0x300d || closed == 0x300f) return false;
+    if (closed == 0x300b || closed == 0x3009) return is_letter(l.c); /* the title of a book */
     for (int i = 0; i < 8 && is_cjk(l.c); i++, l = read(s, l.next))
         if (is_one_of(l.c, SPEAKS)) return true;
     return false;
@@ -365,7 +369,7 @@ static size_t end_at(const splitting *s, size_t from, size_t begin, int quotes, 
         size_t tag = after_tag(s, end);
         if (tag > end && s->text[end + 1] == '/')
             end = tag;
-        else if (is_one_of(c.c, CLOSING) && !(c.c == '*' && is_letter(read(s, c.next).c)))
+        else if (is_one_of(c.c, CLOSING) && !(kind == WIDE && (c.c == 0x201c || c.c == 0x2018)) && !(c.c == '*' && is_letter(read(s, c.next).c)))
             closed = c.c, end = c.next, brackets -= brackets && (c.c == ')' || c.c == 0xff09);
         else if (is_space(c.c) && (read(s, c.next).c == 0xbb || read(s, c.next).c == 0x203a)) {
             letter guillemet = read(s, c.next), then = read(s, guillemet.next); /* Oui ! » */
@@ -410,12 +414,13 @@ static size_t end_at(const splitting *s, size_t from, size_t begin, int quotes, 
     if (!c.c) return end;
     bool small = is_lower(c.c);
     if (small && is_upper(after.c) && is_letter(read(s, after.next).c)) small = false; /* iPhone */
+    if (small && after.c == ')') small = false; /* a) b) */
     if (small && (c.c == 's' || c.c == 't' || c.c == 'n') && is_space(after.c)) {
         letter apostrophe = read_back(s, next); /* 's Avonds */
         if (apostrophe.c == '\'' || apostrophe.c == 0x2019) small = false;
     }
     if (!is_word(c.c)) return (kind == STRONG || mark_of(c.c) == NO_MARK) && !is_one_of(c.c, (const uint32_t[]){',', ';', ':', 0x60c, 0x61b, 0xff0c, 0x3001, ')', ']', 0}) ? end : 0;
-    if (kind == STRONG) return small && !s->no_capitals && !is_space(read_back(s, begin).c) ? 0 : end;
+    if (kind == STRONG) return small && !s->no_capitals ? 0 : end;
     if (kind == DOTS) {
         if (small || is_digit(c.c)) return 0;
         return c.c == 'I' && (is_space(after.c) || after.c == '\'' || after.c == 0x2019) ? 0 : end;

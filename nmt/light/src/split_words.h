@@ -1,5 +1,5 @@
 /* Words that say whether a full stop ends a sentence, by language. A word is an abbreviation as it stands; `#` behind it:
-   only before a number; `+`: a sentence ends there if what follows is one of the words that begin sentences. Words that
+   only before a number; `~` before it: any word that ends so; `+`: a sentence ends there if what follows is one of the words that begin sentences. Words that
    begin sentences: pronouns, articles, conjunctions, adverbs, which have no capital within a sentence. */
 
 #ifndef NMT_SPLIT_WORDS_H
@@ -23,7 +23,7 @@ static const language_words LANGUAGES[] = {
      " Does Did Can Could Will Would Should Have Has Had Let Please However Although Because Since Once All Some Many Most"
      " Both Each Every One Two Three Another Other Such To Of Nobody Everyone Someone Today Tomorrow Yesterday Later Soon "},
     {"de", 1,
-     " Hr Hrn Fr Frl Dr Drs Prof Ing Dipl Mag Dir Hptm Maj Gen St Sr Jr Nr Str bzw ca vgl z.B z.b d.h u.a u.U i.d.R o.ä s.o"
+     " Hr Hrn Fr Frl Dr Drs Prof Ing Dipl Mag Dir Hptm Maj Gen St Sr Jr Nr Str ~str bzw ca vgl z.B z.b d.h u.a u.U i.d.R o.ä s.o"
      " s.u v.a v.Chr+ n.Chr+ z.T z.Z z.Zt zzgl inkl exkl evtl ggf sog geb gest verh gegr jmd jdm jdn insb insbes einschl"
      " allg bes etc+ usw+ usf+ Co+ Abb Abs Abschn Abt Anm Art Aufl Bd Bde Ev Jh Jhd Kap Mio Mrd Mo Di Mi Do Sa Tel Tab Ziff"
      " Ziffer# S# § Jan Feb Mrz Apr Jun Jul Aug Sep Sept Okt Nov Dez lt max min mind Min Std Sek Tsd mtl tgl wiss röm griech"
@@ -79,7 +79,7 @@ static const language_words LANGUAGES[] = {
      " Tam Nie Tak Już Też Także Wszyscy Wszystko Jest Był Była Było Są Mam Ma Jestem Pan Pani "},
     {"ru", 0,
      " г гг ул пр просп пер пл д кв корп стр рис# табл# гл# ст# п# пп# с# см ср напр т.е т.к т.н т.д+ т.п+ др+ пр+ руб+ коп+ тыс млн млрд"
-     " им акад проф доц инж ген полк кап св Св тел обл р н.э+ до мин сек час г-н г-жа ",
+     " им акад проф доц инж ген полк кап св Св тел обл р н.э+ ок# до мин сек час г-н г-жа ",
      " Он Она Оно Они Я Ты Мы Вы Это Этот Эта Эти Тот Та Те То Мой Моя Твой Его Её Ее Наш Ваш Их И А Но Или Если Когда Потому Хотя Что Кто Где"
      " Как Почему Зачем Какой В Во На До Из С Со К Ко О Об По При Для Перед За От У После Потом Затем Теперь Сейчас Сегодня Завтра Вчера"
      " Здесь Там Тут Не Нет Да Уже Также Все Всё Есть Был Была Было Были Однако Поэтому "},
