@@ -37,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for share in arguments.shares:
             rows.append({"share": share, **measured(Path(folder), generated, share, steps=arguments.steps)})
             print(json.dumps(rows[-1]), flush=True)
-    stated = facts("bench_split.py", threads=2, peer=None)
+    import torch
+
+    stated = facts("bench_split.py", threads=torch.get_num_threads(), peer=None)
     put(arguments.output, "\n".join([*listed(stated), "", *table(rows)]) + "\n", {"facts": stated, "rows": rows})
     return 0
 

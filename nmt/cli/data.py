@@ -121,7 +121,11 @@ def _add_splitting(parser: argparse.ArgumentParser) -> None:
     add("-i", "--input", metavar="FILE", help="text, may be .gz (default: standard input)")
     add("-o", "--output", metavar="FILE", help="default: standard output")
     add("--language", metavar="CODE", default="", help="such as de or pt-BR; default: words of all known languages")
-    add("--abbreviations", metavar="FILE", help="words whose full stop ends no sentence, one a line; more than the known")
+    add(
+        "--abbreviations",
+        metavar="FILE",
+        help="more words whose full stop ends no sentence, one a line",
+    )
     add("--numbers", action="store_true", help="put the number of its line, from 1, and a tab before each sentence")
 
 

@@ -148,8 +148,8 @@ def encode(
 
     `workers` processes encode (0: one per core; 1: only this process); the result does not
     depend on their number. `language` is that of the source. `key` is stored with the corpus: work of a killed process
-    under the same key is kept and continued. `advance` is called with the number of pairs done since its last call. Memory holds a few blocks. Raises
-    DataError for text that cannot be used and if no pair is left.
+    under the same key is kept and continued. `advance` is called with the number of pairs done since its last call.
+    Memory holds a few blocks. Raises DataError for text that cannot be used and if no pair is left.
     """
     encoder = Encoder(tokenizer, rule, tuple(tags), language)
     with unfinished_folder(folder) as unfinished:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,11 @@ class Constraints:
     required: tuple[tuple[int, ...], ...] = ()
     """Tokens of phrases that must occur; sentences of a line that has any are not cut into parts."""
 
+    @property
+    def completed(self) -> Constraints | None:
+        """The same where the word that the prefix ends within is complete; None without such a word."""
+        return None if self.started is None else replace(self, started=None, ends_word=True)
+
     def of_part(self, number: int) -> Constraints:
         """What a part of a line keeps to, counted from 0: the prefix is the first one's."""
         return replace(self, prefix=(), ends_word=False, started=None) if number else self
@@ -59,6 +65,7 @@ class Constraints:
 
 
 FREE = Constraints()
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _MOST_TOKENS = 8
 """The part of a prefix that other tokens may spell; in scripts without spaces all of it is a word."""
 
@@ -138,7 +145,7 @@ class ConstraintsMaker:
         prefix = on_one_line(request.prefix).strip()
         (ids,) = self._tokenizer.encode_target([request.prefix])
         written = on_one_line(self._tokenizer.decode_target(ids))
-        return prefix + text.removeprefix(written)
+        return prefix + text.lstrip().removeprefix(written)
 
     def _prefix(self, request: Request) -> tuple[int, ...]:
         if not request.prefix.strip():
@@ -165,7 +172,7 @@ class ConstraintsMaker:
     def _known_spellings(self) -> Spellings:
         assert self._pieces is not None
         if self._spellings is None:
-            self._spellings = Spellings(self._pieces)
+            self._spellings = Spellings(self._pieces, without=self._space_bytes(self._pieces))
         return self._spellings
 
     def _required(self, request: Request) -> tuple[tuple[int, ...], ...]:
@@ -212,7 +219,15 @@ class ConstraintsMaker:
         """Which words begin a word of text, or end the translation [V]."""
         assert self._pieces is not None
         chosen = range(len(self._pieces)) if ids is None else ids
-        return torch.tensor([i == EOS or self._pieces[i].startswith(b" ") for i in chosen])
+        bytes_ = self._space_bytes(self._pieces)
+        return torch.tensor([i == EOS or (self._pieces[i].startswith(b" ") and i not in bytes_) for i in chosen])
+
+    def _space_bytes(self, pieces: Sequence[bytes]) -> set[int]:
+        """Ids of byte tokens that are white space, such as `<0x0D>`: no text begins a word with them, and a model that
+        has seldom seen them may prefer them to a word that it does not expect."""
+        spaces = [i for i, piece in enumerate(pieces) if piece and not piece.strip()]
+        names = self._tokenizer.target_tokens(spaces)
+        return {i for i, name in zip(spaces, names, strict=True) if _BYTE.fullmatch(name)}
 
     def _known_phrases(self, request: Request) -> Phrases:
         pieces = self._known_pieces(request, "forbidden")

@@ -56,9 +56,9 @@ class Parts:
     """Cuts lines into what is translated at once, as nmt/light/src/parts.c does.
 
     By `decoding.split` each sentence is translated by itself: always, never, or where the training text had one
-    sentence a line. Where that is not known, in models of versions before 0.3.0, lines of more tokens than any in training are
-    split. Then what has more than `decoding.split_long` tokens is cut: after sentences, of which a part has as many as
-    it can hold, else between words, else within. Time is linear in the length of a line.
+    sentence a line. Where that is not known, in models of versions before 0.3.0, lines of more tokens than any in
+    training are split. Then what has more than `decoding.split_long` tokens is cut: after sentences, of which a part
+    has as many as it can hold, else between words, else within. Time is linear in the length of a line.
     """
 
     def __init__(self, tokenizer: Tokenizer, decoding: DecodingConfig, lines: Lines | None = None) -> None:

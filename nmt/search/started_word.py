@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,10 +26,10 @@ class StartedWord(NamedTuple):
 class Spellings:
     """Which tokens spell the beginning of a text, or more than all of it."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        """`pieces`: what each target id adds to a text, in UTF-8."""
+    def __init__(self, pieces: Sequence[bytes], *, without: Container[int] = ()) -> None:
+        """`pieces`: what each target id adds to a text, in UTF-8; ids in `without` spell nothing."""
         self.pieces = pieces
-        self._sorted = sorted((piece, i) for i, piece in enumerate(pieces) if piece)
+        self._sorted = sorted((piece, i) for i, piece in enumerate(pieces) if piece and i not in without)
         self._of: dict[bytes, list[int]] = defaultdict(list)
         for piece, i in self._sorted:
             self._of[piece].append(i)

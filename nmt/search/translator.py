@@ -158,7 +158,7 @@ class Translator:
         wanted = [self._constraints.of(request) for request in requests]
         sources = self._sources(requests)
         constraints = self._constraints_of(sources, wanted)
-        found = iter(self.search(*_flat(sources, constraints)))
+        found = iter(self._best_found(*_flat(sources, constraints)))
         usable = {
             place: [[one for one in next(found) if self._is_usable(one)] for _ in source.parts]
             for place, source in sources.items()
@@ -219,6 +219,24 @@ class Translator:
                 for number, one in enumerate(found[place])
             ]
         return found
+
+    def _best_found(
+        self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]
+    ) -> list[list[Hypothesis]]:
+        """`search`; a prefix that ends within a word is also tried as one whose word is complete.
+
+        In a single beam the few probable ends of the word would push out the many possible next words.
+        """
+        both = [one.completed for one in constraints]
+        if not self._scores or self._decoding.chosen_search != "beam" or not any(both):
+            return self.search(sources, constraints)
+        second = [(source, one) for source, one in zip(sources, both, strict=True) if one is not None]
+        found = self.search([*sources, *(source for source, _ in second)], [*constraints, *(one for _, one in second)])
+        others = iter(found[len(sources) :])
+        return [
+            own if one is None else _merged(own, next(others), n_best=self._decoding.n_best)
+            for own, one in zip(found[: len(sources)], both, strict=True)
+        ]
 
     def search(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None
@@ -440,6 +458,14 @@ def _flat(
     """The parts of some lines as a search takes them, and what each keeps to."""
     parts = [[*part.ids, EOS] for source in sources.values() for part in source.parts]
     return parts, [one for place in sources for one in constraints[place]]
+
+
+def _merged(first: Sequence[Hypothesis], second: Sequence[Hypothesis], *, n_best: int) -> list[Hypothesis]:
+    """The best of two searches, each once."""
+    known = {tuple(one.ids) for one in first}
+    both = [*first, *(one for one in second if tuple(one.ids) not in known)]
+    usable = [one for one in both if one.is_finite]
+    return sorted(usable, key=lambda one: one.score, reverse=True)[:n_best] or [*first]
 
 
 _LOWEST = -1e9

@@ -78,8 +78,32 @@ def test_boundaries_of_real_text(text: str, language: str, found: float) -> None
 
 def odd_texts(count: int) -> list[str]:
     draw = random.Random(3)
-    parts = [". ", ".", "! ", "?", "…", "...", "。", "！", " ", "\n\n", "\n", "a", "B", "Dr", "z", "5", "日", "「", "」", '"', "»", "(", ")",
-             "<b>", "</b>", "😀", "\u200d", "\x00", "é", "e\u0301", "|", "; ", ", ", "\u3000", "'s", "i", "م", "؟", "।", "\u00a0", "www.a.b"]  # fmt: skip
+    parts = [
+        *(
+            ". ",
+            ".",
+            "! ",
+            "?",
+            "…",
+            "...",
+            "。",
+            "！",
+            " ",
+            "\n\n",
+            "\n",
+            "a",
+            "B",
+            "Dr",
+            "z",
+            "5",
+            "日",
+            "「",
+            "」",
+            '"',
+        ),
+        *("»", "(", ")", "<b>", "</b>", "😀", "\u200d", "\x00", "é", "e\u0301", "|", "; ", ", ", "\u3000", "'s", "i"),
+        *("م", "؟", "।", "\u00a0", "www.a.b"),
+    ]
     return ["".join(draw.choices(parts, k=draw.randrange(1, 40))) for _ in range(count)]
 
 

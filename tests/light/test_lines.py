@@ -97,6 +97,8 @@ def test_odd_lines_are_translated_as_pytorch_does(made: Made) -> None:
     lines = odd_texts(150, seed=51) + with_stops(70)
     assert made.engine.texts(lines) == made.by_pytorch(lines)
     assert made.engine.texts(lines, beam_size=1) == made.by_pytorch(lines, beam_size=1)
+    split = {"split": "sentences", "max_length_offset": 0}
+    assert made.engine.texts(lines, **split) == made.by_pytorch(lines, **split)
 
 
 def test_lines_are_cut_as_pytorch_cuts_them(made: Made) -> None:
@@ -146,6 +148,7 @@ def test_very_long_lines(size: int, made: Made) -> None:
         assert (results.parts(0) > size // 1000) == is_text
     text = words[:50_000].decode("utf-8", "replace")
     results = made.found([text.encode()], **options)
+    assert made.found(lines[:1], split="sentences", **options).texts().count(b"\n") == 1
     found = [results.source_ids(0, part)[:-1] for part in range(results.parts(0))]
     assert found == made.parts(text, 100)
 

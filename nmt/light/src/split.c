@@ -517,7 +517,7 @@ size_t nmt_several(const char *text, size_t size, const char *language) {
     return count;
 }
 
-int32_t nmt_splits(double share) { return share < 0.1; }
+int32_t nmt_splits(double share) { return share < 0.5; }
 
 int32_t nmt_is_spaced(const char *language) {
     static const char WITHOUT[] = " zh zho cmn yue wuu lzh ja jpn th tha lo lao km khm my mya bo bod dz ";

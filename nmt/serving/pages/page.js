@@ -48,7 +48,7 @@ async function update() {
   if (missing.length) {
     const waits = setTimeout(() => { say("Translating"); byId("output").classList.add("old"); }, 400);
     try {
-      const found = await translate({ text: missing, details: ["tokens", "attention"] }, mine.signal);
+      const found = await translate({ text: missing, split: byId("split").value, details: ["tokens", "attention"] }, mine.signal);
       missing.forEach((line, i) => known.set(line, block(line, found[i])));
       say(`${Math.round(performance.now() - start)} ms`);
     } catch (error) {
@@ -172,7 +172,7 @@ async function toggleOthers(made, button, line) {
   let list = made.querySelector("ol");
   if (!list) {
     try {
-      const [found] = await translate({ text: line, n_best: most, search: "beam" });
+      const [found] = await translate({ text: line, split: byId("split").value, n_best: most, search: "beam" });
       list = element("ol", "");
       list.lang = byId("output").lang;
       const others = found.n_best.filter(({ text }) => text !== found.text);
@@ -259,6 +259,10 @@ byId("output").addEventListener("keydown", (event) => {
 byId("text").addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(update, DELAY);
+});
+byId("split").addEventListener("change", () => {
+  known.clear();
+  update();
 });
 byId("clear").addEventListener("click", () => {
   byId("text").value = "";

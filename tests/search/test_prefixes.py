@@ -1,0 +1,89 @@
+"""Prefixes of words and beginnings of words: each stands once, and its words are completed as well as a space would."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from nmt.interop.model_dir import LoadedModel, load_model
+from nmt.search import Request, Translation, Translator
+from tests.tiny_run import make_run
+
+WORDS = ["ax", "longxer", "sentence", "of", "by", "dz", "\u00df", "cv", "longver", "du"]
+OTHERS = [
+    "Achtung",
+    "2024",
+    "\u65e5\u672c",
+    "\u00dcber",
+    "x.y",
+    "\u201eax",
+    "AX",
+    "...",
+    "\U0001f600",
+    "iPhone",
+    "a-b",
+    "q",
+]
+SPACES = ["<0x09>", "<0x0A>", "<0x0B>", "<0x0C>", "<0x0D>", "<0x20>"]
+"""Tokens that spell white space and begin no word."""
+SOURCES = ["a longaer sentence of ax", "sentence of by b longber", "d longder sentence of dz"]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """Of random weights: the bytes of white space are as probable as words."""
+    return load_model(make_run(tmp_path_factory.mktemp("runs") / "run", sentencepiece=True))
+
+
+def prefixes(count: int, *, seed: int, words: Sequence[str], others: Sequence[str]) -> list[tuple[str, bool]]:
+    """Prefixes, and whether their last word is complete."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(count):
+        word = draw.choice(others if number % 4 == 0 else words)
+        is_whole = number % 4 != 1
+        if not is_whole:
+            word = word[: draw.randrange(1, len(word) + 1)]
+        found.append((f"{draw.choice(words)} {word}" if draw.random() < 0.3 else word, is_whole))
+    return found
+
+
+def translations(loaded: LoadedModel, given: Sequence[str], sources: Sequence[str], beam: int) -> list[Translation]:
+    decoding = dataclasses.replace(loaded.config.decoding, precision="fp32", beam_size=beam)
+    requests = [Request(text=sources[i % len(sources)], prefix=prefix) for i, prefix in enumerate(given)]
+    return Translator(loaded.model, loaded.tokenizer, decoding).translate_window(requests, details=["tokens"])
+
+
+def check(loaded: LoadedModel, given: Sequence[tuple[str, bool]], sources: Sequence[str], *, beam: int) -> None:
+    found = translations(loaded, [prefix for prefix, _ in given], sources, beam)
+    for (prefix, _), one in zip(given, found, strict=True):
+        assert one.best.startswith(prefix)
+        tokens = one.hypotheses[0].tokens
+        assert tokens is not None and tokens[0] not in SPACES
+        assert not one.best.startswith((f"{prefix} {prefix}", prefix + prefix)), one.best
+    if beam == 1:
+        return
+    spaced = translations(loaded, [f"{prefix} " for prefix, _ in given], sources, beam)
+    near = [
+        one.hypotheses[0].score >= other.hypotheses[0].score - 0.5
+        for (_, is_whole), one, other in zip(given, found, spaced, strict=True)
+        if is_whole
+    ]
+    assert sum(near) >= 0.95 * len(near)
+
+
+@pytest.mark.parametrize("beam", [4, 1])
+def test_each_prefix_stands_once(loaded: LoadedModel, beam: int) -> None:
+    check(loaded, prefixes(300, seed=3, words=WORDS, others=OTHERS), SOURCES, beam=beam)
+
+
+@pytest.mark.parametrize("beam", [4, 1])
+def test_what_follows_a_complete_word_is_a_word(loaded: LoadedModel, beam: int) -> None:
+    """No byte of white space passes for the beginning of one."""
+    for word in WORDS:
+        (one,) = translations(loaded, [f"{word} "], SOURCES, beam)
+        assert one.best == word or one.best.startswith(f"{word} ")
+        assert "  " not in one.best
