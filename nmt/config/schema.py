@@ -209,8 +209,9 @@ class TrainingConfig:
     label_smoothing: Fraction = 0.1
     """Probability mass spread over the other words of the vocabulary; must be 0 with a loss that does not support
     it."""
-    normalization: Literal["token", "sentence"] = "token"
-    """The loss is the mean over target tokens, or the mean over sentences of each sentence's mean (Zero)."""
+    normalization: Literal["token", "sentence", "batch"] = "token"
+    """The loss of an update is the mean over its target tokens, or the mean over its sentences of each sentence's mean,
+    or (`batch`, as Zero does) the mean over its batches, see `accumulate`, of each batch's mean over sentences."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """`bf16` and `fp16` (GPU only) keep fp32 weights; `auto` uses bf16 where it is faster."""
     ema_decay: Fraction = 0.0

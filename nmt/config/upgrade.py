@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 KEY: Final = "format"
 """The key with the format of a configuration."""
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The format written by this version. It increases with each change of a key's meaning; a new key needs no new format
 if its default keeps the old behaviour."""
 UNMARKED: Final = 1
@@ -86,5 +86,16 @@ def _scales_of_one(raw: dict[str, Any]) -> None:
         model.setdefault("layer_norm_scale", 1.0)
 
 
-RULES: Final[Mapping[int, Sequence[Rule]]] = MappingProxyType({2: (_coupled_input, _repeated_metrics, _scales_of_one)})
+def _batch_means(raw: dict[str, Any]) -> str | None:
+    """`normalization: sentence` took the mean over the batches of an update, which is now called `batch`."""
+    training = raw.get("training")
+    if not isinstance(training, dict) or training.get("normalization") != "sentence":
+        return None
+    training["normalization"] = "batch"
+    return "training.normalization: 'sentence' in an older saved configuration is read as 'batch'"
+
+
+RULES: Final[Mapping[int, Sequence[Rule]]] = MappingProxyType(
+    {2: (_coupled_input, _repeated_metrics, _scales_of_one), 3: (_batch_means,)}
+)
 """The rules that convert a configuration from the previous format to each format, in the order they apply."""

@@ -99,7 +99,7 @@ def sections(hyper: Mapping[str, Any]) -> dict[str, Any]:
         _set(found, key, hyper[name])
     found["decoding"]["search"] = "beam"  # also for a beam of one, which is greedy search by itself
     training = found["training"]
-    training["normalization"] = "sentence"
+    training["normalization"] = "batch"
     if hyper["batch_or_token"] == "batch":
         training["batch_sentences"] = hyper["batch_size"]
     else:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PAD = 0
 
-Normalization = Literal["token", "sentence"]
+Normalization = Literal["token", "sentence", "batch"]
 
 
 class Encoded(NamedTuple):
@@ -130,15 +130,16 @@ def mean_weights(weights: Weights) -> Tensor:
 def loss_weights(target: Tensor, *, normalization: Normalization) -> Tensor:
     """Weights [B, T] in fp64 with which the losses of the words of target [B, T] add up to the training loss.
 
-    `token`: mean over the target words of the batch. `sentence`: mean over sentences of each sentence's mean over its
-    words, as in the original system. Raises ConfigError for another normalization.
+    `token`: mean over the target words of the batch. `sentence`, and `batch`, which differ where an update has several
+    batches: mean over sentences of each sentence's mean over its words, as in the original system. Raises ConfigError
+    for another normalization.
     """
     words = (target != PAD).double()
     if normalization == "token":
         return words / words.sum().clamp(min=1)
-    if normalization == "sentence":
+    if normalization in ("sentence", "batch"):
         return words / words.sum(1, keepdim=True).clamp(min=1) / len(target)
-    raise ConfigError(f"normalization: '{normalization}' is not known. Allowed: sentence, token.")
+    raise ConfigError(f"normalization: '{normalization}' is not known. Allowed: batch, sentence, token.")
 
 
 def _at_words(values: Tensor, words: Tensor, *, like: Tensor) -> Tensor:

@@ -47,6 +47,8 @@ class Group:
     masks: tuple[Masks, ...]
     """What dropout hides in each of `batches`: in a sentence the same, whichever process has it."""
     whole_batches: int
+    whole_sentences: int
+    """Sentences of all of these."""
     after: Position
     epoch_batches: int
     """Batches of an epoch; an estimate where it has many pools."""
@@ -205,6 +207,7 @@ class BatchStream(Prefetching):
             sentences=tuple(len(taken[part.batch].rows) for part in parts),
             masks=tuple(Masks(keys[part.batch], part.first) for part in parts),
             whole_batches=len(taken),
+            whole_sentences=sum(len(one.rows) for one in taken),
             after=after,
             epoch_batches=self.sampler.estimate.batches,
             target_tokens=target_tokens,

@@ -20,7 +20,8 @@ class Accumulation:
     """The loss of one update whose gradient comes from several batches.
 
     `token`: all token losses of all batches, divided by the number of all their tokens, whatever the sizes
-    of the batches. `sentence` (Zero): the mean over batches of the mean over sentences of each sentence's mean.
+    of the batches. `sentence`: the mean over all sentences of all batches of each sentence's mean. `batch` (Zero): the
+    mean over batches of the mean over sentences of each sentence's mean.
     Back-propagating the weighted loss of each batch in turn adds up to the gradient of that loss.
 
         update = Accumulation([batch.target for batch in batches], normalization="token")
@@ -33,13 +34,15 @@ class Accumulation:
         """`targets`: ids [B, T] of all batches of the update, padding 0; best on CPU (they are counted)."""
         self.normalization = normalization
         self.batches = len(targets)
+        self.sentences = sum(map(len, targets))
         self.tokens = sum(int((target != PAD).sum()) for target in targets)
 
     @classmethod
-    def of_size(cls, *, batches: int, tokens: int, normalization: Normalization) -> Accumulation:
-        """An update with these numbers of batches and target tokens, of which this process may see only a part."""
+    def of_size(cls, *, batches: int, sentences: int, tokens: int, normalization: Normalization) -> Accumulation:
+        """An update with these numbers of batches, sentences and target tokens, of which this process may see only a
+        part."""
         update = cls([], normalization=normalization)
-        update.batches, update.tokens = batches, tokens
+        update.batches, update.sentences, update.tokens = batches, sentences, tokens
         return update
 
     def weights(self, target: Tensor, *, sentences: int | None = None) -> Tensor:
@@ -49,8 +52,10 @@ class Accumulation:
         """
         if self.normalization == "token":
             return (target != PAD).double() / self.tokens
-        part = len(target) / (sentences or len(target))
-        return loss_weights(target, normalization=self.normalization) * part / self.batches
+        means = loss_weights(target, normalization=self.normalization) * len(target)
+        if self.normalization == "sentence":
+            return means / self.sentences
+        return means / (sentences or len(target)) / self.batches
 
 
 @torch.no_grad()

@@ -140,7 +140,7 @@ class Loss:
     """Frozen dataclass of the loss's options, against which `training.loss_options` is checked."""
     smooths: ClassVar[bool] = False
     """Whether it reads `label_smoothing`; otherwise `training.label_smoothing` must be 0."""
-    normalizations: ClassVar[tuple[str, ...]] = ("token", "sentence")
+    normalizations: ClassVar[tuple[str, ...]] = ("token", "sentence", "batch")
     """The values of `training.normalization` that mean something to it."""
 
     def __init__(self, *, label_smoothing: float = 0.0, options: Any = None) -> None:

@@ -117,7 +117,10 @@ class Updater:
     def _backward(self, group: Group) -> Tensor:
         """Add up the gradients of this process's batches; return their part of the objective (scaled) and nll."""
         share = Accumulation.of_size(
-            batches=group.whole_batches, tokens=group.target_tokens, normalization=self.objective.normalization
+            batches=group.whole_batches,
+            sentences=group.whole_sentences,
+            tokens=group.target_tokens,
+            normalization=self.objective.normalization,
         )
         device = self.precision.device
         sums = torch.zeros(2, device=device, dtype=torch.float64)

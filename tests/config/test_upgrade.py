@@ -53,6 +53,16 @@ def test_so_is_that_of_one_side(tmp_path: Path, side: str) -> None:
     assert gates(config) == "twin"
 
 
+@pytest.mark.parametrize(("marks", "wanted"), [({}, "batch"), ({"format": 2}, "batch"), ({"format": 3}, "sentence")])
+def test_the_mean_over_batches_has_a_name_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, marks: dict[str, int], wanted: str
+) -> None:
+    path = write(tmp_path, {**marks, "training": {"normalization": "sentence"}})
+    assert load_saved(path).training.normalization == wanted
+    assert len(caplog.records) == (wanted == "batch")
+    assert load_config(write(tmp_path, {"training": {"normalization": "sentence"}})).training.normalization == "sentence"
+
+
 def test_of_a_metric_that_is_listed_twice_one_stays_and_so_does_the_rest(tmp_path: Path) -> None:
     evaluation = {"metrics": ["bleu", "chrf", "bleu"], "max_sentences": 7}
     config = load_saved(write(tmp_path, {"evaluation": evaluation}))
@@ -113,8 +123,8 @@ def as_saved_before(run: Path) -> None:
     """Make the configurations of a run what the version before formats has written."""
     for path in run.rglob("config.yaml"):
         text = path.read_text(encoding="utf-8")
-        assert text.startswith("format: 2\n") and "gates: coupled_input" in text
-        text = text.removeprefix("format: 2\n").replace("gates: coupled_input", "gates: coupled")
+        assert text.startswith(f"format: {upgrade.FORMAT}\n") and "gates: coupled_input" in text
+        text = text.removeprefix(f"format: {upgrade.FORMAT}\n").replace("gates: coupled_input", "gates: coupled")
         path.write_text(text, encoding="utf-8")
 
 

@@ -29,6 +29,7 @@ UNEVEN = {"batch_sentences": 12, "accumulate": 4, "clip_norm": 0.0, "lr": 0.01}
 VARIANTS: dict[str, dict[str, Any]] = {
     "uneven": UNEVEN,
     "by sentence": {**UNEVEN, "normalization": "sentence"},
+    "by batch": {**UNEVEN, "normalization": "batch"},
     "clipped": {**UNEVEN, "clip_norm": 0.01},
     "one batch": {**UNEVEN, "accumulate": 1},
     "fewer sentences than processes": {**UNEVEN, "batch_sentences": 1, "accumulate": 2},

@@ -197,7 +197,7 @@ def test_settings_come_along(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (training.optimizer, training.optimizer_options["epsilon"]) == ("adam_tf", 1e-7)
     assert (training.batch_sentences, training.batch_tokens, training.accumulate) == (25, None, 4)
-    assert (training.skip_norm, training.ema_decay, training.normalization) == (50.0, 0.99, "sentence")
+    assert (training.skip_norm, training.ema_decay, training.normalization) == (50.0, 0.99, "batch")
 
 
 @pytest.mark.parametrize("strategy", ["noam", "gnmt+", "epoch", "score", "vanilla", "cosine"])

@@ -93,7 +93,7 @@ def test_losses_are_the_means_they_say_they_are() -> None:
     close(model.loss(SOURCE, TARGET, label_smoothing=0.1, normalization="sentence"), of_sentences.mean())
     log_p = model(SOURCE, TARGET).log_softmax(-1).gather(2, TARGET.unsqueeze(2)).squeeze(2)
     close(model.score(SOURCE, TARGET), torch.stack([-log_p[row, words[row]].mean() for row in range(3)]))
-    with pytest.raises(ConfigError, match=r"normalization: 'words' is not known\. Allowed: sentence, token"):
+    with pytest.raises(ConfigError, match=r"normalization: 'words' is not known\. Allowed: batch, sentence, token"):
         model.loss(SOURCE, TARGET, normalization="words")  # type: ignore[arg-type]
 
 

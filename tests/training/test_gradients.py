@@ -38,14 +38,18 @@ def test_token_weighting_equals_one_large_batch():
     assert weight.grad.item() == pytest.approx(whole.grad.item(), rel=1e-12)
 
 
-def test_sentence_weighting_is_the_mean_of_means():
+@pytest.mark.parametrize("normalization", ["sentence", "batch"])
+def test_sentences_have_equal_weight_in_the_update_or_in_their_batch(normalization):
     batches = three_batches()
     weight = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
-    update = Accumulation(batches, normalization="sentence")
+    update = Accumulation(batches, normalization=normalization)
     for target in batches:
         (losses_of(weight, target) * update.weights(target)).sum().backward()
-    means = [sum(losses_of(weight, row[row != 0]).mean().item() for row in target) / len(target) for target in batches]
-    assert weight.grad.item() == pytest.approx(2 / 1.5 * sum(means) / 3, rel=1e-12)
+    means = [[losses_of(weight, row[row != 0]).mean().item() for row in target] for target in batches]
+    wanted = sum(map(sum, means)) / sum(map(len, means))
+    if normalization == "batch":
+        wanted = sum(sum(own) / len(own) for own in means) / len(means)
+    assert weight.grad.item() == pytest.approx(2 / 1.5 * wanted, rel=1e-12)
 
 
 def test_weights_of_the_words_and_none_at_padding():
@@ -53,8 +57,10 @@ def test_weights_of_the_words_and_none_at_padding():
     other = torch.tensor([[2]])
     each = Accumulation([target, other], normalization="token").weights(target)
     assert each.tolist() == [[0.2, 0.2, 0.2, 0, 0], [0.2, 0, 0, 0, 0]]
-    each = Accumulation([target, other], normalization="sentence").weights(target)
+    each = Accumulation([target, other], normalization="batch").weights(target)
     assert each.tolist() == [[1 / 12, 1 / 12, 1 / 12, 0, 0], [1 / 4, 0, 0, 0, 0]]
+    each = Accumulation([target, other], normalization="sentence").weights(target)
+    assert each.tolist() == [[1 / 9, 1 / 9, 1 / 9, 0, 0], [1 / 3, 0, 0, 0, 0]]
 
 
 def weights_with(gradients):

@@ -347,7 +347,7 @@ def test_updates_equal_zeros(name, golden):
             (torch.from_numpy(arrays[f"in/source_{i}"]).long(), torch.from_numpy(arrays[f"in/target_{i}"]).long())
             for i in range(update * cycle, (update + 1) * cycle)
         ]
-        share = Accumulation([target for _, target in batches], normalization="sentence")
+        share = Accumulation([target for _, target in batches], normalization="batch")
         total = 0.0
         for i, (source, target) in enumerate(batches, start=update * cycle):
             loss, *_ = model.weighted_loss(

@@ -97,6 +97,7 @@ class StreamBatches(Prefetching):
             sentences=(count,) * len(made),
             masks=tuple(Masks(batch_key(self._seed, epoch, number), first) for number, *_ in taken[: len(made)]),
             whole_batches=len(taken),
+            whole_sentences=count * len(taken),
             after=after,
             epoch_batches=windows_of_epoch,
             target_tokens=words,
