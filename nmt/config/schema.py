@@ -238,7 +238,9 @@ class TrainingConfig:
     """At the end, average this many of the newest checkpoints (RUN/average) and score the result on the test text, in
     addition to the best checkpoint; at most `keep_last`, 0: no average."""
     patience: Positive | None = None
-    """Stop after this many validations without a new best."""
+    """Stop after this many validations without a new best. With a metric of the translations, a validation does not
+    count if the loss still falls and the score is one of chance: less than a point better than that of the same
+    translations beside the references of other lines. The schedule `score` and `average_after` wait as well."""
     early_stopping_metric: Text = "loss"
     """What decides which checkpoint is best: `loss`, or the name of one of `evaluation.metrics`."""
     max_bad_updates: NotNegative = 10

@@ -244,6 +244,7 @@ def build_validator(
         device=device,
         max_sentences=config.evaluation.max_sentences,
         samples=config.evaluation.samples,
+        ranked_by=config.training.early_stopping_metric,
         world=World(device) if world is None else world,
     )
 

@@ -136,16 +136,18 @@ class StartingGradient:
 
 
 def never_learned(validations: Sequence[Mapping[str, Any]]) -> str | None:
-    """A line where a BLEU was measured and was 0.00 at every one of these events of the log."""
-    scores = [(event, [event[name] for name in event if name.startswith("bleu")]) for event in validations]
-    measured = [(event, found) for event, found in scores if found]
-    if not measured or any(score is not None and score >= 0.005 for _, found in measured for score in found):
+    """A line where the translations of every one of these events of the log were no better than chance."""
+    measured = [event for event in validations if "beats_chance" in event]
+    if not measured or any(event["beats_chance"] for event in measured):
         return None
-    last = measured[-1][0]
+    last = measured[-1]
+    ((metric, chance),) = last["chance"].items()
     often = "the only validation" if len(measured) == 1 else f"each of {len(measured)} validations"
     loss = "" if last.get("loss") is None else f", and the loss is still {last['loss']:.2f}"
     return (
-        f"this model has not learned to translate: BLEU was 0.00 at {often}{loss}. Check the samples in the log; "
+        f"this model has not learned to translate: at {often} its translations were no better than beside the "
+        f"references of other lines ({metric} {last[metric]:.2f} and {chance:.2f} at the last one){loss}. "
+        "Check the samples in the log; "
         "whether line n of the source belongs to line n of the target (nmt-data check); the number of updates, "
         f"{last['step']:,} so far; training.lr"
     )

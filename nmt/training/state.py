@@ -149,6 +149,8 @@ class Ranking:
     """Score by step, of validations whose checkpoint may be kept."""
     regular_best: float | None = None
     without_best: int = 0
+    lowest_loss: float | None = None
+    """Of the regular validations."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the metric that differ from the defaults."""
     conditions: dict[str, Any] = field(default_factory=dict)
@@ -162,14 +164,27 @@ class Ranking:
             return True
         return score > than if self.higher_is_better else score < than
 
-    def add(self, step: int, score: float, *, regular: bool) -> bool:
-        """Enter a validation; return whether it is the best so far."""
+    def learns(self, loss: float) -> bool:
+        """Whether the loss of a validation is lower than that of any before."""
+        return self.lowest_loss is None or loss < self.lowest_loss
+
+    def add(
+        self, step: int, score: float, *, regular: bool, loss: float | None = None, by_chance: bool = False
+    ) -> bool:
+        """Enter a validation; return whether it is the best so far.
+
+        Patience does not count a score that is one of chance while the loss still falls: an earlier one may have been
+        luckier.
+        """
         new_best = self.better(score, self.best)
         self.scores[step] = score
         if regular:
+            learns = loss is not None and self.learns(loss)
+            if learns:
+                self.lowest_loss = loss
             if self.better(score, self.regular_best):
                 self.regular_best, self.without_best = score, 0
-            else:
+            elif not (by_chance and learns):
                 self.without_best += 1
         return new_best
 
@@ -196,6 +211,7 @@ class Ranking:
             return "; ".join(reasons)
         self.scores = dict(state["scores"])
         self.regular_best, self.without_best = state["regular_best"], state["without_best"]
+        self.lowest_loss = state.get("lowest_loss")
         return None
 
     def _changes(self, state: dict[str, Any]) -> Iterator[str]:

@@ -161,8 +161,11 @@ class Trainer:
             lines = self._bar.task(f"validating update {self.progress.step:,}", self.validator.lines, unit="lines")
             result = self.validator.validate(model, check=self._check_stop, translated=lines)
         score = result.scores[self.ranking.metric]
-        new_best = self.ranking.add(self.progress.step, score, regular=regular)
-        if regular:
+        by_chance = result.chance is not None and not result.chance.is_beaten and self.ranking.metric != "loss"
+        loss = result.scores["loss"]
+        too_early = by_chance and self.ranking.learns(loss)
+        new_best = self.ranking.add(self.progress.step, score, regular=regular, loss=loss, by_chance=by_chance)
+        if regular and not too_early:
             self.updater.end_validation(score, higher_is_better=self.ranking.higher_is_better)
         self.progress.validated_step = self.progress.step
         self._report(result, new_best=new_best)
@@ -389,6 +392,8 @@ class Trainer:
             kept = self.kept.write(self.progress.step, result.translations)
             details |= {"translations": kept.name, "translated": len(result.translations)}
         details |= counts(result.not_finite, result.at_limit)
+        if result.chance is not None:
+            details |= {"chance": {result.chance.metric: result.chance.score}, "beats_chance": result.chance.is_beaten}
         self.record("validation", {**scores, "new_best": new_best, "validation_seconds": result.seconds, **details})
         listed = [f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.2f}" for name, value in scores.items()]
         so_far = "none" if self.ranking.best is None else f"{self.ranking.best:.4f}"  # none where all are NaN

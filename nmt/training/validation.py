@@ -52,6 +52,27 @@ class Validation:
     """Of these, lines for which no hypothesis had a finite score, so that their translations are empty."""
     at_limit: NotedLines = field(default_factory=NotedLines)
     """Of these, lines whose translation was cut by the limit of its length."""
+    chance: Chance | None = None
+    """Where there are translations, whether they have to do with their sources."""
+
+
+class Chance(NamedTuple):
+    """Whether translations have to do with their sources: compared with the score of each beside the next line's
+    references, which is what a model reaches that has learned the target language alone, or nothing."""
+
+    metric: str
+    score: float
+    """Of the translations beside the references of other lines."""
+    is_beaten: bool
+    """Whether the score beside their own is better: by a point of sacreBLEU's metrics, by a tenth of any other."""
+
+
+def chance_of(metric: Metric, score: float, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Chance:
+    """Compare the `score` of the hypotheses with chance."""
+    others = metric.compute([*hypotheses[1:], *hypotheses[:1]], references).score
+    margin = 1.0 if metric.scorer() is not None else abs(others) / 10
+    gain = score - others if metric.higher_is_better else others - score
+    return Chance(metric.name, others, gain > margin)
 
 
 class Translate(Protocol):
@@ -145,6 +166,8 @@ class Validator:
     max_sentences: int | None = None
     """Translate only the first so many lines."""
     samples: int = 0
+    ranked_by: str = "loss"
+    """The metric of which chance is measured; the first one, if that is the loss."""
     world: World = field(default_factory=lambda: World(torch.device("cpu")))
     """The processes that share the work."""
 
@@ -172,15 +195,23 @@ class Validator:
         scores = {"loss": mean_loss(losses)}
         signatures: dict[str, str] = {}
         samples: list[dict[str, str]] = []
+        chance: Chance | None = None
         if self.metrics and self.world.is_main:
             references = [stream[: len(hypotheses)] for stream in self.references]
             for metric in self.metrics:
                 result = metric.compute(hypotheses, references)
                 scores[metric.name] = result.score
                 signatures[metric.name] = f"{result.name} {result.signature}"
+            named = {metric.name: metric for metric in self.metrics}
+            ranking = named.get(self.ranked_by, self.metrics[0])
+            if len(hypotheses) > 1:
+                chance = chance_of(ranking, scores[ranking.name], hypotheses, references)
             samples = self._samples(hypotheses)
         seconds = round(time.monotonic() - started, 3)
-        measured = Validation(*self.world.from_main((scores, signatures, samples, seconds)))
+        scores, signatures, samples, seconds, chance = self.world.from_main(
+            (scores, signatures, samples, seconds, chance)
+        )
+        measured = Validation(scores, signatures, samples, seconds, chance=None if chance is None else Chance(*chance))
         if not self.world.is_main:
             return measured
         not_finite, at_limit = noted_lines(found)

@@ -60,7 +60,9 @@ def test_the_mean_over_batches_has_a_name_of_its_own(
     path = write(tmp_path, {**marks, "training": {"normalization": "sentence"}})
     assert load_saved(path).training.normalization == wanted
     assert len(caplog.records) == (wanted == "batch")
-    assert load_config(write(tmp_path, {"training": {"normalization": "sentence"}})).training.normalization == "sentence"
+    assert (
+        load_config(write(tmp_path, {"training": {"normalization": "sentence"}})).training.normalization == "sentence"
+    )
 
 
 def test_of_a_metric_that_is_listed_twice_one_stays_and_so_does_the_rest(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from nmt.config import load_config
 from nmt.config.bundled import bundled_names
+from nmt.config.schema import EvaluationConfig
 from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS
+from nmt.evaluation.build import build_metrics
 from nmt.tasks.translation import build_batches
 from nmt.training import doubts
 from nmt.training.doubts import (
@@ -22,6 +24,8 @@ from nmt.training.doubts import (
     large_vocabularies,
     never_learned,
 )
+from nmt.training.state import Ranking
+from nmt.training.validation import chance_of
 from tests.conftest import REPOSITORY
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
@@ -115,18 +119,47 @@ def test_a_gradient_that_grows_at_the_start_is_said_once() -> None:
     assert said_of([2.0] * 200 + [100.0] * 50) == [], "later it is no bad start"
 
 
-def validations(*scores: float | None, name: str = "bleu") -> list[dict[str, Any]]:
-    return [{"step": 10 * place, "loss": 5.5, name: score} for place, score in enumerate(scores, start=1)]
+def validations(*beaten: bool, name: str = "bleu", score: float = 0.45) -> list[dict[str, Any]]:
+    return [
+        {"step": 10 * place, "loss": 5.5, name: score, "chance": {name: 0.38}, "beats_chance": one}
+        for place, one in enumerate(beaten, start=1)
+    ]
 
 
 def test_a_model_that_never_learned() -> None:
-    line = str(never_learned(validations(0.0, 0.0049, 0.0)))
-    assert "BLEU was 0.00 at each of 3 validations, and the loss is still 5.50. Check" in line
+    line = str(never_learned(validations(False, False, False)))
+    assert "at each of 3 validations its translations were no better than beside the references of other lines" in line
+    assert "(bleu 0.45 and 0.38 at the last one), and the loss is still 5.50. Check" in line
     assert "the number of updates, 30 so far" in line
-    assert "0.00 at the only validation" in str(never_learned(validations(0.0, name="bleu_moses_lc")))
-    assert never_learned(validations(0.0, 0.2, 0.0)) is None
-    assert never_learned([*validations(0.0), *validations(0.3)]) is None
-    assert never_learned(validations(0.0, name="chrf")) is None and never_learned([]) is None
+    assert "at the only validation" in str(never_learned(validations(False, name="chrf")))
+    assert never_learned(validations(False, True, False)) is None
+    assert never_learned([{"step": 3, "loss": 5.5}]) is None and never_learned([]) is None
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
+def test_chance_is_the_score_beside_the_references_of_other_lines(name: str) -> None:
+    references = [[f"a{i} b{i} c{i} d{i} e{i} ." for i in range(30)]]
+    (metric,) = build_metrics(EvaluationConfig(metrics=[name]), language="de")
+    for hypotheses, beaten in ((references[0], True), (["a1 b1 c1 d1 e1 ."] * 30, False), ([""] * 30, False)):
+        found = chance_of(metric, metric.compute(hypotheses, references).score, hypotheses, references)
+        assert found.is_beaten == beaten and found.metric == name
+
+
+def test_patience_does_not_count_scores_of_chance_while_the_loss_falls() -> None:
+    """The first one was lucky; later it counts, also those by chance whose loss does not fall any more."""
+    ranking = Ranking("bleu", higher_is_better=True)
+    ranking.add(1, 0.45, regular=True, loss=5.0, by_chance=True)
+    for step, loss in ((2, 4.0), (3, 3.0)):
+        ranking.add(step, 0.2, regular=True, loss=loss, by_chance=True)
+    assert ranking.without_best == 0
+    ranking.add(4, 0.3, regular=True, loss=3.5, by_chance=True)
+    assert ranking.without_best == 1
+    ranking.add(5, 0.4, regular=True, loss=2.0, by_chance=False)
+    assert ranking.without_best == 2
+    again = Ranking("bleu", higher_is_better=True)
+    again.load_state_dict(ranking.state_dict())
+    again.add(6, 0.3, regular=True, loss=2.5, by_chance=True)
+    assert again.without_best == 3, "the lowest loss is kept"
 
 
 @pytest.fixture
@@ -145,7 +178,7 @@ def test_what_a_run_makes_doubtful_is_said_and_logged_and_it_ends_well(
     said = capsys.readouterr().err
     logged = [event["text"] for event in events(folder / "run", kinds=("warning",))]
     assert all(f"warning: {text}\n" in said for text in logged)
-    starts = ["an epoch has only 15 updates", "this model has not learned to translate: BLEU was 0.00 at each of 2"]
+    starts = ["an epoch has only 15 updates", "this model has not learned to translate: at each of 2"]
     assert all(any(text.startswith(start) for text in logged) for start in starts)
 
 
