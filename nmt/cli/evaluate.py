@@ -20,9 +20,9 @@ from nmt.errors import ConfigError
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
-from nmt.evaluation.testsets import test_set, tokenizer_of
+from nmt.evaluation.testsets import test_set
 from nmt.interop.engine.opened import are_engine_files
-from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured
+from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured, target_of
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened, OpenModels
@@ -74,7 +74,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="SET",
         help="source and references of a test set known to sacreBLEU, such as wmt14; several are separated by commas",
     )
-    parser.add_argument("-l", "--language-pair", metavar="PAIR", help="language pair of the test set, such as en-de")
+    parser.add_argument(
+        "-l", "--language-pair", metavar="PAIR", help="language pair, such as en-de: of the test set, or of the files"
+    )
     scores = parser.add_argument_group("scores")
     scores.add_argument(
         "--metrics",
@@ -84,10 +86,17 @@ def build_parser() -> argparse.ArgumentParser:
         help="bleu, chrf, chrf++, ter; without case bleu_tok_lc for text that is already tokenised and bleu_moses_lc "
         "on Moses tokens (default: bleu chrf ter)",
     )
-    scores.add_argument("--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu: 13a (default), intl, ...")
+    scores.add_argument(
+        "--tokenize",
+        metavar="NAME",
+        help="sacreBLEU's tokenizer for bleu: 13a, intl, zh, ... (default: by the language)",
+    )
     scores.add_argument("--lowercase", action="store_true", default=None, help="ignore case in bleu")
     scores.add_argument(
-        "--language", metavar="CODE", help="language of the text, for bleu_moses_lc (default: the model's, else de)"
+        "--language",
+        metavar="CODE",
+        help="language of the text, which decides how bleu and bleu_moses_lc find words (default: that of -l or of the "
+        "model)",
     )
     scores.add_argument(
         "--no-dash-splits",
@@ -153,7 +162,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     _check_arguments(arguments)
     require(1)
     import_plugins(arguments.plugins)
-    metrics = make_metrics(arguments, target=language)
+    metrics = make_metrics(arguments, language=language)
     texts = read_texts("nmt-eval", _inputs(arguments), policy=arguments.errors)
     place = len(arguments.hyp) or 1
     references = texts[place : place + len(arguments.ref)]
@@ -163,7 +172,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         lines, models, exit_code = _translations(texts[0], arguments)
         hypotheses = {" ".join(arguments.models): lines}
         references = [[models.joined(line) for line in stream] for stream in references]
-        metrics = make_metrics(arguments, language=models.languages[1], target=language)
+        metrics = make_metrics(arguments, language=language or models.languages[1])
     named = [*hypotheses.items(), *zip(map(" ".join, arguments.ref), references, strict=True), *baselines.items()]
     note = check_subwords(dict(named))
     if note is not None:
@@ -184,15 +193,14 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _take_test_set(arguments: argparse.Namespace) -> str:
-    """Make each text a list of files; with -t those of the test set, whose target language is returned."""
+    """Make each text a list of files; with -t those of the test set. Returns the target language, if it is known."""
     if arguments.test_set is None:
-        if arguments.language_pair is not None:
-            raise ConfigError(f"-l {arguments.language_pair}: allowed only with -t, the test set")
+        language = "" if arguments.language_pair is None else target_of(arguments.language_pair, called="-l")
         if not arguments.ref:
             raise ConfigError("no references; give --ref FILE, or -t SET")
         arguments.ref = [[name] for name in arguments.ref]
         arguments.source = None if arguments.source is None else [arguments.source]
-        return ""
+        return language
     if arguments.ref or arguments.source is not None:
         option = "--ref" if arguments.ref else "--source"
         raise ConfigError(f"{option}: the test set {arguments.test_set} already provides it; give one of the two")
@@ -245,16 +253,10 @@ def _inputs(arguments: argparse.Namespace) -> list[list[str]]:
     return [*systems, *arguments.ref, *([name] for name in arguments.baseline)]
 
 
-def make_metrics(arguments: argparse.Namespace, *, language: str | None = None, target: str = "") -> list[Metric]:
-    """The requested metrics with the command's options; `language` is the default of that option.
-
-    `target` is the language of a test set; as in sacreBLEU it decides the default tokenizer of BLEU.
-    """
+def make_metrics(arguments: argparse.Namespace, *, language: str = "") -> list[Metric]:
+    """The requested metrics with the command's options; `language` is the default of that option."""
     given = {name: getattr(arguments, name) for name in METRIC_OPTIONS if getattr(arguments, name) is not None}
-    usual = tokenizer_of(target)
-    if usual and "tokenize" not in given and "bleu" in arguments.metrics:
-        given["tokenize"] = usual
-    return chosen_metrics(arguments.metrics, given, called=METRIC_OPTIONS, language=language or target or None)
+    return chosen_metrics(arguments.metrics, given, called=METRIC_OPTIONS, language=language or None)
 
 
 def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], Opened, int]:

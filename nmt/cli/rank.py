@@ -62,6 +62,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--metric", metavar="NAME", help="metric for --tune: bleu (default), chrf, ter, ...")
     parser.add_argument(
+        "--language", metavar="CODE", help="language of the references, which decides how bleu finds words"
+    )
+    parser.add_argument(
         "--format",
         choices=FORMATS,
         help="text (default): the best translation of each line; moses: all of them, best first, with their sums",
@@ -101,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.tune and arguments.format is not None:
         raise ConfigError("--format: not allowed with --tune, which writes weights")
     if not arguments.tune:
-        for name in ("ref", "metric", "plugins"):
+        for name in ("ref", "metric", "language", "plugins"):
             if getattr(arguments, name):
                 raise ConfigError(f"--{name.removesuffix('s')}: allowed only with --tune")
 
@@ -162,7 +165,7 @@ def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[
 
     import_plugins(arguments.plugins)
     name = arguments.metric or "bleu"
-    metric = build_metric(name)
+    metric = build_metric(name, language=arguments.language)
     references = [list(read_lines(Path(path), undecodable=Undecodable(arguments.errors))) for path in arguments.ref]
     groups = list(groups_of(entries))
     if not groups:

@@ -49,6 +49,7 @@ USAGE = "-o FILE [--hyp FILE...] [--model RUN... --source FILE]\n               
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 MAPS = 100
 HYP, RUN = "hyp", "model"
+_CALLED = {"tokenize": "--tokenize", "lowercase": "--lowercase", "language": "--language"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -109,7 +110,10 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"metrics as for nmt-eval (default: {' '.join(METRICS)})",
     )
     parser.add_argument(
-        "--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu and for words: 13a (default)"
+        "--tokenize", metavar="NAME", help="sacreBLEU's tokenizer for bleu and for words (default: by the language)"
+    )
+    parser.add_argument(
+        "--language", metavar="CODE", help="target language, which decides how bleu finds words (default: the model's)"
     )
     parser.add_argument("--lowercase", action="store_true", default=None, help="ignore case in bleu and in words")
     add_errors(parser)
@@ -135,17 +139,12 @@ def report(arguments: argparse.Namespace) -> int:
     from nmt.cli.output import output_stream
 
     names = _names(arguments)
-    options = {key: getattr(arguments, key) for key in ("tokenize", "lowercase") if getattr(arguments, key) is not None}
+    options = {key: getattr(arguments, key) for key in _CALLED if getattr(arguments, key) is not None}
     files = [name for kind, name in arguments.systems if kind == HYP]
     models = [name for kind, name in arguments.systems if kind == RUN]
     _check_extra(models)
     import_plugins(arguments.plugins)
-    called = {"tokenize": "--tokenize", "lowercase": "--lowercase"}
-    metrics = [
-        counting(metric)
-        for metric in chosen_metrics(arguments.metrics, options if "bleu" in arguments.metrics else {}, called=called)
-    ]
-    words = Words(options)
+    _metrics(arguments, options)  # report mistakes before texts are read and translated
     source = [] if arguments.source is None else [arguments.source]
     inputs = [*files, *arguments.ref, *source]
     with output_stream(arguments.output, inputs=inputs, models=models) as output:
@@ -162,6 +161,9 @@ def report(arguments: argparse.Namespace) -> int:
                 label: (read if kind == HYP else made.texts)[name]
                 for label, (kind, name) in zip(names, arguments.systems, strict=True)
             }
+            if "language" not in options and (language := _languages(made)[1]):
+                options["language"] = language
+            metrics, words = _metrics(arguments, options), Words(options)
             note = check_subwords({**systems, **dict(zip(arguments.ref, references, strict=True))})
             if note is not None:
                 say(PROGRAM, note)
@@ -194,6 +196,12 @@ def report(arguments: argparse.Namespace) -> int:
         output.write(text.encode())
     say(PROGRAM, f"{arguments.output}: {counted(len(systems), 'system')}, {len(text.encode()) / 1e6:.1f} MB")
     return made.exit_code
+
+
+def _metrics(arguments: argparse.Namespace, options: dict[str, Any]) -> list[Any]:
+    """The metrics, which remember what they have counted; `options` are those of bleu."""
+    given = options if "bleu" in arguments.metrics else {}
+    return [counting(metric) for metric in chosen_metrics(arguments.metrics, given, called=_CALLED)]
 
 
 def _names(arguments: argparse.Namespace) -> list[str]:

@@ -27,6 +27,9 @@ class _Counting(SacrebleuMetric):
         self._metric = metric
         self._counts: dict[tuple[str, ...], Any] = {}
 
+    def check(self, references: Sequence[Sequence[str]]) -> None:
+        self._metric.check(references)
+
     def scorer(self) -> Scorer:
         scorer = self._metric.scorer()
         count = scorer._extract_corpus_statistics

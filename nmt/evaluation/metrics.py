@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from sacrebleu.metrics.base import Metric as Scorer
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.errors import ConfigError, DataError, counted, near_miss
+from nmt.errors import ConfigError, DataError, counted, near_miss, say_once
 from nmt.registry import METRICS
+
+_log = logging.getLogger(__name__)
+
+USUAL_TOKENIZER: Final = "13a"
+_TOKENIZERS: Final = {
+    "zh": ("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "hak", "nan"),
+    "ja-mecab": ("ja", "jpn"),
+    "ko-mecab": ("ko", "kor"),
+    "char": ("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"),
+}
+"""Tokenizers of sacreBLEU and the languages that they are for."""
+UNSPACED: Final = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Characters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Kana, Han."""
+_LOOKED_AT: Final = 1000  # lines
 
 
 class Breakdown(NamedTuple):
@@ -70,6 +89,11 @@ class Metric(ABC):
         """
         self.options = self.Options() if options is None else options
 
+    @classmethod
+    def effective(cls, given: Mapping[str, Any], *, language: str | None) -> dict[str, Any]:
+        """The options that decide the score of a text in `language`, of those that are given."""
+        return dict(given)
+
     @abstractmethod
     def compute(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
         """Score a corpus.
@@ -89,12 +113,16 @@ class SacrebleuMetric(Metric):
     label: ClassVar[str | None] = None
     """Shown in place of sacreBLEU's own name, where the settings are not the usual ones."""
 
+    def check(self, references: Sequence[Sequence[str]]) -> None:
+        """Warn of references for which the metric is not meant, once."""
+
     @abstractmethod
     def scorer(self) -> Scorer:
         """A fresh one for each use: sacreBLEU's metrics remember the number of references."""
 
     def compute(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
         check_streams(hypotheses, references)
+        self.check(references)
         scorer = self.scorer()
         result = scorer.corpus_score(hypotheses, references)
         signature = scorer.get_signature().format()
@@ -127,6 +155,33 @@ def check_streams(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
             )
 
 
+def bleu_tokenizer(language: str | None) -> str:
+    """The tokenizer of sacreBLEU for a language, by a code such as `zh`, `zh-CN`, `zho` or `cmn_Hans`."""
+    code = re.split("[-_.@]", (language or "").lower())[0]
+    name = next((name for name, codes in _TOKENIZERS.items() if code in codes), USUAL_TOKENIZER)
+    if name.endswith("-mecab") and not _is_installed(name):
+        extra = name.partition("-")[0]
+        say_once(_log, f"bleu: {name} needs `pip install sacrebleu[{extra}]`; the tokenizer char takes its place")
+        return "char"
+    return name
+
+
+@functools.cache
+def _is_installed(name: str) -> bool:
+    try:
+        BLEU(tokenize=name)
+    except (ImportError, OSError, RuntimeError):
+        return False
+    return True
+
+
+def are_unspaced(references: Sequence[Sequence[str]]) -> bool:
+    """Whether most letters of the first lines belong to scripts without spaces between words."""
+    text = "".join(line for stream in references for line in stream[:_LOOKED_AT])
+    letters = sum(map(str.isalpha, text))
+    return 2 * len(UNSPACED.findall(text)) > letters > 0
+
+
 @METRICS.register("bleu")
 class Bleu(SacrebleuMetric):
     """BLEU (Papineni et al., ACL 2002), by default cased, of detokenised text, as WMT reports it."""
@@ -135,26 +190,51 @@ class Bleu(SacrebleuMetric):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        tokenize: str = "13a"
-        """Tokenizer of sacreBLEU that both sides go through first."""
+        tokenize: str | None = None
+        """Tokenizer of sacreBLEU that both sides go through first; default by the language: `zh` for Chinese,
+        `ja-mecab` and `ko-mecab` for Japanese and Korean where their packages are installed (`pip install
+        sacrebleu[ja]`, `sacrebleu[ko]`), else `char`, which it is for Thai, Lao, Khmer, Burmese and Tibetan; `13a` for
+        others."""
         lowercase: bool = False
         """Ignore case."""
+        language: str | None = None
+        """Language of the text: by default `data.target_language` in training, the model's with nmt-eval MODEL."""
 
         def __post_init__(self) -> None:
             known = list(BLEU.TOKENIZERS)
-            if self.tokenize not in known:
+            if self.tokenize is not None and self.tokenize not in known:
                 raise ValueError(
                     f"tokenize: {self.tokenize!r} is not a known tokenizer of sacreBLEU."
                     f"{near_miss(str(self.tokenize), known)} Allowed: {', '.join(known)}."
                 )
 
+    @classmethod
+    def effective(cls, given: Mapping[str, Any], *, language: str | None) -> dict[str, Any]:
+        """A tokenizer that the language chooses is one that is given."""
+        chosen = given.get("tokenize") or bleu_tokenizer(given.get("language") or language)
+        others = {name: value for name, value in given.items() if name not in ("tokenize", "language")}
+        return others | ({} if chosen == USUAL_TOKENIZER else {"tokenize": chosen})
+
+    def check(self, references: Sequence[Sequence[str]]) -> None:
+        if self._tokenizer == USUAL_TOKENIZER and self.options.tokenize is None and are_unspaced(references):
+            say_once(
+                _log,
+                f"warning: bleu: the references have hardly any spaces, by which the tokenizer {USUAL_TOKENIZER} finds "
+                "words. Name their language (data.target_language, --language, nmt-eval -l), or a tokenizer such as zh "
+                "or char (tokenize)",
+            )
+
+    @property
+    def _tokenizer(self) -> str:
+        return self.options.tokenize or bleu_tokenizer(self.options.language)
+
     def scorer(self) -> Scorer:
+        name = self._tokenizer
         try:
-            return BLEU(tokenize=self.options.tokenize, lowercase=self.options.lowercase)
+            return BLEU(tokenize=name, lowercase=self.options.lowercase)
         except (ImportError, OSError, RuntimeError) as error:
             # Some tokenizers need a package or a model file that sacreBLEU fetches at first use.
             reason = " ".join(str(error).split())
-            name = self.options.tokenize
             raise ConfigError(f"sacreBLEU's tokenizer {name!r} cannot be used here: {reason}") from None
 
 

@@ -54,14 +54,6 @@ def test_set(names: str, pair: str | None) -> Published:
     )
 
 
-def tokenizer_of(language: str) -> str | None:
-    """The tokenizer that sacreBLEU takes for text of a test set in this language, where it is not its usual one."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    found: str | None = BLEU._TOKENIZER_MAP.get(language)
-    return found
-
-
 def _files(dataset: Any, pair: str) -> list[str]:
     """The source and the references, as text; the text alone is enough, without what sacreBLEU made it of."""
     from sacrebleu.dataset.wmt_xml import WMTXMLDataset

@@ -120,11 +120,11 @@ def evaluate(
         model: a translator, or an argument of `nmt.load`.
         source: the text that it translates.
         test_set: instead of references and source, a test set known to sacreBLEU, such as `wmt14`.
-        language_pair: language pair of the test set, such as `en-de`.
+        language_pair: language pair of the test set, or of the text, such as `en-de`.
         metrics: as nmt-eval's `--metrics`.
-        tokenize: BLEU's tokenizer, as nmt-eval's `--tokenize`.
+        tokenize: BLEU's tokenizer, as nmt-eval's `--tokenize`; by default chosen by the target language.
         lowercase: BLEU without case, as nmt-eval's `--lowercase`.
-        language: language of the text, for `bleu_moses_lc`, as nmt-eval's `--language`.
+        language: language of the text, for `bleu` and `bleu_moses_lc`, as nmt-eval's `--language`.
         dash_splits: for `bleu_moses_lc`; False is nmt-eval's `--no-dash-splits`.
         baselines: mapping of names to translations to compare with.
         significance: test of significance, `bootstrap` (paired resampling, the default) or `approximate`
@@ -144,8 +144,9 @@ def evaluate(
     """
     from nmt.evaluation import check_subwords
     from nmt.evaluation.significance import BOOTSTRAP, check_test
-    from nmt.library.scoring import chosen_metrics, measured
+    from nmt.library.scoring import chosen_metrics, measured, target_of
 
+    pair = None if language_pair is None else target_of(language_pair, called="language_pair")
     if (hypotheses is None) == (model is None) or (source is not None and model is None):
         raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
     if options and model is None:
@@ -161,8 +162,6 @@ def evaluate(
     called = {name: name for name in _OPTIONS}
     published = _test_set(test_set, language_pair, references, source)
     if published is not None:
-        if given.get("tokenize") is None and "bleu" in metrics and published.tokenizer is not None:
-            given["tokenize"] = published.tokenizer
         references = published.references
         source = published.source if model is not None else None
     if model is not None and source is None:
@@ -179,7 +178,7 @@ def evaluate(
         try:
             translations = translator.translate(texts["source"], **options)
             texts = {"the model": [result.text for result in translations]}
-            language = translator.target_language
+            language = language or pair or translator.target_language
             streams = {place: translator.joined(lines) for place, lines in streams.items()}
         finally:
             if translator is not model:
@@ -188,7 +187,7 @@ def evaluate(
     if note is not None:
         _warn(note)
     found = measured(
-        chosen_metrics(metrics, given, called=called, language=language or (published and published.language)),
+        chosen_metrics(metrics, given, called=called, language=language or (published.language if published else pair)),
         {name.removeprefix(_SYSTEM): lines for name, lines in texts.items()},
         [*streams.values()],
         baselines={place.removeprefix(_BASELINE): lines for place, lines in compared.items()},
@@ -248,22 +247,19 @@ class _Published(NamedTuple):
     source: list[str]
     references: list[list[str]]
     language: str
-    tokenizer: str | None
 
 
 def _test_set(name: str | None, pair: str | None, references: Any, source: Any) -> _Published | None:
     """The texts of the named test set; ConfigError for arguments that it makes superfluous."""
     if name is None:
-        if pair is not None:
-            raise ConfigError(f"language_pair: {shown(pair)} is allowed only with test_set")
         return None
     if source is not None or (references is not None and len(references)):
         raise ConfigError(f"the test set {name} already has source and references; give one of the two")
-    from nmt.evaluation.testsets import test_set, tokenizer_of
+    from nmt.evaluation.testsets import test_set
 
     found = test_set(name, pair)
     joined = [[line for file in files for line in _lines(file, file)] for files in (found.sources, *found.references)]
-    return _Published(joined[0], joined[1:], found.language, tokenizer_of(found.language))
+    return _Published(joined[0], joined[1:], found.language)
 
 
 def _systems(hypotheses: Any) -> dict[str, Any]:

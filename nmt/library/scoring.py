@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, shown
 from nmt.evaluation import Metric, build_metric, by_length, paired_test
 from nmt.evaluation.counting import counting
 from nmt.evaluation.report import Result, System
@@ -37,6 +37,14 @@ def chosen_metrics(
         having = [name for name in METRICS.names() if unused & _options_of(METRICS.get(name))]
         raise ConfigError(f"{listed}: no requested metric has this option; it belongs to {', '.join(having)}")
     return metrics
+
+
+def target_of(pair: str, *, called: str) -> str:
+    """The target language of a pair such as en-de; ConfigError, which says how the pair is `called`, for others."""
+    source, _, target = pair.partition("-")
+    if not source or not target:
+        raise ConfigError(f"{called}: {shown(pair)} is not a language pair. Allowed: two codes, such as en-de.")
+    return target
 
 
 def measured(

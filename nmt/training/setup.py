@@ -130,7 +130,8 @@ def build_ranking(task: Task, facts: ValidationFacts | None = None) -> Ranking:
     (given,) = (choice.options for choice in choices(config.evaluation.metrics) if choice.name == name)
     member = METRICS.get(name)
     usual = dataclasses.asdict(member.Options())
-    options = {option: value for option, value in given.items() if usual[option] != value}
+    effective = member.effective(given, language=config.data.target_language)
+    options = {option: value for option, value in effective.items() if usual[option] != value}
     better = bool(member.higher_is_better)
     return Ranking(metric=name, higher_is_better=better, options=options, conditions=compared)
 

@@ -130,9 +130,9 @@ def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote:
             "the test set wmt14 already has source and references",
         ),
         (
-            {"hypotheses": SYSTEM, "language_pair": "en-de"},
+            {"hypotheses": SYSTEM, "language_pair": "ende"},
             nmt.ConfigError,
-            "language_pair: 'en-de' is allowed only with test_set",
+            "language_pair: 'ende' is not a language pair. Allowed: two codes, such as en-de.",
         ),
         ({"model": "run"}, nmt.ConfigError, "nothing to score; give hypotheses"),
         ({"hypotheses": SYSTEM, "samples": 0, "baselines": {}}, nmt.ConfigError, "samples and seed must be 1 or more"),
