@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ FAULTS: Final = MappingProxyType(
         "control": "control characters, private use, U+FFFD, BOM",
         "copied": "both sides are the same text",
         "length_ratio": "one side is far too long for the other",
-        "wrong_script": "most letters are of an unusual script",
+        "wrong_script": "most words are of an unusual script",
         "duplicate": "the same pair occurs before",
         "held_out": "a side is a sentence of the held-out text",
     }
@@ -34,7 +34,10 @@ _SLACK: Final = 10
 """Characters added to both sides before they are compared, so that short ones may differ more."""
 _LEAST_LETTERS: Final = 3
 """With fewer letters the script is not checked: abbreviations occur in every language."""
-_ASCII_LETTERS: Final = re.compile("[A-Za-z]")
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_ADDRESS: Final = re.compile(r"(?:https?://|www\.)[!-~]+|[!-~]+@[!-~]+", re.ASCII | re.IGNORECASE)
+_UNSPACED: Final = {"CJK": 1.5, "THAI": 4.0, "LAO": 4.0, "KHMER": 5.0, "MYANMAR": 5.0, "TIBETAN": 4.0}
+"""Letters of a word, about, of scripts without spaces between words."""
 _EAST_ASIAN: Final = frozenset({"HIRAGANA", "KATAKANA", "CJK", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC", "BOPOMOFO"})
 
 
@@ -52,7 +55,7 @@ class Norms:
     ratio: float
     """Characters of the source for one of the target."""
     scripts: tuple[str | None, str | None]
-    """Script of most letters of each side; None where a side has no letters."""
+    """Script of most words of each side; None where a side has no letters."""
 
 
 class NormsOf:
@@ -60,17 +63,18 @@ class NormsOf:
 
     def __init__(self) -> None:
         self._lengths = [0, 0]
-        self._letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        self._words: tuple[dict[str, float], dict[str, float]] = ({}, {})
 
     def add(self, pair: Pair) -> None:
         """Count one more pair."""
         for side, line in enumerate(pair):
             self._lengths[side] += len(line)
-            self._letters[side].update(letters(line))
+            for script, count in words(line).items():
+                self._words[side][script] = self._words[side].get(script, 0.0) + count
 
     def norms(self) -> Norms:
         """The usual properties of the pairs so far."""
-        first, second = (max(script, key=lambda name: script[name], default=None) for script in self._letters)
+        first, second = (max(found, key=found.__getitem__, default=None) for found in self._words)
         return Norms(max(1, self._lengths[0]) / max(1, self._lengths[1]), (first, second))
 
 
@@ -126,20 +130,6 @@ class Inspector:
         return max(source, target) > self._max_ratio * min(source, target)
 
 
-def letters(line: str) -> Counter[str]:
-    """How many letters of each script a line has. Scripts that Chinese and Japanese mix count as one."""
-    found: Counter[str] = Counter()
-    latin = len(_ASCII_LETTERS.findall(line))
-    if latin:
-        found["LATIN"] = latin
-    if not line.isascii():
-        for character in set(line):
-            script = None if character.isascii() else script_of(character)
-            if script is not None:
-                found[script] += line.count(character)
-    return found
-
-
 @cache
 def script_of(character: str) -> str | None:
     """The script of a letter, the first word of its Unicode name; None if it is not a letter."""
@@ -149,11 +139,36 @@ def script_of(character: str) -> str | None:
     return "CJK" if first in _EAST_ASIAN else first
 
 
+def words(line: str, *, usual: str | None = None) -> dict[str, float]:
+    """How many words of each script a line has, about. Scripts that Chinese and Japanese mix count as one.
+
+    Without spaces, some letters are a word. Addresses are none. Where another script is `usual`, a Latin word with a
+    capital counts half: it may be a name.
+    """
+    if "//" in line or "@" in line or "www." in line:
+        line = _ADDRESS.sub(" ", line)
+    if line.isascii() and usual in ("LATIN", None):
+        return {"LATIN": float(count)} if (count := len(_WORD.findall(line))) else {}
+    found: dict[str, float] = {}
+    for run in _WORD.findall(line):
+        for script, own in groupby(run, key=script_of):
+            word = "".join(own)
+            if script is not None:
+                is_name = script == "LATIN" and usual not in ("LATIN", None) and not word[0].islower()
+                count = max(1.0, len(word) / _UNSPACED[script]) if script in _UNSPACED else 0.5 if is_name else 1.0
+                found[script] = found.get(script, 0.0) + count
+    return found
+
+
 def is_in_script(line: str, script: str | None) -> bool:
-    """Whether at least half of the letters of a line are of a script; true if there are hardly any letters."""
-    found = letters(line)
-    total = sum(found.values())
-    return script is None or total < _LEAST_LETTERS or 2 * found[script] >= total
+    """Whether at least a third of the words of a line are of a script; true if there are hardly any letters.
+
+    Of words, because a name in Latin letters has as many of these as a Chinese sentence has characters.
+    """
+    if script is None or sum(map(str.isalpha, line)) < _LEAST_LETTERS:
+        return True
+    found = words(line, usual=script)
+    return 3 * found.get(script, 0.0) >= sum(found.values())
 
 
 def has_control(line: str) -> bool:
@@ -164,11 +179,14 @@ def has_control(line: str) -> bool:
 
 
 def _is_copied(pair: Pair) -> bool:
-    source, target = (" ".join(line.split()).casefold() for line in pair)
+    source, target = (" ".join(unicodedata.normalize("NFC", line).split()).casefold() for line in pair)
     return source == target and any(character.isalpha() for character in source)
 
 
 def _digest(text: str, *, fold: bool = True) -> bytes:
-    """A number for a text, by default independent of case and spacing."""
+    """A number for a text in whatever form of Unicode; by default independent of case, spacing and compatibility forms,
+    such as full-width letters, which vocabularies read as others."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC" if fold else "NFC", text)
     text = " ".join(text.split()).casefold() if fold else text
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.corpora.faults import FAULTS, HeldOut, Inspector, Norms, NormsOf, Pair, has_control, letters
+from nmt.corpora.faults import FAULTS, HeldOut, Inspector, Norms, NormsOf, Pair, has_control, is_in_script, words
 
 NORMS = Norms(1.0, ("LATIN", "LATIN"))
 GOOD = Pair("A dog swims in the water.", "Ein Hund schwimmt im Wasser.")
@@ -54,16 +54,45 @@ def test_a_side_in_another_script() -> None:
     assert faults("собака лает", "собака спит", norms) == ["wrong_script"]
     assert faults("the PC is new", "ПК PC новый", norms) == []  # some words of another script are ordinary
     assert faults("OK", "OK!", norms) == []
-    assert letters("東京タワーへ行く") == {"CJK": 8}
-    assert letters("мама, Eva") == {"CYRILLIC": 4, "LATIN": 3}
+    assert words("東京タワーへ行く") == {"CJK": pytest.approx(8 / 1.5)}
+    assert words("мама, Eva") == {"CYRILLIC": 1, "LATIN": 1}
+    assert words("see http://example.com/a-b or a@b.de") == {"LATIN": 2}
 
 
-def test_half_of_at_least_three_letters_must_be_of_the_usual_script() -> None:
+def test_a_third_of_the_words_must_be_of_the_usual_script() -> None:
+    """Not of the letters; with fewer than three of these there is no saying."""
     norms = Norms(1.0, ("LATIN", "CYRILLIC"))
-    assert faults("the PC", "ПК PC", norms) == []
-    assert faults("the PCs", "ПК PCs", norms) == ["wrong_script"]
+    assert faults("the red PCs", "красные pcs ok", norms) == []
+    assert faults("the red PCs", "красные pcs are ok", norms) == ["wrong_script"]
     assert faults("it is", "USA", norms) == ["wrong_script"]
     assert faults("it is", "US", norms) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("我用Windows和Office。", "CJK"), ("iPhone 15 Pro Max发布", "CJK"), ("从Mozilla下载Firefox。", "CJK"),
+        ("WindowsとOfficeを使う", "CJK"), ("请看http://example.com/a/very/long/address", "CJK"),
+        ("ฉันใช้ Windows และ Office", "THAI"), ("저는 Google Chrome을 써요", "HANGUL"),
+        ("Я использую Google Chrome и Mozilla Firefox", "CYRILLIC"), ("أستخدم Windows", "ARABIC"),
+        ("मैं Windows चलाता हूँ", "DEVANAGARI"), ("Χρησιμοποιώ Windows και Office", "GREEK"),
+    ],
+)  # fmt: skip
+def test_names_in_latin_letters_are_ordinary_in_any_script(line: str, script: str) -> None:
+    assert is_in_script(line, script)
+    english = "He likes to use a computer with many windows"
+    assert not is_in_script(english, script) and not is_in_script(f"{english} {line[0]}", script)
+
+
+def test_forms_of_unicode_do_not_hide_duplicates_and_held_out_sentences() -> None:
+    composed, apart = "Das Café ist schön.", "Das Cafe\u0301 ist scho\u0308n."
+    held_out = HeldOut([Pair("The café is nice.", composed)])
+    inspector = Inspector(NORMS, held_out=held_out)
+    assert inspector.faults(Pair("A new one.", apart)) == ["held_out"]
+    assert inspector.faults(Pair("A new one.", "\uff24\uff41\uff53 cafe\u0301 ist schön.")) == ["held_out"]
+    assert inspector.faults(Pair("Old café.", "Altes Café.")) == []
+    assert inspector.faults(Pair("Old cafe\u0301.", "Altes Cafe\u0301.")) == ["duplicate"]
+    assert inspector.faults(Pair("Café", "cafe\u0301")) == ["copied"]
 
 
 def test_duplicates_of_whole_pairs_only() -> None:
