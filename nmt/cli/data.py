@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, ratio
-from nmt.cli.common import add_debug, execute, make_parser
+from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser
 from nmt.errors import DataError, counted
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ TATOEBA = """Fetch the English-German sentences of Tatoeba that ManyThings.org s
 WMT14 = """Fetch WMT14 English-German, 4.5 million training pairs, to the place where wmt14_*.yaml expect it: train:
 Europarl v7, Common Crawl and News Commentary v9; dev: newstest2013; test: newstest2014. Downloads 1.7 GB, writes 1.4
 GB."""
-CHECK = """Count the faults of a corpus and show examples of each. Nothing is changed."""
+CHECK = """Count the faults of a corpus and show examples of each. Nothing is changed. Ends with exit code 1 if every
+pair has a fault."""
 CLEAN = """Copy a corpus without its faulty pairs to OUT.source and OUT.target; the pairs left out go to
 OUT.dropped.jsonl, each with its line number and faults."""
 SPLIT = """Write each sentence of a text on a line of its own. Empty lines stay; other line ends end a sentence."""
@@ -186,7 +187,7 @@ def check(arguments: argparse.Namespace) -> int:
     files, held_out, _ = _texts(arguments)
     report = inspect(files, held_out=held_out, max_ratio=arguments.max_ratio, examples=arguments.examples)
     _print(report, arguments)
-    return 0
+    return EXIT_FAILURE if report.faulty == report.pairs else 0
 
 
 def clean(arguments: argparse.Namespace) -> int:
@@ -270,6 +271,7 @@ def lines_of(report: Report) -> list[str]:
     for name, meaning in FAULTS.items():
         count = report.counts[name]
         lines.append(f"{name:<13}{count:>10,}{count / report.pairs:>9.2%}  {meaning}")
+    lines += report.not_utf8
     for name, found in report.examples.items():
         for number, pair in found:
             lines.append(f"{name}, line {number:,}")

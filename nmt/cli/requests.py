@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nmt.data import read_lines
-from nmt.data.text import on_one_line, without_mark
+from nmt.data.text import on_one_line
 from nmt.errors import DataError, counted, near_miss, shown
 from nmt.files.undecodable import Policy, Undecodable
 from nmt.search import Request
@@ -59,8 +59,6 @@ class RequestReader:
         Raises:
             DataError: a file that goes with the input is missing, or has another number of lines than the input (if
                 both are files).
-
-        `requests` raises it if such a file begins with a byte order mark.
         """
         self._name = name
         self._read: Callable[[str, str], Fields] = {"text": _plain, "tsv": _columns, "jsonl": _object}[input_format]
@@ -68,7 +66,7 @@ class RequestReader:
         for path, read in ((prefix, _prefix), (constraints, _constraints)):
             if path is not None:
                 rule = Undecodable(policy)
-                lines = without_mark(read_lines(path, undecodable=rule), name=path)
+                lines = read_lines(path, undecodable=rule)
                 self._beside.append(_Beside(path, rule, lines, read))
         self._is_plain = input_format == "text" and not self._beside
         self._lines = 0

@@ -148,7 +148,7 @@ def words(line: str, *, usual: str | None = None) -> dict[str, float]:
     if "//" in line or "@" in line or "www." in line:
         line = _ADDRESS.sub(" ", line)
     if line.isascii() and usual in ("LATIN", None):
-        return {"LATIN": float(count)} if (count := len(_WORD.findall(line))) else {}
+        return {"LATIN": float(latin)} if (latin := len(_WORD.findall(line))) else {}
     found: dict[str, float] = {}
     for run in _WORD.findall(line):
         for script, own in groupby(run, key=script_of):

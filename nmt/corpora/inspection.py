@@ -35,6 +35,8 @@ class Report:
     """Pairs that have each fault; a pair can have several."""
     examples: dict[str, list[tuple[int, Pair]]] = field(default_factory=lambda: {name: [] for name in FAULTS})
     """The first pairs with each fault, with their line numbers, from 1."""
+    not_utf8: list[str] = field(default_factory=list)
+    """The message about the first line of each file that is not UTF-8, which says what it looks like."""
 
     def add(self, number: int, pair: Pair, faults: Sequence[str], *, examples: int) -> None:
         """Count one more pair, and keep it as an example if one of its faults needs more examples."""
@@ -52,6 +54,7 @@ class Report:
             "target": str(self.files.target),
             "pairs": self.pairs,
             "faulty": self.faulty,
+            "not_utf8": self.not_utf8,
             "faults": {name: self.counts[name] for name in FAULTS},
             "examples": {
                 name: [{"line": number, "source": pair.source, "target": pair.target} for number, pair in found]
@@ -113,7 +116,7 @@ def inspect(
     report = Report(files, counted.norms())
     inspector = Inspector(report.norms, held_out=known, max_ratio=max_ratio)
     with progress(f"checking {files.source}", total=lines, unit=" pairs") as advance:
-        for number, pair, is_utf8 in _pairs(files):
+        for number, pair, is_utf8 in _pairs(files, say=report.not_utf8):
             faults = inspector.faults(pair, is_utf8=is_utf8)
             report.add(number, pair, faults, examples=examples)
             if each is not None:
@@ -176,9 +179,14 @@ def clean(
     return report, kept
 
 
-def _pairs(files: FilePair) -> Iterator[tuple[int, Pair, bool]]:
-    """Each pair with the number of its line, from 1, and whether both lines are UTF-8."""
+def _pairs(files: FilePair, *, say: list[str] | None = None) -> Iterator[tuple[int, Pair, bool]]:
+    """Each pair with the number of its line, from 1, and whether both lines are UTF-8.
+
+    `say` gets the message about the first line of each file that is not.
+    """
     rules = Undecodable("replace"), Undecodable("replace")
     for number, lines in enumerate(read_pairs(files, undecodable=rules), start=1):
         undecodable = [rule.had(number) for rule in rules]
         yield number, Pair(*lines), not any(undecodable)
+    if say is not None:
+        say += [rule.first for rule in rules if rule.first]

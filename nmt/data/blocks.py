@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 
 from nmt.data.text import FilePair, count_lines, open_bytes, unequal
 from nmt.errors import DataError
-from nmt.files.undecodable import not_utf8
+from nmt.light.encodings import MARK, not_utf8
 
 
 class TextPosition(NamedTuple):
@@ -81,14 +81,16 @@ def split_lines(block: bytes, path: Path, *, first_line: int = 1) -> list[str]:
     Only "\n" ends a line, and one "\r" before it belongs to the line end. Raises DataError naming
     file and line for bytes that are not UTF-8.
     """
+    is_marked = first_line == 1 and block.startswith(MARK)
+    block = block.removeprefix(MARK) if is_marked else block
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:
-        begin = block.rfind(b"\n", 0, error.start) + 1
+        begin, end = block.rfind(b"\n", 0, error.start) + 1, block.find(b"\n", error.start)
         number = first_line + block.count(b"\n", 0, error.start)
-        raise DataError(not_utf8(path, number, block[error.start], error.start - begin)) from error
+        raise DataError(f"{path}, line {number}: {not_utf8(block[begin : end if end >= 0 else None])}") from error
     lines = text.split("\n")
     last = lines.pop()  # nothing after the last line end, or a line without one
     if "\r" in text:
         lines = [line[:-1] if line.endswith("\r") else line for line in lines]
-    return [*lines, last] if last else lines
+    return [*lines, last] if last or (is_marked and not lines) else lines

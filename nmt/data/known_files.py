@@ -20,6 +20,7 @@ from nmt.errors import DataError
 from nmt.files.errors import reason
 from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, read_inside
+from nmt.light.encodings import is_wide
 
 _BLOCK = 1 << 20
 
@@ -127,7 +128,7 @@ class _Digesting(io.FileIO):
 
 
 def _read_through(path: Path, advance: Callable[[int], object]) -> tuple[str, int]:
-    """Digest and number of lines; OverflowError for a line that is too long to be one."""
+    """Digest and number of lines; OverflowError for a line that is too long to be one, and for UTF-16."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines = unfinished = 0
     with _Digesting(path, advance) as raw:
@@ -135,6 +136,8 @@ def _read_through(path: Path, advance: Callable[[int], object]) -> tuple[str, in
         if path.suffix == ".gz":
             stream = gzip.GzipFile(fileobj=stream)
         while block := stream.read(_BLOCK):
+            if not (lines or unfinished) and is_wide(block.partition(b"\n")[0]):
+                raise OverflowError
             decoder.decode(block)
             ended = block.count(b"\n")
             longest = unfinished + (block.find(b"\n") if ended else len(block))

@@ -8,11 +8,12 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import filterfalse, islice
+from itertools import chain, filterfalse, islice
 from pathlib import Path
 from typing import TypeVar
 
 from nmt.data.text import open_bytes, read_lines
+from nmt.light.encodings import MARK
 
 T = TypeVar("T")
 
@@ -54,7 +55,8 @@ def _not_empty(files: Sequence[Path]) -> Iterator[bytes]:
     """The lines that are not empty, as bytes with their line ends: most are passed over, and need no decoding."""
     for path in files:
         with open_bytes(path) as stream:
-            yield from filterfalse(frozenset((b"\n", b"\r\n")).__contains__, stream)
+            first = stream.readline().removeprefix(MARK)
+            yield from filterfalse(frozenset((b"", b"\n", b"\r\n")).__contains__, chain([first], stream))
 
 
 def _text(line: bytes) -> str:

@@ -6,13 +6,14 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from nmt.errors import DataError, counted
 from nmt.files.undecodable import Policy, Undecodable
+from nmt.light.encodings import is_wide, not_utf8
 
 _FETCHED_BY = {("data", name): f"nmt-data {name}" for name in ("multi30k", "tatoeba", "wmt14")}
 
@@ -39,47 +40,35 @@ def read_lines(
     *,
     name: str | None = None,
     keep_returns: bool = False,
+    keep_mark: bool = False,
     undecodable: Undecodable | None = None,
 ) -> Iterator[str]:
     r"""Yield the lines of a file (plain or .gz) or of an open stream, without their line ends.
 
     Only "\n" ends a line, and one "\r" before it belongs to the line end. Every other character,
-    U+0085, U+2028 and NUL included, is data; with `keep_returns` every "\r" is. `name` is the name of a stream in
-    errors. Raises DataError naming file and line for bytes that are not UTF-8, unless `undecodable` has another rule,
-    and naming the file if it is missing or damaged.
+    U+0085, U+2028 and NUL included, is data; with `keep_returns` every "\r" is. A byte order mark at the beginning is
+    not, unless with `keep_mark`. `name` is the name of a stream in errors. Raises DataError naming file and line for
+    bytes that are not UTF-8, unless `undecodable` has another rule, and naming the file if it is missing or damaged.
     """
     undecodable = Undecodable() if undecodable is None else undecodable
+    mark = "" if keep_mark else "\ufeff"
     if isinstance(source, (str, os.PathLike)):
         name = name or os.fspath(source)
         try:
             with open_bytes(Path(source)) as stream:
-                yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n")
+                yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n", mark=mark)
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{name}: {_reason(error)}") from error
     else:
         name = name or str(getattr(source, "name", "<stream>"))
         # A text stream would translate line ends itself; the bytes below it are what was sent.
         stream = getattr(source, "buffer", source)
-        yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n")
+        yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n", mark=mark)
 
 
 def on_one_line(text: str) -> str:
     r"""`text` with "\n" and "\r", which byte pieces can spell, as spaces: a translation is one line."""
     return text.replace("\n", " ").replace("\r", " ")
-
-
-def check_no_mark(line: str, *, where: str) -> None:
-    """Raise DataError if the first line of a file begins with a byte order mark, which would be part of a word."""
-    if line.startswith("\ufeff"):
-        raise DataError(f"{where}: begins with a byte order mark (U+FEFF); save the file as UTF-8 without it")
-
-
-def without_mark(lines: Iterable[str], *, name: object) -> Iterator[str]:
-    """`lines`, those of the file `name`; DataError if the first begins with a byte order mark."""
-    for number, line in enumerate(lines, start=1):
-        if number == 1:
-            check_no_mark(line, where=f"{name}, line 1")
-        yield line
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -90,13 +79,15 @@ def open_bytes(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str) -> Iterator[str]:
-    """Lines without `ending`, or without the "\n" of it where they end in no more."""
+def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str, mark: str) -> Iterator[str]:
+    """Lines without `mark` before the first and without `ending`, or the "\n" of it where they end in no more."""
     for number, raw in enumerate(_raw_lines(stream), start=1):
         if len(raw) > LONGEST_LINE:
             raise DataError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB; is it text?")
         # A StringIO has no bytes below it.
         line = raw if isinstance(raw, str) else undecodable.decoded(raw, name=name, number=number)
+        if number == 1:
+            line = line.removeprefix(mark)
         if line.endswith("\n"):
             line = line[: -len(ending)] if line.endswith(ending) else line[:-1]
         yield line
@@ -210,7 +201,12 @@ def read_pairs(
 
 
 def unequal(pair: FilePair, source_lines: int, target_lines: int) -> DataError:
-    """The message about two files that cannot belong together."""
+    """The message about two files that cannot belong together, one of which may be UTF-16, with lines of its own."""
+    for path in pair:
+        with open_bytes(path) as stream:
+            first = stream.readline(LONGEST_LINE)
+        if is_wide(first):
+            return DataError(f"{path}, line 1: {not_utf8(first)}")
     return DataError(
         f"{pair.source} has {counted(source_lines, 'line')} but {pair.target} has {target_lines}; "
         "the two sides of a corpus must have the same number"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.text import read_lines, without_mark
+from nmt.data.text import read_lines
 from nmt.errors import DataError, counted
 
 
@@ -37,8 +37,8 @@ class Vectors:
 def read_vectors(file: Path, tokens: Sequence[str], *, size: int) -> Vectors:
     """The vectors of the words among `tokens`, the entries of a vocabulary; exact spelling before lower case.
 
-    Raises DataError naming file and line where one has not `size` numbers, and for a byte order mark at the beginning.
-    Of lines for other words, only how many columns they have is looked at.
+    Raises DataError naming file and line where one has not `size` numbers. Of lines for other words, only how many
+    columns they have is looked at.
     """
     exact = {token: i for i, token in enumerate(tokens)}
     lowered: dict[str, list[int]] = {}
@@ -49,7 +49,7 @@ def read_vectors(file: Path, tokens: Sequence[str], *, size: int) -> Vectors:
     lower: dict[int, NDArray[np.float32]] = {}
     seen: set[str] = set()
     number = repeated = 0
-    for number, line in enumerate(without_mark(read_lines(file), name=file), start=1):
+    for number, line in enumerate(read_lines(file), start=1):
         line = line.rstrip(" ")
         count = line.count(" ")
         if count < size:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from nmt.data.text import read_lines, without_mark
+from nmt.data.text import read_lines
 from nmt.errors import CheckpointError, DataError
 from nmt.files.safe import LARGEST_VOCABULARY, read_inside
 
@@ -60,9 +60,8 @@ class Vocabulary:
         The special symbols get ids 0, 1 and 2 whether or not and wherever the file lists them, and
         blank lines are skipped. A "\r" at the end of a line is part of the line end, but in a file of
         `save` part of the token. Raises DataError naming file and line of a repeated token or of a
-        line that is neither `token` nor `token count`, and if the file begins with a byte order mark. With
-        `within` the file is somebody else's, and must be a regular one of bounded size in that directory; what
-        it begins with is then a token.
+        line that is neither `token` nor `token count`. With `within` the file is somebody else's, and must be a
+        regular one of bounded size in that directory; a byte order mark that it begins with is then a token's.
         """
         first_seen: dict[str, int] = {}
         lines = _reader(path, within)
@@ -93,12 +92,14 @@ class Vocabulary:
 def _reader(path: Path, within: Path | None) -> _Lines:
     """What reads the lines of a vocabulary file as often as it is called; see `Vocabulary.from_file`."""
     if within is None:
-        return lambda keep_returns: without_mark(read_lines(path, keep_returns=keep_returns), name=path)
+        return lambda keep_returns: read_lines(path, keep_returns=keep_returns)
     try:
         content = read_inside(path, within=within, largest=LARGEST_VOCABULARY)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from error
-    return lambda keep_returns: read_lines(io.BytesIO(content), name=str(path), keep_returns=keep_returns)
+    return lambda keep_returns: read_lines(
+        io.BytesIO(content), name=str(path), keep_returns=keep_returns, keep_mark=True
+    )
 
 
 def _is_saved(lines: _Lines) -> bool:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from nmt.errors import DataError
 from nmt.files.noted import NotedLines
+from nmt.light.encodings import is_wide, not_utf8
 
 Policy = Literal["strict", "replace", "empty"]
 POLICIES: Final[Sequence[Policy]] = ("strict", "replace", "empty")
@@ -30,6 +31,8 @@ class Undecodable:
         self.policy: Policy = policy or "strict"
         self._error = DataError if policy is None else NotUtf8Error
         self.noted = NotedLines()
+        self.first = ""
+        """The message about the first of them, where the policy is not `strict`."""
         self._unasked: set[int] = set()
 
     def decoded(self, raw: bytes, *, name: str, number: int) -> str:
@@ -38,10 +41,13 @@ class Undecodable:
         Raises DataError naming both for bytes that are not UTF-8 where the policy is `strict`.
         """
         try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if self.policy == "strict":
-                raise self._error(not_utf8(name, number, raw[error.start], error.start)) from error
+            if not is_wide(raw):
+                return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+        if self.policy == "strict":
+            raise self._error(f"{name}, line {number}: {not_utf8(raw)}")
+        self.first = self.first or f"{name}, line {number}: {not_utf8(raw)}"
         self.noted.add(number)
         self._unasked.add(number)
         return raw.decode("utf-8", "replace") if self.policy == "replace" else ""
@@ -55,9 +61,3 @@ class Undecodable:
     def summary(self) -> str:
         """A message about these lines and their treatment; only if there were any."""
         return self.noted.said(f"not UTF-8, {_FATE[self.policy]}")
-
-
-def not_utf8(name: object, line: int, byte: int, position: int) -> str:
-    """The message about a byte at `position` (from 0) of a line that is not UTF-8."""
-    place = f"byte 0x{byte:02x} at position {position + 1} of the line"
-    return f"{name}, line {line}: not UTF-8 ({place}); convert the file to UTF-8"

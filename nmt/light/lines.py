@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .encodings import MARK, is_wide, not_utf8
 from .errors import EngineError
 
 TYPE_CHECKING = False
@@ -60,7 +61,11 @@ def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
     """The lines that each block completes, and what is left at the end."""
     begun: list[bytes] = []
     held = count = 0
+    is_marked = False
     while block := _block(source):
+        if not (count or begun):
+            is_marked = block.startswith(MARK)
+            block = block.removeprefix(MARK)
         first, *others = block.split(b"\n")
         begun.append(first)
         held += len(first)
@@ -70,7 +75,7 @@ def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
             yield [line[:-1] if line.endswith(b"\r") else line for line in lines]
         if held > _LONGEST:
             raise EngineError(f"{name}, line {count + 1}: longer than {_LONGEST >> 20} MiB; is it text?")
-    if held:
+    if held or (is_marked and not count):
         yield [b"".join(begun)]
 
 
@@ -95,10 +100,12 @@ def decodable(lines: list[bytes], policy: str, *, name: str, first: int) -> tupl
     for number, line in enumerate(lines, start=first):
         try:
             line.decode("utf-8")
-        except UnicodeDecodeError as error:
+            is_text = not is_wide(line)
+        except UnicodeDecodeError:
+            is_text = False
+        if not is_text:
             if policy == "strict":
-                place = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
-                return found, odd, f"{name}, line {number}: not UTF-8 ({place}); convert the file, or see --errors"
+                return found, odd, f"{name}, line {number}: {not_utf8(line)}, or see --errors"
             odd.append(number)
             line = line.decode("utf-8", "replace").encode() if policy == "replace" else b""
         found.append(line)

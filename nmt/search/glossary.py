@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nmt.data.spans import Span
-from nmt.data.text import read_lines, without_mark
+from nmt.data.text import read_lines
 from nmt.errors import DataError, shown
 
 _UNIT = re.compile(r"\w+|[^\w\s]")
@@ -54,11 +54,10 @@ def _pattern(term: str) -> re.Pattern[str]:
 def load_glossary(path: str | Path) -> Glossary:
     """Read a file of lines `source TAB target`; blank lines and those that begin with # are left out.
 
-    Raises DataError naming file and line for any other line, for a byte order mark at the beginning, and for a term
-    with two translations.
+    Raises DataError naming file and line for any other line, and for a term with two translations.
     """
     terms: dict[str, str] = {}
-    for number, line in enumerate(without_mark(read_lines(path), name=path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         where = f"{path}, line {number}"

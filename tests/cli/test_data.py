@@ -129,8 +129,8 @@ def test_how_much_longer_a_side_may_be(corpus: Path, capsys: pytest.CaptureFixtu
     for language, line in (("en", "a" * 20 + " b"), ("de", "a" * 40 + " b")):
         Path(f"long.{language}").write_text(f"{'x' * 500}\n{line}\n", encoding="utf-8")
     for ratio, expected in (("1.2", 1), ("2", 0)):
-        assert main(["check", "long", "--languages", "en", "de", "--json", "--max-ratio", ratio]) == 0
-        assert json.loads(capsys.readouterr().out)["faults"]["length_ratio"] == expected
+        assert main(["check", "long", "--languages", "en", "de", "--json", "--max-ratio", ratio]) == expected
+        assert json.loads(capsys.readouterr().out)["faults"]["length_ratio"] == expected, "then all are faulty"
 
 
 def test_lines_that_are_not_utf8_are_a_fault(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,14 +192,6 @@ def test_a_prefix_with_a_forbidden_word_names_file_and_line(
     assert error == f"nmt-translate: {path}, line 3: forbidden: 'y' is in the prefix, 'x y'\n"
 
 
-@pytest.mark.parametrize(("option", "first"), [("prefix", "w x"), ("constraints", '{"prefix": "w x"}')])
-def test_a_file_beside_the_input_has_no_byte_order_mark(tmp_path: Path, option: str, first: str) -> None:
-    path = write(tmp_path / "beside", [f"\ufeff{first}", ""])
-    reader = RequestReader("-", **{option: path})
-    with pytest.raises(DataError, match=f"^{path}, line 1: begins with a byte order mark"):
-        reader.requests(["a", "b"])
-
-
 def test_bytes_of_prefixes_and_constraints_that_are_not_utf8(
     models: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -167,7 +167,7 @@ def test_errors(run: str, text: str, tmp_path: Path, capfd: pytest.CaptureFixtur
 
     (tmp_path / "bad").write_bytes(b"good\nb\xe4d\n")
     assert "bad, line 2: not UTF-8 (byte 0xe4" in (line := fails(1, "-i", str(tmp_path / "bad")))
-    assert line.endswith("; convert the file to UTF-8, or see --errors")
+    assert line.endswith("; convert the file to UTF-8 (iconv -f WINDOWS-1252 -t UTF-8), or see --errors")
     assert "nowhere: no such file" in fails(1, "-i", str(tmp_path / "nowhere"))
     alias = tmp_path / "alias"
     alias.symlink_to(text)

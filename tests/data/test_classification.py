@@ -80,7 +80,6 @@ def test_parses_are_read_as_their_words() -> None:
         ("[1]", layout("json"), "line 1: not a JSON object"),
         ("\n[" + "[" * 100_000, layout("json"), "line 2: not JSON (too deep, or a number of thousands of"),
         ('{"a": ' + "1" * 5000 + "}", layout("json"), "line 1: not JSON (too deep, or a number of thousands of"),
-        ("\ufefflabel\ta\tb\nyes\tx\ty\n", layout(), "line 1: begins with a byte order mark (U+FEFF)"),
         ("label\ta\tb\ta\nyes\tx\ty\tz\n", layout(), "line 1: 2 columns are named 'a'; choose one by its number"),
         ('{"a": "x", "label": "yes"}', layout("json"), "line 1: no key 'b'; the keys are 'a', 'label'"),
         ('{"a": "x", "b": null, "label": "yes"}', layout("json"), "line 1: 'b' is None. Allowed: text, or a whole"),

@@ -92,7 +92,6 @@ def test_columns_are_read_and_written(tmp_path: Path) -> None:
     [
         ("a X O\nb O\n", 2, "2 columns, but line 1 has 3"),
         ("a\n", 1, "1 column, but words must be in column 2"),
-        ("\ufeffx a O\n", 1, "begins with a byte order mark"),
         ("x a B-\n", 1, "'B-' is not a label"),
         ("x a O\nx a K-LOC\n", 2, "'K-LOC' is not a label"),
         ("x\ta b\tO\n", 1, "'a b' is not a word"),
@@ -241,10 +240,3 @@ def test_damaged_vectors_are_named(tmp_path: Path, line: str, said: str) -> None
     with pytest.raises(DataError) as error:
         read_vectors(file, ["the", "rome"], size=2)
     assert str(error.value).startswith(f"{file}, line 2: {said}")
-
-
-def test_vectors_after_a_byte_order_mark_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "vectors.txt"
-    file.write_text("\ufeffthe 1 2\nrome 3 4\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"vectors\.txt, line 1: begins with a byte order mark"):
-        read_vectors(file, ["the", "rome"], size=2)

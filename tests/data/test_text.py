@@ -26,7 +26,8 @@ ODD = "a\u0085b\u2028c\u2029d\x0be\x0cf\x00g\x1ch\ri"
         ("no end", ["no end"]),
         ("last\r", ["last\r"]),
         (ODD + "\n" + ODD, [ODD, ODD]),
-        ("\ufeffmark\n", ["\ufeffmark"]),
+        ("\ufeffmark\n\ufeff\n", ["mark", "\ufeff"]),
+        ("\ufeff", [""]),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])

@@ -49,8 +49,6 @@ def test_odd_characters_are_part_of_tokens(tmp_path: Path) -> None:
         ("a\nb 1 2\n", "v.txt, line 2"),
         ("", "the vocabulary is empty"),
         ("<pad>\n<unk>\n<eos>\n", "the vocabulary is empty"),
-        ("\ufeffdog\ncat\n", "v.txt, line 1: begins with a byte order mark"),
-        ("\ufeff<pad>\n<unk>\n<eos>\ndog\n", "v.txt, line 1: begins with a byte order mark"),
     ],
 )
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:

@@ -57,7 +57,6 @@ def test_a_file(tmp_path: Path) -> None:
         ("dog\t \n", "line 1: "),
         ("dog\tHund\ndog\tKöter\n", "line 2: 'dog' has two translations, 'Hund' and 'Köter'"),
         ("\n# nothing\n", "the glossary is empty"),
-        ("\ufeffdog\tHund\ncat\tKatze\n", "line 1: begins with a byte order mark"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path: Path, content: str, message: str) -> None:

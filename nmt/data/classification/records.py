@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from nmt.data.text import check_no_mark, on_one_line, read_lines
+from nmt.data.text import on_one_line, read_lines
 from nmt.errors import DataError, counted, shown
 
 Place = str | int
@@ -110,7 +110,6 @@ def _columns(lines: Iterator[tuple[int, str]], name: str, places: Sequence[Place
             continue
         fields = line.split("\t")
         if most is None:
-            check_no_mark(line, where=f"{name}, line {number}")
             most = number, len(fields)
             names = fields if header else None
             find = [_column(place, names, where=f"{name}, line {number}") for place in places]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from nmt.data.tagging.schemes import is_label
-from nmt.data.text import read_lines, without_mark
+from nmt.data.text import read_lines
 from nmt.errors import DataError, counted, shown
 
 DOCUMENT: Final = "-DOCSTART-"
@@ -43,7 +43,7 @@ class _Row(NamedTuple):
 def _rows(file: Path, columns: Columns) -> Iterator[_Row]:
     """All lines; DataError, with file and line, if a line has another number of columns than the first."""
     expected: tuple[int, int] | None = None
-    for number, line in enumerate(without_mark(read_lines(file), name=file), start=1):
+    for number, line in enumerate(read_lines(file), start=1):
         separator = "\t" if "\t" in line else " "
         fields = [field for field in line.split(separator) if field or separator == "\t"]
         if not line.strip(" \t") or fields[0] == DOCUMENT:
