@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.argument_types import positive
-from nmt.cli.common import execute, make_parser
+from nmt.cli.common import execute, make_parser, path_of_place
 from nmt.cli.models import RUN
 
 EXAMPLES = ("runs/demo --best 3 -o averaged",)
@@ -27,7 +27,12 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--last", metavar="N", type=positive, help="average the newest N checkpoints")
     which.add_argument("--best", metavar="N", type=positive, help="average the best N checkpoints by validation")
     parser.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, required=True, help="new model directory; never overwritten"
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=path_of_place,
+        required=True,
+        help="new model directory; never overwritten",
     )
     return parser
 

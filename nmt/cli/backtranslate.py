@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import execute, make_parser
+from nmt.cli.common import execute, make_parser, place
 from nmt.cli.models import MODELS
 from nmt.cli.synthetic import add_synthetic, make
 
@@ -39,7 +39,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-i", "--input", metavar="FILE", nargs="+", required=True, help="text, one sentence per line; may be .gz"
     )
-    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="prefix of the files to write")
+    parser.add_argument(
+        "-o", "--output", metavar="PREFIX", type=place, required=True, help="prefix of the files to write"
+    )
     add_synthetic(parser, n_best="number of sources to write for each line; each makes a pair (default: 1)")
     return parser
 

@@ -122,6 +122,18 @@ def make_parser(
     return parser
 
 
+def place(text: str) -> str:
+    """The name of a new folder or file, or a prefix of names, which standard output cannot be."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("'-' is standard output, which cannot be written here; give a name")
+    return _in_home(text)
+
+
+def path_of_place(text: str) -> Path:
+    """The same as a path."""
+    return Path(place(text))
+
+
 def add_debug(parser: argparse.ArgumentParser) -> None:
     """Also accept `--debug` after the name of a subcommand, besides before it."""
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import add_debug, add_plugins, execute, make_parser
+from nmt.cli.common import add_debug, add_plugins, execute, make_parser, path_of_place
 from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import printable
 
@@ -66,7 +66,12 @@ def _add_zero(parser: argparse.ArgumentParser) -> None:
         "--moving-averages", action="store_true", help="use the moving averages of the weights (ema_decay)"
     )
     parser.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, required=True, help="new model directory; never overwritten"
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=path_of_place,
+        required=True,
+        help="new model directory; never overwritten",
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import natural, ratio
-from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser
+from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser, place
 from nmt.errors import DataError, counted
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_checking(add("check", "count the faults of a corpus", CHECK), check)
     cleaning = add("clean", "copy a corpus without its faulty pairs", CLEAN)
     _add_checking(cleaning, clean)
-    cleaning.add_argument("-o", "--output", metavar="OUT", required=True, help="prefix of the files to write")
+    cleaning.add_argument(
+        "-o", "--output", metavar="OUT", type=place, required=True, help="prefix of the files to write"
+    )
     cleaning.add_argument(
         "--keep", metavar="FAULT", action="append", default=[], help="keep pairs that have only this fault; repeatable"
     )

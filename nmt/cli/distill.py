@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import execute, make_parser
+from nmt.cli.common import execute, make_parser, place
 from nmt.cli.models import MODELS
 from nmt.cli.synthetic import add_synthetic, make
 
@@ -37,7 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
         "nmt-distill", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -o PREFIX [--train PREFIX...] [options]"
     )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS)
-    parser.add_argument("-o", "--output", metavar="PREFIX", required=True, help="prefix of the files to write")
+    parser.add_argument(
+        "-o", "--output", metavar="PREFIX", type=place, required=True, help="prefix of the files to write"
+    )
     parser.add_argument(
         "--train",
         metavar="PREFIX",

@@ -221,6 +221,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--hyp {hypotheses}: is a translation already; MODEL {models} needs --source instead")
     if arguments.models and arguments.source is None:
         raise ConfigError("MODEL needs --source, the text to translate")
+    if arguments.output == "-":
+        raise ConfigError("-o -: standard output has the scores; give a file for the translations")
     if arguments.models:
         check_ensemble(arguments, models=len(arguments.models))
     if arguments.hyp:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from nmt.cli.common import add_plugins, execute, make_parser
+from nmt.cli.common import add_plugins, execute, make_parser, path_of_place
 from nmt.cli.models import MODEL, add_checkpoint
 from nmt.errors import ConfigError
 
@@ -42,7 +42,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser("nmt-export", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -o OUTPUT [options]")
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODEL)
     parser.add_argument(
-        "-o", "--output", metavar="OUTPUT", type=Path, required=True, help="the new folder, or the new file model.nmt"
+        "-o",
+        "--output",
+        metavar="OUTPUT",
+        type=path_of_place,
+        required=True,
+        help="the new folder, or the new file model.nmt",
     )
     parser.add_argument(
         "--format",

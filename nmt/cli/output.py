@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
-from nmt.files.new import check_not_packed, unused_name
+from nmt.files.new import check_not_packed
 from nmt.interop.run_layout import check_no_part
-
-
-class _Named(io.FileIO):
-    """A file to write whose errors, such as a full disk, contain the name given by the user."""
-
-    def __init__(self, path: Path, *, shown: str, new: bool) -> None:
-        self._shown = shown
-        super().__init__(path, "xb" if new else "wb")
-
-    def write(self, block: Any, /) -> int:
-        """Write some of the bytes and return how many."""
-        with naming(self._shown):
-            return super().write(block)
+from nmt.light.output import STDOUT, Written, descriptor_of
 
 
 @contextlib.contextmanager
 def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Sequence[str] = ()) -> Iterator[BinaryIO]:
-    """A binary stream to standard output (None) or to a file that is not in `inputs` nor in the directories `models`.
+    """A binary stream to standard output (None, or `-`) or to a file that is not in `inputs` nor in the directories
+    `models`.
 
     The file gets its name when the block ends without an error; until then, and after an error, the old file stays.
-    Something that is not a regular file (a pipe, /dev/null) is written to directly.
+    What is no plain file of the user's own is written in place: see `nmt.light.output.Written`.
 
     Raises:
         ConfigError: it is one of the inputs, or its name ends in .gz.
@@ -44,12 +31,57 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
         DataError: it cannot be written.
         NoReaderError: it is a pipe whose reader has gone away.
     """
-    if path is None:
+    own = None if path is None else 1 if path == STDOUT else descriptor_of(path)
+    if path is None or own == 1:
         require(1)
         with _without_reader(sys.stdout.buffer):
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return
+    if own is None:
+        _check(path, inputs=inputs, models=models)
+    with naming(path, unfinished=f"-{os.getpid()}-"):
+        written = Written(path)
+    try:
+        with _without_reader(written.stream):
+            yield cast("BinaryIO", _Named(written.stream, shown=path))
+            with naming(path):
+                written.stream.flush()
+        with naming(path, unfinished=f"-{os.getpid()}-"):
+            written.finish()
+    except BaseException:
+        with contextlib.suppress(OSError):  # for it writes what it still holds
+            written.discard()
+        raise
+
+
+class _Named:
+    """A stream whose errors of writing, such as a full disk, contain the name given by the user."""
+
+    def __init__(self, stream: BinaryIO, *, shown: str) -> None:
+        self._stream, self._shown = stream, shown
+
+    def write(self, block: Any) -> int:
+        """Write the bytes and return how many."""
+        with naming(self._shown):
+            return self._stream.write(block)
+
+    def writelines(self, blocks: Iterable[Any]) -> None:
+        """Write all of them."""
+        for block in blocks:
+            self.write(block)
+
+    def flush(self) -> None:
+        """Send what is held on."""
+        with naming(self._shown):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _check(path: str, *, inputs: Sequence[str], models: Sequence[str]) -> None:
+    """Raise the errors of `output_stream` about a name."""
     check_not_packed(path)
     target = Path(os.path.realpath(path))  # a link stays a link to the new file
     for name in inputs:
@@ -58,24 +90,8 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
     check_no_part(target, models=models)
     if target.is_dir():
         raise DataError(f"{path}: is a directory; give the name of a file")
-    if not target.parent.is_dir():
+    if not target.parent.is_dir() and not target.exists():
         raise DataError(f"{path}: there is no directory {target.parent}")
-    is_special = target.exists() and not target.is_file()
-    temporary = target if is_special else unused_name(target)
-    try:
-        with _open(temporary, shown=path, new=not is_special) as stream:
-            yield stream
-            stream.flush()
-            if not is_special:
-                os.fsync(stream.fileno())
-        if not is_special:
-            if target.exists():
-                shutil.copymode(target, temporary)
-            temporary.replace(target)
-    except BaseException:
-        if not is_special:
-            temporary.unlink(missing_ok=True)
-        raise
 
 
 def check_reader(stream: BinaryIO) -> None:
@@ -86,19 +102,6 @@ def check_reader(stream: BinaryIO) -> None:
         return
     if has_no_reader(descriptor):
         raise NoReaderError("the reader of the output has gone away")
-
-
-@contextlib.contextmanager
-def _open(path: Path, *, shown: str, new: bool) -> Iterator[BinaryIO]:
-    """A `new` file, or a pipe or similar, to write to; errors name it `shown`."""
-    with io.BufferedWriter(_Named(path, shown=shown, new=new)) as stream:
-        try:
-            with _without_reader(stream):
-                yield stream
-        except NoReaderError:
-            with contextlib.suppress(BrokenPipeError):  # for it writes what it still holds
-                stream.close()
-            raise
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from nmt.cli.formats import as_result
 from nmt.cli.output import output_stream
 from nmt.errors import ConfigError
 from nmt.light.formats import FORMATS, as_pharaoh, without_alignment
-from nmt.light.output import is_one_file
+from nmt.light.output import STDOUT, is_one_file
 
 if TYPE_CHECKING:
     from nmt.search import Translation
@@ -54,7 +54,7 @@ def opened_writer(arguments: argparse.Namespace, *, inputs: Sequence[str], is_ma
     """
     given: list[str | None] = [arguments.output, arguments.alignment]
     output, alignment = (name if name is None or is_main else os.devnull for name in given)
-    if output is not None and alignment is not None and is_one_file(output, alignment):
+    if alignment is not None and is_one_file(output or STDOUT, alignment):
         raise ConfigError(f"--alignment {alignment}: is also the output; choose another file")
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(output_stream(output, inputs=inputs, models=arguments.models))

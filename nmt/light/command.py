@@ -14,7 +14,7 @@ from .errors import EngineError, UsageError
 from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, decodable, windows
 from .options import OPTIONS, command_option, options_of
-from .output import Output, is_one_file
+from .output import STDOUT, Output, is_one_file
 from .pace import Pace
 from .translator import DETAILS, Translator, unknown_detail
 
@@ -249,12 +249,14 @@ def _run(arguments: argparse.Namespace) -> int:
     translator, options = _opened(arguments)
     counts, start = Counts(arguments.errors), time.perf_counter()
     aligned = arguments.alignment
-    if target and aligned and is_one_file(target, aligned):
+    if aligned and is_one_file(target or STDOUT, aligned):
         raise UsageError(f"--alignment {aligned}: is also the output; choose another file")
     read = [source or "/dev/stdin", *arguments.models]
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Output(target, read=read))
-        alignment = stack.enter_context(Output(aligned, read=read)) if aligned else None
+        alignment = None
+        if aligned:
+            alignment = stack.enter_context(Output(None if aligned == STDOUT else aligned, read=read))
         if not arguments.quiet:
             _say(_described(arguments.models, translator, options, typed=source is None and os.isatty(0)))
         pace = Pace()

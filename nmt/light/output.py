@@ -1,4 +1,5 @@
-"""Where translations go: standard output, or a file that gets its name when it is complete."""
+"""Where output goes: standard output, or a file that gets its name when it is complete; what is no plain file of the
+user's own is written in place."""
 
 from __future__ import annotations
 
@@ -10,11 +11,31 @@ from .errors import EngineError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Final
+
+STDOUT: Final = "-"
+"""The name of standard output."""
+_BLOCK: Final = 1 << 20
+
+
+def descriptor_of(path: str) -> int | None:
+    """The open descriptor of this process that a path such as /dev/stdout or /dev/fd/63 names; None for other paths."""
+    for _ in range(40):  # links in links
+        folder, name = os.path.split(os.path.abspath(path))
+        if name.isdigit() and os.path.realpath(folder) in (f"/proc/{os.getpid()}/fd", "/dev/fd"):
+            return int(name)
+        try:
+            path = os.path.join(folder, os.readlink(path))
+        except OSError:
+            return None
+    return None
 
 
 def is_one_file(one: str, other: str) -> bool:
-    """Whether two outputs would be one regular file; a pipe, or the null device, may be both."""
+    """Whether two outputs would be one regular file, or both standard output; a pipe, or the null device, may be
+    both."""
+    if STDOUT in (one, other):
+        return one == other
     place = os.path.realpath(one)
     return place == os.path.realpath(other) and (os.path.isfile(place) or not os.path.exists(place))
 
@@ -26,41 +47,124 @@ def _is_input(target: str, name: str) -> bool:
     return os.path.samefile(target, name) and not stat.S_ISCHR(os.stat(target).st_mode)
 
 
-def _unused(target: str) -> str:
-    """An unused name beside `target`, of at most 255 bytes; other containers may have processes of the same number."""
-    folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name[:50]}-{os.getpid()}-{os.urandom(4).hex()}")
+class Written:
+    """A file that is being written; every method raises OSError.
+
+    A plain file gets its name by `finish`; until then, and if that is not called, an earlier one stays as it was. It
+    keeps mode, owner and group. Where it cannot be replaced, being mounted by itself, in a folder that cannot be
+    written to, or of an owner or a group that it would lose, `finish` copies the new content into it. A pipe or a
+    device, and what this process has open already (/dev/stdout, /dev/fd/63), is written to as it comes.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.realpath(path)  # a link stays one, to the new file
+        self._part: str | None = None
+        own = descriptor_of(path)
+        self.is_special = own is not None or (os.path.exists(self.path) and not os.path.isfile(self.path))
+        if own is not None:
+            self.stream: Any = os.fdopen(os.dup(own), "wb")
+        elif self.is_special:
+            self.stream = open(self.path, "wb")  # noqa: SIM115  (closed by finish or discard)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        folder, name = os.path.split(self.path)
+        own = f".{name[:50]}-{os.getpid()}-{os.urandom(4).hex()}"  # other containers may have processes of this number
+        try:
+            self._part = os.path.join(folder, own)
+            self.stream = open(self._part, "xb")  # noqa: SIM115
+        except PermissionError:
+            self._elsewhere(own)
+        except OSError as error:
+            import errno  # late: it is seldom needed
+
+            if error.errno != errno.EROFS:
+                self._part = None
+                raise
+            self._elsewhere(own)
+
+    def _elsewhere(self, own: str) -> None:
+        """In the folder for temporary files, for a file that exists and can be written to."""
+        import tempfile
+
+        self._part = None
+        if not os.access(self.path, os.W_OK):
+            raise PermissionError(13, os.strerror(13), self.path)
+        part = os.path.join(tempfile.gettempdir(), own)
+        self.stream = open(part, "xb")  # noqa: SIM115
+        self._part = part
+
+    def finish(self) -> None:
+        """The file is complete."""
+        self.stream.flush()
+        if self._part is not None:
+            os.fsync(self.stream.fileno())
+            self.stream.close()
+            if not self._replaced():
+                self._copied()
+                os.unlink(self._part)
+            self._part = None
+        self.stream.close()
+
+    def _replaced(self) -> bool:
+        assert self._part is not None
+        try:
+            before = os.stat(self.path)
+        except FileNotFoundError:
+            os.replace(self._part, self.path)
+            return True
+        try:
+            now = os.stat(self._part)
+            if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+                os.chown(self._part, before.st_uid, before.st_gid)
+            os.chmod(self._part, before.st_mode & 0o7777)
+            os.replace(self._part, self.path)
+        except OSError:  # another owner, another file system, a file that is mounted by itself
+            return False
+        return True
+
+    def _copied(self) -> None:
+        assert self._part is not None
+        with open(self._part, "rb") as source, open(self.path, "r+b") as target:
+            while block := source.read(_BLOCK):
+                target.write(block)
+            target.truncate()
+            target.flush()
+            os.fsync(target.fileno())
+
+    def discard(self) -> None:
+        """After an error: nothing but what a pipe or a device has got stays."""
+        part, self._part = self._part, None
+        if part is not None:
+            os.unlink(part)
+        self.stream.close()
 
 
 class Output:
-    """An output for a `with` block; afterwards a file gets its name or, after an error, stays unchanged.
+    """An output for a `with` block; afterwards a file gets its name or, after an error, stays unchanged (`Written`).
 
-    Something that is not a regular file, such as a named pipe, is written to directly. UsageError for an input file and
-    for a name that ends in .gz.
+    UsageError for an input file and for a name that ends in .gz.
     """
 
     def __init__(self, path: str | None, *, read: Sequence[str]) -> None:
-        self._path, self._part, self._name = None, None, path or "standard output"
+        self._name = path or "standard output"
+        self._file: Written | None = None
         if path is None:
             self._stream: Any = os.fdopen(os.dup(1), "wb")
             return
         if path.endswith(".gz"):
             raise UsageError(f"{path}: output is not packed; leave out .gz")
-        target = os.path.realpath(path)  # a link stays one, to the new file
-        for name in read:
-            if _is_input(target, name):
+        for name in read if descriptor_of(path) is None else ():
+            if _is_input(os.path.realpath(path), name):
                 raise UsageError(f"{path}: is also the input; choose another output file")
-        if os.path.isdir(target):
+        if os.path.isdir(path):
             raise EngineError(f"{path}: is a directory; give the name of a file")
-        if os.path.exists(target) and not os.path.isfile(target):
-            self._stream = open(target, "wb")  # noqa: SIM115  (closed by __exit__)
-            return
-        self._path = target
-        self._part = _unused(target)
         try:
-            self._stream = open(self._part, "xb")  # noqa: SIM115  (closed by __exit__)
+            self._file = Written(path)
         except OSError as error:
             raise EngineError(f"{path}: cannot be written ({error.strerror})") from None
+        self._stream = self._file.stream
 
     def write(self, block: bytes) -> None:
         """Write, so that a reader has it now."""
@@ -77,21 +181,18 @@ class Output:
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            if self._path and self._part and kind is None:
-                os.fsync(self._stream.fileno())
-                if os.path.exists(self._path):
-                    os.chmod(self._part, os.stat(self._path).st_mode & 0o7777)
-                os.replace(self._part, self._path)
-                self._part = None
+            if kind is None and self._file is not None:
+                self._file.finish()
+                self._file = None
         except OSError as error:
             raise EngineError(f"{self._name}: cannot be written ({error.strerror})") from None
         finally:
-            if self._part:
-                os.unlink(self._part)
             self._close(quiet=kind is not None)
 
     def _close(self, *, quiet: bool) -> None:
         try:
+            if self._file is not None:
+                self._file.discard()
             self._stream.close()
         except OSError:  # it still holds data that could not be written, which has been reported
             if not quiet:
