@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import UNK, Tokenizer
+from nmt.data.matching import Matcher
 from nmt.data.spans import Span
 from nmt.errors import DataError
-from nmt.search.glossary import Glossary, load_glossary
+from nmt.search.glossary import load_glossary
 from nmt.search.placeholders import Found, Kind, find_placeholders
 from nmt.search.request import Request
 from nmt.search.splitting import Part
@@ -77,7 +78,8 @@ class Keeper:
         """Raises DataError for a glossary that cannot be read."""
         self._spaced = tokenizer.splits_at_spaces
         self._placeholders = decoding.placeholders
-        self._glossary = None if decoding.glossary is None else load_glossary(decoding.glossary)
+        path = decoding.glossary
+        self._glossary = None if path is None else load_glossary(path, reads=tokenizer.source_form)
 
     def kept_of(self, request: Request) -> KeptLine | None:
         """What is kept of a line; None if nothing is.
@@ -102,7 +104,7 @@ class _Item(NamedTuple):
     found: Found | None
 
 
-def keep(line: str, *, placeholders: bool, glossary: Glossary | None, spaced: bool = False) -> KeptLine | None:
+def keep(line: str, *, placeholders: bool, glossary: Matcher[str] | None, spaced: bool = False) -> KeptLine | None:
     """What of `line` is kept, and the text that the model reads; None if nothing is.
 
     With `spaced` the tokenizer knows words by the spaces around them alone.
@@ -142,7 +144,7 @@ def keep(line: str, *, placeholders: bool, glossary: Glossary | None, spaced: bo
     return KeptLine(line, "".join(text), kept, origins, stand_in)
 
 
-def _items(line: str, *, placeholders: bool, glossary: Glossary | None) -> Iterator[_Item]:
+def _items(line: str, *, placeholders: bool, glossary: Matcher[str] | None) -> Iterator[_Item]:
     """Placeholders, and between them terms of the glossary."""
     end = 0
     found = find_placeholders(line) if placeholders else []

@@ -116,7 +116,7 @@ class Texts:
 
     def _prefix_tokens(self, request: Request) -> int:
         """Tokens of the prefix, which stay as they are."""
-        return len(self._tokenizer.encode_target([request.prefix])[0]) if request.prefix.strip() else 0
+        return len(self._constraints.ids_of(request.prefix)) if request.prefix.strip() else 0
 
     def _replaces_in(self, hypotheses: Iterable[Hypothesis]) -> bool:
         return self._replace_unknown and any(UNK in hypothesis.ids for hypothesis in hypotheses)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from nmt.data.matching import Matcher
 from nmt.data.spans import word_spans
-from nmt.search.glossary import Glossary
 from nmt.search.kept import KeptLine, keep
 from nmt.search.placing import Placer, pieces_of, source_units, written
 
@@ -17,7 +17,7 @@ def placed(line: str, translation: str, sources: str, glossary: dict[str, str] |
     Words of both are tokens. `sources` has the word of the model's text that each word of the translation comes from,
     with a smaller weight also that after the stroke.
     """
-    kept = keep(line, placeholders=True, glossary=None if glossary is None else Glossary(glossary))
+    kept = keep(line, placeholders=True, glossary=None if glossary is None else Matcher(glossary))
     assert isinstance(kept, KeptLine)
     tokens, words = word_spans(kept.text), word_spans(translation)
     attention = torch.full((len(words), len(tokens) + 1), 0.01)
