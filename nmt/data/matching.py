@@ -18,6 +18,8 @@ UNSPACED = (
 )
 """Characters of scripts without spaces between words, for a class of a regular expression: Thai, Lao, Tibetan, Burmese,
 Khmer, Kana, Bopomofo, Han."""
+MARKS = "".join(letter for letter in map(chr, range(0x300, 0x1E950)) if unicodedata.category(letter)[0] == "M")
+"""Marks on letters and vowels written as such, which are no word characters of regular expressions, for a class."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _JOINERS = "_\u00ad\u200c\u200d\u2060"
 """What joins the letters on both sides to one word: soft hyphen, and marks without width."""
@@ -36,7 +38,7 @@ _AFTER_CONSONANT = "은|이|을|과|으로|로|이나|이랑|이라도|이라고
 
 def _particles(first: str) -> re.Pattern[str]:
     following = f"{_AFTER_ANY}|{_AFTER_VOWEL}|{_AFTER_CONSONANT}"
-    return re.compile(f"(?:{_AFTER_ANY}|{first})(?:{following})*(?!\\w)")
+    return re.compile(f"(?:{_AFTER_ANY}|{first})(?:{following})*(?![\\w{MARKS}])")
 
 
 _PARTICLES = _particles(_AFTER_VOWEL), _particles(_AFTER_CONSONANT)

@@ -104,7 +104,8 @@ class Texts:
                 _token_weights(source, chosen) if pieces is None else _piece_weights(source, chosen, pieces[place])
             )
             found = alignment_of(text.text, text.spans, weights)
-            aligned += [(origin + first, word + begins[place]) for origin, word in found]
+            pairs = [(origin + first, word + begins[place]) for origin, word in found]
+            aligned += pairs[bool(aligned and pairs and pairs[0][1] == aligned[-1][1]) :]  # a word that goes on
         return joined, tuple(aligned)
 
     def _decoded(self, ids: Sequence[int], *, with_spans: bool) -> Written:
