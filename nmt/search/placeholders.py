@@ -28,7 +28,7 @@ _IN_URL = rf"""(?:{_BRACES}|{_NO_BRACES}[^\s<>"(){_CJK}]|\([^\s<>"(){_CJK}]*\))"
 _URL_END = rf"""(?:{_BRACES}|{_NO_BRACES}[^\s<>"().,;:!?'’”»…\]{_CJK}]|\([^\s<>"(){_CJK}]*\))"""
 _URL = (
     r"(?<![A-Za-z\d_\u00c0-\u024f])(?:(?:https?|ftp)://|www\.)"
-    rf"(?:[{UNSPACED}\uac00-\ud7ff][\w-]*\.)*{_IN_URL}*{_URL_END}"
+    rf"(?:[{UNSPACED}\uac00-\ud7ff][\w-]{{0,62}}\.){{0,9}}{_IN_URL}*{_URL_END}"
 )
 _MAIL = r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
 _NEXT = re.compile(rf"(?P<address>{_URL}|{_MAIL})|[<&{{$#%]", re.IGNORECASE)
