@@ -163,7 +163,9 @@ class Matcher(Generic[Value]):
         return None
 
     def _read(self, text: str, *, folds: bool) -> _Read:
-        letters, begins, ends = "", [], []
+        letters = ""
+        begins: list[int] = []
+        ends: list[int] = []
         for begin, end in _clusters(text):
             form = self._form(text[begin:end])
             form = form.lower().replace("\u03c2", "\u03c3").replace("i\u0307", "i") if folds else form

@@ -13,7 +13,8 @@ from nmt.errors import DataError, shown
 def load_glossary(path: str | Path, *, reads: Callable[[str], str] = str) -> Matcher[str]:
     """Read a file of lines `source TAB target`; blank lines and those that begin with # are left out.
 
-    Raises DataError naming file and line for any other line, and for a term with two translations. `reads`: how the model's tokenizer normalises a text.
+    `reads`: how the model's tokenizer normalises a text. Raises DataError naming file and line for any other line, and
+    for a term with two translations.
     """
     terms: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):

@@ -285,7 +285,7 @@ class Placer:
             pieces += self._pieces[done:slot]
             done = slot
             following = self._pieces[slot] if slot < len(self._pieces) else None
-            gap = item.spaces[0] if not is_opening else " " if following is None else following.gap
+            gap = following.gap if is_opening and following is not None else item.spaces[0]
             pieces.append(self._new(item, -1, gap=gap))
             if following is not None and (is_opening or item.stands_alone):
                 self._pieces[slot] = replace(following, gap=item.spaces[1])

@@ -92,7 +92,7 @@ class Texts:
         words = 0
         for place, part in enumerate(texts):
             space = source.space(place) if joined and part.text else ""
-            words -= bool(joined and part.text and not space)  # without a space the last word goes on
+            words -= bool(joined and part.text and not space)  # without a space the last word continues
             begins.append(words)
             words += len(word_spans(part.text)) if align else 0
             joined += space + part.text
@@ -105,7 +105,7 @@ class Texts:
             )
             found = alignment_of(text.text, text.spans, weights)
             pairs = [(origin + first, word + begins[place]) for origin, word in found]
-            aligned += pairs[bool(aligned and pairs and pairs[0][1] == aligned[-1][1]) :]  # a word that goes on
+            aligned += pairs[bool(aligned and pairs and pairs[0][1] == aligned[-1][1]) :]  # a word of both parts
         return joined, tuple(aligned)
 
     def _decoded(self, ids: Sequence[int], *, with_spans: bool) -> Written:

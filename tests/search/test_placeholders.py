@@ -215,7 +215,8 @@ def test_words_that_touch_are_kept_together() -> None:
         "%",
         "<a {",
         "<b></c>",
-        "\u4e00http://", "www.\u65e5",
+        "\u4e00http://",
+        "www.\u65e5",
     ],
 )
 def test_time_to_find_them_is_linear(unit: str) -> None:
