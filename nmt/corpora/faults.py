@@ -12,6 +12,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from nmt.data.matching import canonical, folded
 from nmt.data.text import is_empty
 
 FAULTS: Final = MappingProxyType(
@@ -86,11 +87,11 @@ class HeldOut:
         for pair in pairs:
             for known, line in zip(self._sides, pair, strict=True):
                 if not is_empty(line):
-                    known.add(_digest(line))
+                    known.add(_digest(folded(line)))
 
     def has_side_of(self, pair: Pair) -> bool:
         """Whether the source is one of the sources, or the target one of the targets."""
-        return any(_digest(line) in known for known, line in zip(self._sides, pair, strict=True) if known)
+        return any(_digest(folded(line)) in known for known, line in zip(self._sides, pair, strict=True) if known)
 
 
 class Inspector:
@@ -110,7 +111,7 @@ class Inspector:
         """Names of the faults of the next pair, in the order of FAULTS. For an empty pair, only that it is empty."""
         if any(is_empty(line) for line in pair):
             return ["empty"] if is_utf8 else ["not_utf8", "empty"]
-        digest = _digest("\n".join(pair), fold=False)
+        digest = _digest("\n".join(map(canonical, pair)))
         found = {
             "not_utf8": not is_utf8,
             "control": is_utf8 and any(has_control(line) for line in pair),
@@ -179,14 +180,9 @@ def has_control(line: str) -> bool:
 
 
 def _is_copied(pair: Pair) -> bool:
-    source, target = (" ".join(unicodedata.normalize("NFC", line).split()).casefold() for line in pair)
+    source, target = map(folded, pair)
     return source == target and any(character.isalpha() for character in source)
 
 
-def _digest(text: str, *, fold: bool = True) -> bytes:
-    """A number for a text in whatever form of Unicode; by default independent of case, spacing and compatibility forms,
-    such as full-width letters, which vocabularies read as others."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC" if fold else "NFC", text)
-    text = " ".join(text.split()).casefold() if fold else text
+def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

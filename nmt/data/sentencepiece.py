@@ -64,6 +64,9 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         return _encode(self._target, lines)
 
+    def source_form(self, text: str) -> str:
+        return self._source.normalize(text).replace(WORD_BEGIN, " ").strip()
+
     def decode_source(self, ids: Sequence[int]) -> str:
         return on_one_line(self._source.decode(printable_ids(ids)))
 

@@ -50,6 +50,10 @@ class Tokenizer(ABC):
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each target line."""
 
+    def source_form(self, text: str) -> str:
+        """A source text as it is read, that is, normalised; by default as it is."""
+        return text
+
     @abstractmethod
     def decode_source(self, ids: Sequence[int]) -> str:
         """Detokenised text of source ids, on one line."""

@@ -256,7 +256,7 @@ OPTIONS: Final = {
     ),
     "placeholders": Option(
         "flag", "copy {name}, <tag>, web and e-mail addresses unchanged, each as often as in the source",
-        "Also `{{ name }}` and `${name}`. Their places are found by the attention.", default=False,
+        "Also `{{ name }}`, `${name}`, `%s`, `&nbsp;`. Their places are found by the attention.", default=False,
         doors=(*TORCH, "server"),
     ),
     "glossary": Option(

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
+from nmt.data.matching import is_in_text, spellings
 from nmt.data.text import on_one_line
 from nmt.registry import SEARCHES
 from nmt.search.base import searches_that_accept
 from nmt.search.forbidden import ForbiddenPhrases, Phrases
 from nmt.search.request import Request
-from nmt.search.required import Required, RequiredDespiteRepeats, is_in_text, joining
+from nmt.search.required import Required, RequiredDespiteRepeats, joining
 from nmt.search.ruled import Rule
 from nmt.search.rules import ForcedPrefix, MinimumLength, NewWordAfterPrefix, NoRepeatedNgrams
 from nmt.search.started_word import SpelledWords, Spellings, StartedWord
@@ -143,15 +144,17 @@ class ConstraintsMaker:
         if not request.prefix.strip():
             return text
         prefix = on_one_line(request.prefix).strip()
-        (ids,) = self._tokenizer.encode_target([request.prefix])
-        written = on_one_line(self._tokenizer.decode_target(ids))
+        written = on_one_line(self._tokenizer.decode_target(self.ids_of(request.prefix))).strip()
         return prefix + text.lstrip().removeprefix(written)
+
+    def ids_of(self, text: str) -> Sequence[int]:
+        """A text in tokens: of its spellings in Unicode the first that has the fewest."""
+        return min(self._tokenizer.encode_target(spellings(text)), key=lambda ids: (ids.count(UNK), len(ids)))
 
     def _prefix(self, request: Request) -> tuple[int, ...]:
         if not request.prefix.strip():
             return ()
-        (ids,) = self._tokenizer.encode_target([request.prefix])
-        return tuple(ids)
+        return tuple(self.ids_of(request.prefix))
 
     def _started(self, request: Request, prefix: tuple[int, ...]) -> StartedWord | None:
         """The last word of a prefix, which may continue: then other tokens than those of its beginning may spell it."""
@@ -183,7 +186,7 @@ class ConstraintsMaker:
             raise request.error(f"required: not possible with the search '{name}'. Allowed: {able}")
         found = []
         for phrase in request.required:
-            (ids,) = self._tokenizer.encode_target([phrase])
+            ids = self.ids_of(phrase)
             if not phrase.strip() or not ids:
                 raise request.error("required: a phrase is empty")
             if UNK in ids:
@@ -198,8 +201,7 @@ class ConstraintsMaker:
 
     def _as_written(self, phrase: str) -> str:
         """A phrase as the tokenizer writes it."""
-        (ids,) = self._tokenizer.encode_target([phrase])
-        return on_one_line(self._tokenizer.decode_target(ids))
+        return on_one_line(self._tokenizer.decode_target(self.ids_of(phrase)))
 
     def _phrases_of(
         self, constraints: Sequence[Constraints], words: Tensor | None
@@ -223,9 +225,9 @@ class ConstraintsMaker:
         return torch.tensor([i == EOS or (self._pieces[i].startswith(b" ") and i not in bytes_) for i in chosen])
 
     def _space_bytes(self, pieces: Sequence[bytes]) -> set[int]:
-        """Ids of byte tokens that are white space, such as `<0x0D>`: no text begins a word with them, and a model that
-        has seldom seen them may prefer them to a word that it does not expect."""
-        spaces = [i for i, piece in enumerate(pieces) if piece and not piece.strip()]
+        """Ids of byte tokens that are a space in a translation, such as `<0x0D>`: no text begins a word with them, and
+        a model that has seldom seen them may prefer them to a word that it does not expect."""
+        spaces = [i for i, piece in enumerate(pieces) if piece == b" "]
         names = self._tokenizer.target_tokens(spaces)
         return {i for i, name in zip(spaces, names, strict=True) if _BYTE.fullmatch(name)}
 

@@ -11,30 +11,21 @@ import torch
 from torch import Tensor
 
 from nmt.data import UNK, Tokenizer
+from nmt.data.matching import is_boundary, is_in_text, spellings
 from nmt.search.ruled import Step
 
 _LONGEST_CHARACTER = 4
 """Bytes of a character in UTF-8."""
 _SPACES = re.compile(rb" +")
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
-"""Characters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han."""
-
-
-def is_boundary(before: str, after: str) -> bool:
-    """Whether a word can end between two characters, '' standing for the beginning or the end of the text."""
-    if not _is_letter(before) or not _is_letter(after):
-        return True
-    return bool(_UNSPACED.match(before) or _UNSPACED.match(after))
 
 
 class Phrases:
     """The tokens that complete a phrase, for any number of phrases.
 
-    A phrase is looked for as it is written, as the tokenizer writes it, and with its first letter in the other case; by
-    characters, as a word or a sequence of words. A token that completes it is excluded even if the next one
-    could make the last word longer: otherwise the search would have to continue with a word that it did not mean.
+    A phrase is looked for as it is written, as the tokenizer writes it, with its letters composed and decomposed, and
+    with its first letter in the other case; by characters, as a word or a sequence of words. A token that completes it
+    is excluded even if the next one could make the last word longer: otherwise the search would have to continue with a
+    word that it did not mean.
     """
 
     def __init__(self, pieces: Sequence[bytes], tokenizer: Tokenizer) -> None:
@@ -54,35 +45,32 @@ class Phrases:
             for pattern in self._patterns(phrase):
                 found.update(self._occurring_inside(pattern))
                 for length in _begun(text, pattern):
-                    found.update(self._completing(pattern[length:], after_space=not text or text.endswith(b" ")))
+                    found.update(self._completing(pattern, length, after_space=not text or text.endswith(b" ")))
         return found
 
     def first_in(self, text: str, phrases: Iterable[str]) -> str | None:
         """The first of the phrases that `text` contains."""
-        content = _SPACES.sub(b" ", text.encode())
-        for phrase in phrases:
-            if any(list(occurrences(content, pattern)) for pattern in self._patterns(phrase)):
-                return phrase
-        return None
+        return next((one for one in phrases if any(is_in_text(p.decode(), text) for p in self._patterns(one))), None)
 
     def _patterns(self, phrase: str) -> list[bytes]:
         """The spellings that are looked for."""
         if phrase not in self._known:
-            (ids,) = self._tokenizer.encode_target([phrase])
-            texts = [phrase] if UNK in ids else [phrase, self._tokenizer.decode_target(ids)]
+            texts = spellings(phrase)
+            encoded = self._tokenizer.encode_target(texts)
+            texts += [self._tokenizer.decode_target(ids) for ids in encoded if UNK not in ids]
             words = [" ".join(text.split()) for text in texts]
             cased = [text for word in words if word for text in (word, _other_case(word))]
             self._known[phrase] = [text.encode() for text in dict.fromkeys(cased)]
         return self._known[phrase]
 
-    def _completing(self, rest: bytes, *, after_space: bool) -> Iterator[int]:
+    def _completing(self, pattern: bytes, length: int, *, after_space: bool) -> Iterator[int]:
         """Ids of the pieces that begin with the rest of a phrase, and end its last word or end with it."""
         pieces = self._stripped if after_space else self._sorted
-        last = last_character(rest)
+        rest, last = pattern[length:], last_character(pattern)
         for piece, i in pieces[bisect_left(pieces, (rest, -1)) :]:
             if not piece.startswith(rest):
                 return
-            if is_boundary(last, first_character(piece[len(rest) :])):
+            if is_boundary(last, beginning(piece[len(rest) :])):
                 yield i
 
     def _occurring_inside(self, pattern: bytes) -> list[int]:
@@ -91,7 +79,7 @@ class Phrases:
             self._inside[pattern] = [
                 i
                 for piece, i in self._sorted
-                if pattern in piece and any(place for place in occurrences(piece, pattern))
+                if pattern in piece and any(place for place in _occurrences(piece, pattern))
             ]
         return self._inside[pattern]
 
@@ -134,18 +122,18 @@ def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
     for length in range(min(len(pattern), len(text) + 1)):
         start = len(text) - length
         if text.startswith(pattern[:length], start):
-            first = first_character(pattern)
+            first = beginning(pattern)
             if is_boundary(last_character(text[:start]), first):
                 yield length
 
 
-def occurrences(text: bytes, pattern: bytes) -> Iterator[int]:
+def _occurrences(text: bytes, pattern: bytes) -> Iterator[int]:
     """The positions of a phrase in `text` as whole words; it may end at the end of the text."""
     place = text.find(pattern)
     while place >= 0:
         before, after = text[:place], text[place + len(pattern) :]
-        starts = is_boundary(last_character(before), first_character(pattern))
-        if starts and is_boundary(last_character(pattern), first_character(after)):
+        starts = is_boundary(last_character(before), beginning(pattern))
+        if starts and is_boundary(last_character(pattern), beginning(after)):
             yield place
         place = text.find(pattern, place + 1)
 
@@ -155,13 +143,10 @@ def _other_case(text: str) -> str:
     return (first.lower() if first != first.lower() else first.upper()) + text[1:]
 
 
-def _is_letter(character: str) -> bool:
-    return character.isalnum() or character == "_"
-
-
 def last_character(text: bytes) -> str:
     return text[-_LONGEST_CHARACTER:].decode(errors="replace")[-1:]
 
 
-def first_character(text: bytes) -> str:
-    return text[:_LONGEST_CHARACTER].decode(errors="replace")[:1]
+def beginning(text: bytes) -> str:
+    """As much of the beginning of a text as can decide whether it continues a word."""
+    return text[: _LONGEST_CHARACTER * 16].decode(errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,15 +10,17 @@ from typing import NamedTuple
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import UNK, Tokenizer
+from nmt.data.matching import Matcher
 from nmt.data.spans import Span
 from nmt.errors import DataError
-from nmt.search.glossary import Glossary, load_glossary
+from nmt.search.glossary import load_glossary
 from nmt.search.placeholders import Found, Kind, find_placeholders
 from nmt.search.request import Request
 from nmt.search.splitting import Part
 
 _PRIVATE = range(0xE000, 0xF8FF)
 """Characters without a meaning; each represents one kept part until the text is converted to ids."""
+_LETTER = "a"
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class Keeper:
         """Raises DataError for a glossary that cannot be read."""
         self._spaced = tokenizer.splits_at_spaces
         self._placeholders = decoding.placeholders
-        self._glossary = None if decoding.glossary is None else load_glossary(decoding.glossary)
+        path = decoding.glossary
+        self._glossary = None if path is None else load_glossary(path, reads=tokenizer.source_form)
 
     def kept_of(self, request: Request) -> KeptLine | None:
         """What is kept of a line; None if nothing is.
@@ -102,7 +106,7 @@ class _Item(NamedTuple):
     found: Found | None
 
 
-def keep(line: str, *, placeholders: bool, glossary: Glossary | None, spaced: bool = False) -> KeptLine | None:
+def keep(line: str, *, placeholders: bool, glossary: Matcher[str] | None, spaced: bool = False) -> KeptLine | None:
     """What of `line` is kept, and the text that the model reads; None if nothing is.
 
     With `spaced` the tokenizer knows words by the spaces around them alone.
@@ -113,7 +117,7 @@ def keep(line: str, *, placeholders: bool, glossary: Glossary | None, spaced: bo
     stand_in = next((chr(code) for code in _PRIVATE if chr(code) not in line), None)
     if stand_in is None:
         raise DataError("a line has every character of Unicode's private use area: none is left for its placeholders")
-    partners = _partners(items)
+    partners, nexts = _partners(items), _next_read(line, items)
     text: list[str] = []
     origins: list[int] = []
     kept = []
@@ -123,7 +127,7 @@ def keep(line: str, *, placeholders: bool, glossary: Glossary | None, spaced: bo
         text += line[end:begin]
         origins += range(end, begin)
         end = item.span[1]
-        before, after = line[begin - 1 : begin], line[end : end + 1]
+        before, after = _LETTER if text[-1:] == [stand_in] else "".join(text[-1:]), nexts[place]
         replacement = {Kind.WORD: stand_in, Kind.TERM: line[begin:end]}.get(item.kind, "")
         if item.kind is not Kind.TERM and _needs_space(item, before, after, spaced=spaced):
             text.append(" ")
@@ -142,7 +146,7 @@ def keep(line: str, *, placeholders: bool, glossary: Glossary | None, spaced: bo
     return KeptLine(line, "".join(text), kept, origins, stand_in)
 
 
-def _items(line: str, *, placeholders: bool, glossary: Glossary | None) -> Iterator[_Item]:
+def _items(line: str, *, placeholders: bool, glossary: Matcher[str] | None) -> Iterator[_Item]:
     """Placeholders, and between them terms of the glossary."""
     end = 0
     found = find_placeholders(line) if placeholders else []
@@ -165,6 +169,20 @@ def _needs_space(item: _Item, before: str, after: str, *, spaced: bool) -> bool:
     return item.found.stands_alone and before.isalnum() and after.isalnum()
 
 
+def _next_read(line: str, items: Sequence[_Item]) -> list[str]:
+    """The character after each item and the marks that touch it, as the model reads it; a placeholder is a letter."""
+    found: list[str] = []
+    following: _Item | None = None
+    for item in reversed(items):
+        end = item.span[1]
+        if following is None or following.span[0] != end or following.kind is Kind.TERM:
+            found.append(line[end : end + 1])
+        else:
+            found.append(_LETTER if following.kind is Kind.WORD else found[-1])
+        following = item
+    return found[::-1]
+
+
 def _spaces(line: str, span: Span) -> tuple[str, str]:
     """The white space before and after a stretch of the line."""
     begin, end = span
@@ -179,18 +197,18 @@ def _partners(items: Sequence[_Item]) -> dict[int, int]:
     """The end of each mark that has one, and the beginning of each end: places of items."""
     partners: dict[int, int] = {}
     open_tags: list[tuple[str, int]] = []
+    count: Counter[str] = Counter()
     for place, item in enumerate(items):
-        tags = () if item.found is None else item.found.tags
-        if item.kind is Kind.OPENING:
-            open_tags += [(tag, place) for tag in tags]
-        elif item.kind is Kind.CLOSING:
-            for tag in tags:
-                known = next((i for i in reversed(range(len(open_tags))) if open_tags[i][0] == tag), None)
-                if known is not None:
-                    opening = open_tags[known][1]
-                    del open_tags[known:]
-                    if opening not in partners and place not in partners:
-                        partners.update({opening: place, place: opening})
+        tag = "" if item.found is None else item.found.tag
+        if tag and item.kind is Kind.OPENING:
+            open_tags.append((tag, place))
+            count[tag] += 1
+        while tag and item.kind is Kind.CLOSING and count[tag]:
+            name, opening = open_tags.pop()
+            count[name] -= 1
+            if name == tag:
+                partners.update({opening: place, place: opening})
+                break
     return partners
 
 

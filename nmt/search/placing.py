@@ -6,15 +6,16 @@ A translation is split into units (words and marks), and so is the source, in wh
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from nmt.data import UNK
+from nmt.data.matching import MARKS, UNSPACED, canonical, is_boundary
 from nmt.data.spans import Span
 from nmt.search.alignment import by_words, places_of
 from nmt.search.kept import Kept
@@ -22,7 +23,9 @@ from nmt.search.placeholders import Kind, broken_placeholders
 
 _SHARED = 0.4
 """A word comes as well from another word if it has this share of the weight."""
-_UNIT = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+_WORD = rf"[\w{MARKS}]+"
+_UNIT = re.compile(rf"{_WORD}(?:[-'’]{_WORD})*|[^\w\s]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)
@@ -64,22 +67,33 @@ def source_units(text: str, tokens: Sequence[Span], kept: Sequence[tuple[int, Ke
     """Units of what of `text` the tokens at these places are; `kept` is in it, with its places in the line."""
     begin, end = min(span[0] for span in tokens), max(span[1] for span in tokens)
     units: list[Span] = []
+    begins = frozenset(span[0] for span in tokens)
     places: dict[int, int] = {}
     for place, item in kept:
         if item.kind in (Kind.WORD, Kind.TERM):
-            units += _units(text, begin, item.span[0])
+            units += _units(text, begin, item.span[0], begins)
             places[place] = len(units)
             units.append(item.span)
             begin = item.span[1]
-    units += _units(text, begin, end)
+    units += _units(text, begin, end, begins)
     if not units:  # a part of a character
         units.append((begin, end))
     words = [any(letter.isalnum() for letter in text[slice(*unit)]) for unit in units]
     return SourceUnits(units, places, places_of(tokens, units), words)
 
 
-def _units(text: str, begin: int, end: int) -> Iterator[Span]:
-    return (match.span() for match in _UNIT.finditer(text, begin, max(begin, end)))
+def _units(text: str, begin: int, end: int, begins: Container[int]) -> Iterator[Span]:
+    """Words and marks of a part of a text; in scripts without spaces a token that begins within a word, at one of the
+    places `begins`, begins a unit."""
+    for match in _UNIT.finditer(text, begin, max(begin, end)):
+        first, last = match.span()
+        if _UNSPACED.search(match[0]):
+            for place in range(first + 1, last):
+                beside = text[place - 1 : place + 1]
+                if place in begins and _UNSPACED.search(beside) and is_boundary(beside[0], beside[1]):
+                    yield first, place
+                    first = place
+        yield first, last
 
 
 def pieces_of(
@@ -87,13 +101,13 @@ def pieces_of(
 ) -> list[Piece]:
     """A translation, its tokens and their attention [T, S] as pieces: words, marks, and symbols for unknown words."""
     spans: list[tuple[Span, int | None]] = []
-    begin = 0
+    begin, begins = 0, frozenset(span[0] for span in tokens)
     for place, (token, span) in enumerate(zip(ids, tokens, strict=True)):
         if token == UNK:
-            spans += ((unit, None) for unit in _units(text, begin, span[0]))
+            spans += ((unit, None) for unit in _units(text, begin, span[0], begins))
             spans.append((span, place))
             begin = span[1]
-    spans += ((unit, None) for unit in _units(text, begin, len(text)))
+    spans += ((unit, None) for unit in _units(text, begin, len(text), begins))
     if not spans:
         return []
     weights = by_words(attention[: len(ids)], source.tokens, len(source.spans))
@@ -175,14 +189,15 @@ class Placer:
 
     def _claim(self, unit: int, item: Kept) -> bool:
         """Take words that the model has written as the glossary has them; of several the likeliest."""
-        wanted = [match[0] for match in _UNIT.finditer(item.text)]
-        size = len(wanted)
-        found = [
-            (place, place + size)
-            for place in range(len(self._pieces) - size + 1)
-            if [piece.text for piece in self._pieces[place : place + size]] == wanted
-            and not any(piece.kept for piece in self._pieces[place : place + size])
-        ]
+        wanted = canonical(item.text)
+        found = []
+        for first in range(len(self._pieces)):
+            text, last = "", first
+            while last < len(self._pieces) and self._pieces[last].kept is None and len(text) < len(wanted):
+                text = canonical(f"{text}{self._pieces[last].gap if text else ''}{self._pieces[last].text}")
+                last += 1
+            if text == wanted:
+                found.append((first, last))
         if not found:
             return False
         first, last = max(found, key=lambda run: self._weight(unit, *run))
@@ -245,43 +260,113 @@ class Placer:
         return piece.kept is not None or piece.is_word == self._is_word(unit)
 
     def _insert_marks(self) -> None:
-        """Put marks where the words that they mark are."""
-        marks: dict[int, tuple[list[Kept], list[Kept]]] = {}
-        firsts = [begin for begin, _ in self._source.spans]
-        for item in self._kept.values():
-            if item.kind in (Kind.OPENING, Kind.CLOSING):
-                unit = bisect_left(firsts, item.span[0])
-                slot, is_opening = self._slot_of(item, unit, firsts)
-                marks.setdefault(slot, ([], []))[is_opening].append(item)
-        if not marks:
-            return
-        pieces: list[Piece] = []
-        for slot in range(len(self._pieces) + 1):
-            piece = self._pieces[slot] if slot < len(self._pieces) else None
-            closing, opening = marks.get(slot, ([], []))
-            for item in closing:
-                pieces.append(self._new(item, -1, gap=item.spaces[0]))
-                if item.stands_alone and piece is not None and not opening:
-                    piece = replace(piece, gap=item.spaces[1])
-            for item in opening:
-                pieces.append(self._new(item, -1, gap=" " if piece is None else piece.gap))
-                if piece is not None:
-                    piece = replace(piece, gap=item.spaces[1])
-            pieces += [] if piece is None else [piece]
-        self._pieces = pieces
+        """Put marks where the words that they mark are, a pair of tags around all that comes from what it enclosed.
 
-    def _slot_of(self, item: Kept, unit: int, firsts: Sequence[int]) -> tuple[int, bool]:
-        """Before which piece a mark stands that stood before a unit of the source; whether it belongs to that piece."""
-        partner = None if item.partner is None else self._kept.get(item.partner)
-        is_opening = item.kind is Kind.OPENING
-        if partner is not None:
-            other = bisect_left(firsts, partner.span[0])
-            first, last = min(unit, other), max(unit, other)
-            inside = [place for place, piece in enumerate(self._pieces) if first <= piece.source < last]
-            if inside:
-                return (inside[0], True) if is_opening else (inside[-1] + 1, False)
-            return self._beside(first, last, forward=False).slot, False
-        return self._beside(unit, unit, forward=is_opening).slot, is_opening
+        What was well-formed stays so: pairs that were beside each other enclose different pieces, and what was within
+        a pair stays within it.
+        """
+        marks = self._marks()
+        levels = [(marks, 0, len(self._pieces))]
+        while levels:
+            own, low, high = levels.pop()
+            self._settle(own, low, high)
+            levels += [(mark.children, *mark.slots) for mark in own if mark.children]
+        pieces: list[Piece] = []
+        done = 0
+        todo: list[_Mark | tuple[int, Kept]] = [*_last_first(marks)]
+        while todo:
+            mark, is_opening = todo.pop(), False
+            if isinstance(mark, _Mark):
+                (slot, end), item, is_opening = mark.slots, mark.item, mark.is_before_word
+                todo += [] if mark.end is None else [(end, mark.end)]
+                todo += _last_first(mark.children)
+            else:
+                slot, item = mark
+            pieces += self._pieces[done:slot]
+            done = slot
+            following = self._pieces[slot] if slot < len(self._pieces) else None
+            gap = following.gap if is_opening and following is not None else item.spaces[0]
+            pieces.append(self._new(item, -1, gap=gap))
+            if following is not None and (is_opening or item.stands_alone):
+                self._pieces[slot] = replace(following, gap=item.spaces[1])
+        self._pieces = pieces + self._pieces[done:]
+
+    def _marks(self) -> list[_Mark]:
+        """The marks of this part of the source that are within no others, with those within them."""
+        firsts = [begin for begin, _ in self._source.spans]
+        outermost: list[_Mark] = []
+        open_marks: list[_Mark] = []
+        for item in self._kept.values():
+            if item.kind not in (Kind.OPENING, Kind.CLOSING):
+                continue
+            unit, is_paired = bisect_left(firsts, item.span[0]), item.partner in self._kept
+            if is_paired and item.kind is Kind.CLOSING:
+                mark = open_marks.pop()
+                mark.end, mark.last = item, unit
+                begin = mark.item.span[0]
+                if unit and mark.first == unit and begin < min(item.span[0], self._source.spans[unit - 1][1]):
+                    mark.first -= 1  # it marks a part of a word
+                continue
+            mark = _Mark(item, unit, unit)
+            (open_marks[-1].children if open_marks else outermost).append(mark)
+            if is_paired:
+                open_marks.append(mark)
+        return outermost
+
+    def _settle(self, marks: Sequence[_Mark], low: int, high: int) -> None:
+        """Choose the slots of marks that were beside each other, among the pieces from `low` to `high`."""
+        places: dict[int, list[int]] = {}
+        for place in range(low, high):
+            places.setdefault(self._pieces[place].source, []).append(place)
+        filled = [(mark, [p for unit in range(mark.first, mark.last) for p in places.get(unit, ())]) for mark in marks]
+        taken: list[tuple[int, int]] = []
+        # The narrowest first: of others, the pieces on one side of it remain.
+        for mark, own in sorted((one for one in filled if one[1]), key=lambda one: max(one[1]) - min(one[1])):
+            sides: dict[int, list[int]] = {}
+            for place in own:
+                side = bisect_right(taken, (place, high))
+                if not side or taken[side - 1][1] <= place:
+                    sides.setdefault(side, []).append(place)
+            if sides:
+                run = max(sides.values(), key=len)
+                mark.slots = min(run), max(run) + 1
+                insort(taken, mark.slots)
+        last = low
+        for mark in marks:
+            if mark.slots[0] < 0:
+                forward = mark.end is None and mark.item.kind is Kind.OPENING
+                slot = min(max(self._beside(mark.first, mark.last, forward=forward).slot, low), high)
+                side = bisect_right(taken, (slot, -1))
+                if side and slot < taken[side - 1][1]:
+                    slot = taken[side - 1][0 if forward else 1]
+                if mark.end is None and not mark.item.stands_alone:  # its other half may be in another part
+                    slot = last = max(slot, last)
+                mark.slots = slot, slot
+
+
+@dataclass
+class _Mark:
+    """A mark, or a pair of tags, with the marks between them."""
+
+    item: Kept
+    first: int
+    last: int
+    """Units of the source from the first to before the last are enclosed."""
+    end: Kept | None = None
+    children: list[_Mark] = field(default_factory=list)
+    slots: tuple[int, int] = (-1, -1)
+    """Before which pieces it begins and ends."""
+
+    @property
+    def is_before_word(self) -> bool:
+        """Whether it belongs to the piece after it."""
+        begin, end = self.slots
+        return begin < end or (self.end is None and self.item.kind is Kind.OPENING)
+
+
+def _last_first(marks: Sequence[_Mark]) -> list[_Mark]:
+    """Marks that are beside each other: where two begin, what belongs to the word before comes first."""
+    return sorted(marks, key=lambda mark: (mark.slots[0], mark.slots[0] < mark.slots[1], mark.is_before_word))[::-1]
 
 
 class _Beside(NamedTuple):

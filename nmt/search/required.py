@@ -9,7 +9,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from nmt.search.forbidden import first_character, is_boundary, last_character, occurrences
+from nmt.data.matching import is_boundary
+from nmt.search.forbidden import beginning, last_character
 from nmt.search.ruled import Step
 
 MET: Final = -1
@@ -93,18 +94,10 @@ def joining(pieces: Sequence[bytes]) -> tuple[Tensor, Tensor]:
     A part of a character counts as a letter: it may become one.
     """
 
-    def joins(piece: bytes, character: str) -> bool:
-        return bool(piece) and (character in ("", "\ufffd") or not is_boundary("a", character))
-
-    left = [joins(piece, first_character(piece)) for piece in pieces]
-    right = [joins(piece, last_character(piece)) for piece in pieces]
+    firsts, lasts = [beginning(piece) for piece in pieces], [last_character(piece) for piece in pieces]
+    left = [bool(text) and (text[0] == "\ufffd" or not is_boundary("a", text)) for text in firsts]
+    right = [bool(text) and (text == "\ufffd" or not is_boundary(text, "a")) for text in lasts]
     return torch.tensor(left, dtype=torch.bool), torch.tensor(right, dtype=torch.bool)
-
-
-def is_in_text(phrase: str, text: str) -> bool:
-    """Whether `text` contains the phrase as whole words, with any spaces between them."""
-    content, wanted = (" ".join(part.split()).encode() for part in (text, phrase))
-    return any(True for _ in occurrences(content, wanted))
 
 
 class RequiredDespiteRepeats:

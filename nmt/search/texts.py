@@ -92,7 +92,7 @@ class Texts:
         words = 0
         for place, part in enumerate(texts):
             space = source.space(place) if joined and part.text else ""
-            words -= bool(joined and part.text and not space)  # without a space the last word goes on
+            words -= bool(joined and part.text and not space)  # without a space the last word continues
             begins.append(words)
             words += len(word_spans(part.text)) if align else 0
             joined += space + part.text
@@ -104,7 +104,8 @@ class Texts:
                 _token_weights(source, chosen) if pieces is None else _piece_weights(source, chosen, pieces[place])
             )
             found = alignment_of(text.text, text.spans, weights)
-            aligned += [(origin + first, word + begins[place]) for origin, word in found]
+            pairs = [(origin + first, word + begins[place]) for origin, word in found]
+            aligned += pairs[bool(aligned and pairs and pairs[0][1] == aligned[-1][1]) :]  # a word of both parts
         return joined, tuple(aligned)
 
     def _decoded(self, ids: Sequence[int], *, with_spans: bool) -> Written:
@@ -116,7 +117,7 @@ class Texts:
 
     def _prefix_tokens(self, request: Request) -> int:
         """Tokens of the prefix, which stay as they are."""
-        return len(self._tokenizer.encode_target([request.prefix])[0]) if request.prefix.strip() else 0
+        return len(self._constraints.ids_of(request.prefix)) if request.prefix.strip() else 0
 
     def _replaces_in(self, hypotheses: Iterable[Hypothesis]) -> bool:
         return self._replace_unknown and any(UNK in hypothesis.ids for hypothesis in hypotheses)

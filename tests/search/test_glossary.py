@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nmt.data.matching import Matcher
 from nmt.errors import DataError
-from nmt.search.glossary import Glossary, load_glossary
+from nmt.search.glossary import load_glossary
 
 TERMS = {
     "hot": "heiß",
@@ -34,12 +35,12 @@ TERMS = {
     ],
 )
 def test_whole_words_the_longest_first(line: str, wanted: list[str]) -> None:
-    found = Glossary(TERMS).find(line)
+    found = Matcher(TERMS).find(line)
     assert [line[slice(*span)] for span, _ in found] == wanted
 
 
 def test_a_term_in_another_case_has_its_own_translation() -> None:
-    glossary = Glossary({"bank": "Ufer", "Bank": "Geldhaus"})
+    glossary = Matcher({"bank": "Ufer", "Bank": "Geldhaus"})
     assert [target for _, target in glossary.find("bank Bank BANK")] == ["Ufer", "Geldhaus", "Ufer"]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
+from nmt.data.matching import Matcher
 from nmt.data.spans import word_spans
-from nmt.search.glossary import Glossary
 from nmt.search.kept import KeptLine, keep
 from nmt.search.placing import Placer, pieces_of, source_units, written
 
@@ -14,12 +16,13 @@ from nmt.search.placing import Placer, pieces_of, source_units, written
 def placed(line: str, translation: str, sources: str, glossary: dict[str, str] | None = None) -> str:
     """The translation with what is kept of the line in it.
 
-    Words of both are tokens. `sources` has the word of the model's text that each word of the translation comes from,
-    with a smaller weight also that after the stroke.
+    Words of both, and placeholders, are tokens. `sources` has the word of the model's text that each word of the
+    translation comes from, with a smaller weight also that after the stroke.
     """
-    kept = keep(line, placeholders=True, glossary=None if glossary is None else Glossary(glossary))
+    kept = keep(line, placeholders=True, glossary=None if glossary is None else Matcher(glossary))
     assert isinstance(kept, KeptLine)
-    tokens, words = word_spans(kept.text), word_spans(translation)
+    tokens = [match.span() for match in re.finditer(rf"{kept.stand_in}|[^\s{kept.stand_in}]+", kept.text)]
+    words = word_spans(translation)
     attention = torch.full((len(words), len(tokens) + 1), 0.01)
     for row, source in zip(attention, sources.split(), strict=True):
         for place, weight in zip(source.split("/"), (1.0, 0.6), strict=False):
@@ -73,6 +76,22 @@ def test_words(line: str, translation: str, sources: str, wanted: str) -> None:
         ("a dog</b> runs", "ein Hund rennt", "0 1 2", "ein Hund</b> rennt"),
         ("a <b>dog", "ein Hund", "0 1", "ein <b>Hund"),
         ("a <b>dog</b> runs", "ein rennt", "0 2", "ein <b></b> rennt"),
+        # Where the order changes, pairs change places; where it crosses, the narrower one stays whole.
+        ("<b>big</b> <i>dog</i> runs", "Hund groß rennt", "1 0 2", "<i>Hund</i> <b>groß</b> rennt"),
+        ("<b>a c</b> <i>b</i>", "A B C", "0 2 1", "<b>A</b> <i>B</i> C"),
+        ("<b>a c</b> <i>b d</i>", "A B C D", "0 2 1 3", "<b>A B C</b> <i>D</i>"),
+        ("<p>a <b>c</b></p> <i>b</i>", "A B C", "0 2 1", "<p>A <b></b></p> <i>B</i> C"),
+        # Beside placeholders, and in a word.
+        ("two {x}<b>new</b> dogs", "zwei X neue Hunde", "0 1 2 3", "zwei {x} <b>neue</b> Hunde"),
+        ("<b>a dog</b>{x}", "ein Hund Foo", "0 1 2", "<b>ein Hund</b> {x}"),
+        ("a w<b>or</b>d", "ein Wort", "0 1", "ein <b>Wort</b>"),
+        ("a<br/><br/>b &nbsp;c", "A B C", "0 1 2", "A<br/><br/>B &nbsp;C"),
+        (
+            "{% if a > b %}one{% else %}two{% endif %}",
+            "eins zwei",
+            "0 0",
+            "{% if a > b %}eins zwei{% else %}{% endif %}",
+        ),
     ],
 )
 def test_tags(line: str, translation: str, sources: str, wanted: str) -> None:
@@ -93,3 +112,25 @@ def test_tags(line: str, translation: str, sources: str, wanted: str) -> None:
 def test_terms(line: str, translation: str, sources: str, wanted: str) -> None:
     terms = {"hot dog": "Wiener Würstchen", "cat": "Mieze", "US": "USA", "hot": "warm"}
     assert placed(line, translation, sources, terms) == wanted
+
+
+def test_terms_of_scripts_without_spaces() -> None:
+    kept = keep(
+        "\u65e5\u672c\u306e\u5148\u751f\u3067\u3059\u3002",
+        placeholders=False,
+        glossary=Matcher({"\u5148\u751f": "Lehrer"}),
+    )
+    assert kept is not None
+    assert [(item.span, item.text) for item in kept.kept] == [((3, 5), "Lehrer")]
+
+
+def test_units_of_scripts_without_spaces_are_tokens() -> None:
+    """So that a placeholder takes the place of a word, not of all the text up to a mark."""
+    text, tokens = "\u8bf7\u4f60\u770b\u4e66\u3002", [(0, 1), (1, 2), (2, 4), (4, 5)]
+    assert source_units(text, tokens, []).spans == tokens
+    pieces = pieces_of(text, [5] * 4, tokens, torch.eye(4), source_units("a b c .", word_spans("a b c ."), []))
+    assert [(piece.text, piece.gap, piece.source) for piece in pieces] == [
+        ("\u8bf7", "", 0), ("\u4f60", "", 1), ("\u770b\u4e66", "", 2), ("\u3002", "", 3),
+    ]  # fmt: skip
+    assert source_units("don't", [(0, 3), (3, 5)], []).spans == [(0, 5)]
+    assert source_units("\u0e14\u0e35\u0e21\u0e32\u0e01", [(0, 1), (1, 5)], []).spans == [(0, 5)]  # no mark alone

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, SentencePieceTokenizer, Tokenizer, Vocabulary, WhitespaceTokenizer
+from nmt.data.matching import is_in_text
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Request, RuledModel, Translation, Translator, beam_search
-from nmt.search.forbidden import ForbiddenPhrases, Phrases, is_boundary
+from nmt.search.constraints import ConstraintsMaker
+from nmt.search.forbidden import ForbiddenPhrases, Phrases
 from nmt.search.ruled import Step
 from nmt.search.shortlist import Shortlist
 from tests.search.table_model import TableModel
@@ -207,10 +210,35 @@ def test_only_what_completes_the_phrase_is_excluded() -> None:
     assert phrases.first_in("ein Haust\u00fcr", ["Haus"]) is None
 
 
-def test_where_words_begin_and_end() -> None:
-    assert is_boundary("", "a") and is_boundary("a", " ") and is_boundary("-", "a") and is_boundary("a", "")
-    assert not is_boundary("a", "b") and not is_boundary("\u00e4", "1")
-    assert is_boundary("\u732b", "\u72ac"), "Chinese has no spaces"
+def test_both_forms_of_unicode_are_forbidden_required_and_begun_with() -> None:
+    tokens = ["caf\u00e9", "cafe\u0301", "caf@@", "\u00e9", "e\u0301", "cafe@@", "\u0301", "x", "\u00fc", "u\u0308b"]
+    tokenizer = WhitespaceTokenizer(Vocabulary(["q"]), Vocabulary(tokens), options=WhitespaceOptions())
+    phrases, generator = Phrases(tokenizer.target_pieces(), tokenizer), torch.Generator().manual_seed(1)
+    for phrase in ("caf\u00e9", "cafe\u0301"):
+        rule, history = ForbiddenPhrases(phrases, [[phrase]], words=None), torch.empty(100, 0, dtype=torch.int64)
+        for _ in range(8):
+            log_probs = torch.zeros(100, tokenizer.target_size)
+            log_probs[:, :3] = -torch.inf
+            step = Step(history, torch.zeros(100, dtype=torch.int64), 100, None)
+            rule(log_probs, step, original=log_probs)
+            history = torch.cat([history, torch.multinomial(log_probs.exp(), 1, generator=generator)], dim=1)
+        assert not any(is_in_text(phrase, tokenizer.decode_target(row)) for row in history.tolist())
+        assert phrases.first_in("x cafe\u0301", [phrase]) == phrases.first_in("x caf\u00e9", [phrase]) == phrase
+    maker = ConstraintsMaker(tokenizer, DecodingConfig())
+    for known, given in (("\u00fc", "u\u0308"), ("u\u0308b", "\u00fcb")):
+        (ids,) = tokenizer.encode_target([known])
+        found = maker.of(Request(text="q", prefix=given, required=(given,)))
+        assert found.prefix == found.required[0] == tuple(ids)
+        assert maker.with_prefix(Request(text="q", prefix=given), f"{known} x") == f"{given} x"
+        assert maker.missing(Request(text="q", required=(given,)), f"x {known} x") == 0
+
+
+def test_korean_particles_do_not_hide_a_forbidden_phrase() -> None:
+    tokens = ["\ud559\uad50", "\ud559\uad50\uc5d0", "\ud559\uad50\uc885", "\ud559@@", "\uad50\ub294"]
+    tokenizer = WhitespaceTokenizer(Vocabulary(["q"]), Vocabulary(tokens), options=WhitespaceOptions())
+    phrases = Phrases([piece.strip() for piece in tokenizer.target_pieces()], tokenizer)
+    assert phrases.excluded(b"", ["\ud559\uad50"]) == {3, 4}
+    assert phrases.excluded("\ud559".encode(), ["\ud559\uad50"]) == {7}
 
 
 @pytest.mark.parametrize(

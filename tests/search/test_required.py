@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from nmt.data import SentencePieceTokenizer
+from nmt.data.matching import is_in_text
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Request, Translation, Translator
-from nmt.search.required import is_in_text, joining
+from nmt.search.required import joining
 from nmt.search.shortlist import Shortlist
 from tests.tiny_run import make_run
 

@@ -12,10 +12,10 @@ import pytest
 
 import nmt
 from nmt.cli import average, evaluate, export, score, translate
+from nmt.data.matching import is_in_text
 from nmt.data.sentences import splitter_of
 from nmt.interop.facts import TrainingFacts, write_facts
 from nmt.light import Translator
-from nmt.search.required import is_in_text
 from tests.compiled import needed_engine
 from tests.tiny_run import make_run
 
