@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nmt.cpus import usable_cores
 from nmt.data.blocks import Block, TextPosition, read_blocks, split_lines
-from nmt.data.corpus import id_dtype
+from nmt.data.corpus import SIDES, id_dtype
 from nmt.data.progress import Advance, no_progress
 from nmt.data.report import CorpusReport
 from nmt.data.sentences import splitter_of
@@ -22,10 +22,13 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, UNK
 from nmt.data.workers import map_in_order
 from nmt.data.writer import CorpusWriter, EncodedSide, unfinished_folder
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, printable
 
 BLOCK = 4096
 """Line pairs sent to a process at once; some hundred milliseconds of work, so that sending costs little."""
+_SHOWN = 5
+_CONTEXT = 12
+"""Characters shown before and after the first that is changed."""
 MARK_EVERY = 64
 """Blocks after which work is marked as done: what a killed process has to do again."""
 
@@ -101,17 +104,38 @@ class Encoder:
             empty_examples=_examples(block, empty),
             too_long_examples=_examples(block, too_long),
             **self._several(texts[0]),
+            **self._unspelled(block, texts),
             **counts,
         )
         return EncodedBlock(source, target, CorpusReport() + report, block.part, block.after)
 
-    def _several(self, lines: Sequence[str]) -> dict[str, int]:
+    def _unspelled(self, block: Block, texts: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """How many lines of each side the vocabulary cannot spell, and the first of them."""
+        found: dict[str, Any] = {}
+        for side, path, lines in zip(SIDES, block.files, texts, strict=True):
+            own = [(place, text) for place, text in self.tokenizer.unspelled(side, lines) if not is_empty(lines[place])]
+            found[f"{side}_unspelled"] = len(own)
+            found[f"{side}_unspelled_examples"] = tuple(
+                f"{path}, line {block.first_line + place}: {_shown(lines[place], text)}" for place, text in own[:_SHOWN]
+            )
+        return found
+
+    def _several(self, lines: Sequence[str]) -> dict[str, Any]:
         """How many sources have several sentences, where the splitter can be compiled."""
         try:
             found = splitter_of(self.language).several("\n".join(lines).encode("utf-8"))
         except ConfigError:
             return {}
         return {"several": found, "looked_at": len(lines)}
+
+
+def _shown(line: str, text: str) -> str:
+    """The part of a line that becomes something else."""
+    same = 0
+    while same < min(len(line), len(text)) and line[same] == text[same]:
+        same += 1
+    begin = max(0, same - _CONTEXT)
+    return f"{printable(line[begin : same + _CONTEXT])!r} becomes {printable(text[begin : same + _CONTEXT])!r}"
 
 
 def _examples(block: Block, found: NDArray[np.bool_]) -> tuple[str, ...]:

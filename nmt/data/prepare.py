@@ -268,7 +268,10 @@ def _fits(found: Any, record: Mapping[str, Any], options: Any) -> bool:
         for field in fields(options)
         if field.name in record["options"].keys() - found["options"].keys()
     }
-    return {**found, "options": {**usual, **found["options"]}} == record
+    chosen = {**usual, **found["options"]}
+    if record["options"].get("normalization", "") is None:  # as made: what is usual has changed
+        chosen["normalization"] = None
+    return {**found, "options": chosen} == record
 
 
 def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule, tags: Tags) -> str:

@@ -39,10 +39,17 @@ class CorpusReport:
     looked_at: int = 0
     """Source lines of which that is known: none, where encoded by versions before 0.3.0 or without a C compiler."""
 
+    source_unspelled: int = 0
+    """Source lines read that the vocabulary cannot spell: it makes other text of them."""
+    target_unspelled: int = 0
+    source_unspelled_examples: tuple[str, ...] = ()
+    """File, line, what there is and what it becomes, of the first few."""
+    target_unspelled_examples: tuple[str, ...] = ()
+
     def __add__(self, other: CorpusReport) -> CorpusReport:
         """The report of both parts; `other` comes later in the text."""
         values: dict[str, Any] = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        for name in ("empty_examples", "too_long_examples"):
+        for name in (name for name in values if name.endswith("_examples")):
             values[name] = values[name][:_EXAMPLES]
         return CorpusReport(**values)
 
@@ -76,6 +83,28 @@ class CorpusReport:
             first,
             f"{name}: {self.source_tokens:,} source tokens ({self.source_unknown_share:.2%} unknown), "
             f"{self.target_tokens:,} target tokens ({self.target_unknown_share:.2%} unknown)",
+        ]
+
+    def doubts(self, name: str) -> list[str]:
+        """A warning for each side that has lines which the vocabulary cannot spell."""
+        return [
+            f"{name}: {counted(count, f'{side} line')} that the vocabulary cannot spell: {_examples(examples, count)}; "
+            f"{advice}"
+            for side, count, examples, advice in (
+                (
+                    "source",
+                    self.source_unspelled,
+                    self.source_unspelled_examples,
+                    "the model reads other text (data.tokenizer_options.normalization)",
+                ),
+                (
+                    "target",
+                    self.target_unspelled,
+                    self.target_unspelled_examples,
+                    "no translation can contain this (data.tokenizer_options.normalization, byte_fallback)",
+                ),
+            )
+            if count
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -6,9 +6,12 @@ import contextlib
 import hashlib
 import io
 import re
+import sys
+import tempfile
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import sentencepiece
 
@@ -89,6 +92,20 @@ class SentencePieceTokenizer(Tokenizer):
         found = self._target.decode(printable_ids(ids), return_type="offset_mapping")
         return on_one_line(found["text"]), list(found["offsets"])
 
+    def unspelled(self, side: str, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+        model = self._source if side == "source" else self._target
+        has_bytes = any(model.is_byte(i) for i in range(len(SPECIAL_TOKENS), model.get_piece_size()))
+        is_plain = has_bytes and model.normalize("A").strip(WORD_BEGIN) == "A"
+        for place, line in enumerate(lines):
+            if is_plain and line.isascii() and line.isprintable():
+                continue  # which no rule but one of case changes
+            squeezed = " ".join(part for part in line.split(" ") if part)
+            text = model.normalize(line).replace(WORD_BEGIN, " ").strip(" ")
+            if text == squeezed and not has_bytes:
+                text = model.decode(model.encode(line))
+            if text != squeezed:
+                yield place, text
+
     @property
     def has_unknown(self) -> bool:
         return not any(self._target.is_byte(i) for i in range(self.target_size))
@@ -126,11 +143,14 @@ class SentencePieceTokenizer(Tokenizer):
         cls, source: Sequence[Path], target: Sequence[Path], *, options: SentencePieceOptions, seed: int
     ) -> SentencePieceTokenizer:
         if options.joint:
-            both = _given(options.source_model) or _train_model([source, target], options=options, seed=seed)
+            rule = options.rule_of("target")
+            both = _given(options.source_model) or _train_model([source, target], rule, options=options, seed=seed)
             return cls(both, both, options=options)
         return cls(
-            _given(options.source_model) or _train_model([source], options=options, seed=seed),
-            _given(options.target_model) or _train_model([target], options=options, seed=seed),
+            _given(options.source_model)
+            or _train_model([source], options.rule_of("source"), options=options, seed=seed),
+            _given(options.target_model)
+            or _train_model([target], options.rule_of("target"), options=options, seed=seed),
             options=options,
         )
 
@@ -235,41 +255,79 @@ def _checked(proto: bytes, path: Path) -> bytes:
     return proto
 
 
-def _train_model(sides: Sequence[Sequence[Path]], *, options: SentencePieceOptions, seed: int) -> bytes:
-    """Train one model on the files of one or two languages; returns it serialised."""
-    return in_child(_train_here, sides, options, seed)
+def _train_model(sides: Sequence[Sequence[Path]], rule: str, *, options: SentencePieceOptions, seed: int) -> bytes:
+    """Train one model on the files of one or two languages, with a rule of normalisation; returns it serialised."""
+    return in_child(_train_here, sides, rule, options, seed)
 
 
-def _train_here(sides: Sequence[Sequence[Path]], options: SentencePieceOptions, seed: int) -> bytes:
+def _train_here(sides: Sequence[Sequence[Path]], rule: str, options: SentencePieceOptions, seed: int) -> bytes:
     """Train a model in this process; signals cannot interrupt it."""
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
-            sentence_iterator=_training_lines(sides, sample_size=options.sample_size, seed=seed),
-            model_writer=model,
-            model_type=options.model_type,
-            vocab_size=options.vocab_size,
-            byte_fallback=options.byte_fallback,
-            character_coverage=options.character_coverage,
-            normalization_rule_name=options.normalization,
-            pad_id=PAD,
-            unk_id=UNK,
-            eos_id=EOS,
-            bos_id=-1,
-            pad_piece=SPECIAL_TOKENS[PAD],
-            unk_piece=SPECIAL_TOKENS[UNK],
-            eos_piece=SPECIAL_TOKENS[EOS],
-            user_defined_symbols=options.symbols,
-            # A unigram model may turn out smaller on little text; BPE cannot, see _explain.
-            hard_vocab_limit=options.model_type == "bpe",
-            # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.
-            num_threads=4,
-            max_sentence_length=_LONGEST,
-            minloglevel=2,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            return _trained(sides, options, seed, model, _rule(rule, Path(folder) / "nfc.tsv"))
     except RuntimeError as error:
         _explain(error, options.vocab_size)
+
+
+def _rule(name: str, file: Path) -> dict[str, Any]:
+    """The arguments of SentencePiece for a rule of normalisation: the name of its own ones, of `nfc` this `file`."""
+    if name != "nfc":
+        return {"normalization_rule_name": name}
+    rules = (f"{_codes(text)}\t{_codes(found)}\n" for text, found in sorted(_compositions().items()))
+    file.write_text("".join(rules), encoding="ascii")
+    return {"normalization_rule_tsv": str(file)}
+
+
+def _codes(text: str) -> str:
+    return " ".join(f"{ord(character):X}" for character in text)
+
+
+def _compositions() -> dict[str, str]:
+    """Sequences that canonical composition (NFC) replaces, but those of Hangul, of which there are too many; and
+    control characters that are white space."""
+    found = dict.fromkeys("\t\n\x0b\x0c\r\x85\u2028\u2029", " ")
+    for character in map(chr, range(0x80, sys.maxunicode + 1)):
+        parts = unicodedata.decomposition(character)
+        if not parts or parts.startswith("<"):
+            continue
+        composed, apart = unicodedata.normalize("NFC", character), unicodedata.normalize("NFD", character)
+        forms = {character, apart, "".join(chr(int(code, 16)) for code in parts.split())}
+        if len(apart) == 3:  # two marks, in any order, of which one may be composed already
+            letter, first, second = apart
+            for one, other in ((first, second), (second, first)):
+                forms |= {letter + one + other, unicodedata.normalize("NFC", letter + one) + other}
+        found |= {form: composed for form in forms if form != composed}
+    return found
+
+
+def _trained(
+    sides: Sequence[Sequence[Path]], options: SentencePieceOptions, seed: int, model: io.BytesIO, rule: dict[str, Any]
+) -> bytes:
+    sentencepiece.SentencePieceTrainer.train(
+        # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
+        sentence_iterator=_training_lines(sides, sample_size=options.sample_size, seed=seed),
+        model_writer=model,
+        model_type=options.model_type,
+        vocab_size=options.vocab_size,
+        byte_fallback=options.byte_fallback,
+        character_coverage=options.character_coverage,
+        **rule,
+        pad_id=PAD,
+        unk_id=UNK,
+        eos_id=EOS,
+        bos_id=-1,
+        pad_piece=SPECIAL_TOKENS[PAD],
+        unk_piece=SPECIAL_TOKENS[UNK],
+        eos_piece=SPECIAL_TOKENS[EOS],
+        user_defined_symbols=options.symbols,
+        # A unigram model may turn out smaller on little text; BPE cannot, see _explain.
+        hard_vocab_limit=options.model_type == "bpe",
+        # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.
+        num_threads=4,
+        max_sentence_length=_LONGEST,
+        minloglevel=2,
+    )
     return model.getvalue()
 
 

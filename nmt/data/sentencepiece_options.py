@@ -34,8 +34,11 @@ class SentencePieceOptions:
     """Characters outside the vocabulary become byte pieces instead of the unknown symbol."""
     character_coverage: float = 1.0
     """Share of the characters of the training text that get their own piece."""
-    normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = "nmt_nfkc"
-    """Unicode normalisation before splitting; `_cf` also folds case, `identity` leaves text unchanged."""
+    normalization: Literal["nfc", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] | None = None
+    """Unicode normalisation before splitting. `nfc` keeps all text, but composes letters and marks; `nmt_nfkc` also
+    replaces `²`, `½`, `…`, full-width letters and the like by others and removes some characters, which no translation
+    can then contain; `_cf` also folds case, `identity` leaves text unchanged. Default: `nmt_nfkc` for the source of
+    separate vocabularies, `nfc` for the target and for a joint one; models of versions before 0.3.0 keep `nmt_nfkc`."""
     sample_size: int | None = 1_000_000
     """Number of lines of each language, drawn by `seed`, from which the model is trained; null takes all (and much
     memory)."""
@@ -94,6 +97,10 @@ class SentencePieceOptions:
                 raise ValueError(f"{name}: {value} must be between 0 and {most:g}")
             if value is not None and (value or kind == "unigram") and self.model_type != kind:
                 raise ValueError(f"{name}: is for model_type: {kind}, not {self.model_type}")
+
+    def rule_of(self, side: str) -> str:
+        """The normalisation of a side; of a joint model that of the target."""
+        return self.normalization or ("nmt_nfkc" if side == "source" and not self.joint else "nfc")
 
     def of_side(self, side: str, name: Literal["bpe_dropout", "unigram_alpha"]) -> float | None:
         """An option that each side may set separately."""

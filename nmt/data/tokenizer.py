@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -89,6 +89,11 @@ class Tokenizer(ABC):
         By default None, not known: then a phrase cannot be forbidden.
         """
         return None
+
+    def unspelled(self, side: str, lines: Sequence[str]) -> Iterable[tuple[int, str]]:
+        """Lines of a side of SIDES that no tokens spell, by their places, and what they become instead; runs of spaces
+        do not count. By default none, not known."""
+        return ()
 
     def source_spans(self, line: str) -> list[Span]:
         """Where in `line` the ids of `encode_source` stand: begin and end of each, in characters.

@@ -101,7 +101,9 @@ class Translation(Task):
 
     def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
         sizes = data.tokenizer.source_size, data.tokenizer.target_size
-        return about_the_data(self.config, data.train, sizes=sizes, updates_per_epoch=batches.updates_per_epoch())
+        doubts = about_the_data(self.config, data.train, sizes=sizes, updates_per_epoch=batches.updates_per_epoch())
+        dev = [] if data.dev is None else data.dev.report.doubts("dev")
+        return [*data.report.doubts("train"), *dev, *doubts]
 
     def doubts_at_end(self, validations: Sequence[Mapping[str, Any]]) -> list[str]:
         doubt = never_learned(validations)
