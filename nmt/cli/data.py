@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import natural, ratio
 from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser, place
@@ -116,6 +116,12 @@ def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
         help="example pairs to show for each fault (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    if run is check:
+        parser.add_argument(
+            "--vocabulary",
+            metavar="RUN",
+            help="also count the lines of each side that this run's vocabulary cannot spell",
+        )
 
 
 def _add_splitting(parser: argparse.ArgumentParser) -> None:
@@ -188,8 +194,21 @@ def check(arguments: argparse.Namespace) -> int:
 
     files, held_out, _ = _texts(arguments)
     report = inspect(files, held_out=held_out, max_ratio=arguments.max_ratio, examples=arguments.examples)
-    _print(report, arguments)
+    spelling = [] if arguments.vocabulary is None else _unspelled(arguments.vocabulary, files)
+    _print(report, arguments, spelling=spelling)
     return EXIT_FAILURE if report.faulty == report.pairs else 0
+
+
+def _unspelled(run: str, files: FilePair) -> list[str]:
+    """A line about each side that has lines which the vocabulary of a run cannot spell."""
+    from nmt.config import load_saved
+    from nmt.corpora.inspection import unspelled
+    from nmt.data import load_tokenizer
+    from nmt.interop.model_dir import config_file, find_model
+
+    directory = find_model(run)
+    tokenizer = load_tokenizer(directory, load_saved(config_file(directory), []))
+    return unspelled(files, tokenizer) or [f"the vocabulary of {run} can spell all lines"]
 
 
 def clean(arguments: argparse.Namespace) -> int:
@@ -253,12 +272,16 @@ def _texts(arguments: argparse.Namespace) -> tuple[FilePair, list[FilePair], tup
     return files, [files_of(text, languages) for text in arguments.held_out], languages
 
 
-def _print(report: Report, arguments: argparse.Namespace, *, kept: int | None = None) -> None:
+def _print(
+    report: Report, arguments: argparse.Namespace, *, kept: int | None = None, spelling: Sequence[str] = ()
+) -> None:
     if arguments.json:
-        written = {} if kept is None else {"kept": kept, "dropped": report.pairs - kept}
+        written: dict[str, Any] = {} if kept is None else {"kept": kept, "dropped": report.pairs - kept}
+        if spelling:
+            written["spelling"] = list(spelling)
         print(json.dumps(report.to_json() | written, ensure_ascii=False, indent=1))
         return
-    print("\n".join(lines_of(report)))
+    print("\n".join([*lines_of(report), *spelling]))
     if kept is not None:
         print(f"{counted(kept, 'pair')} kept, {report.pairs - kept:,} dropped into {arguments.output}.dropped.jsonl")
 

@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.corpora.faults import FAULTS, MAX_RATIO, HeldOut, Inspector, Norms, NormsOf, Pair
+from nmt.data.corpus import SIDES
+from nmt.data.encoding import shown_change
 from nmt.data.progress import progress
-from nmt.data.text import FilePair, check_hides_no_packed, find_file, nothing_in, read_pairs
+from nmt.data.report import CorpusReport
+from nmt.data.text import FilePair, check_hides_no_packed, find_file, is_empty, nothing_in, read_pairs
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
 from nmt.files.new import check_not_packed, replacing
@@ -123,6 +127,19 @@ def inspect(
                 each(number, pair, faults)
             advance(1)
     return report
+
+
+def unspelled(files: FilePair, tokenizer: Tokenizer) -> list[str]:
+    """A line about each side that has lines which a vocabulary cannot spell, with the first few."""
+    report = CorpusReport()
+    for number, pair, _ in _pairs(files):
+        block: dict[str, Any] = {}
+        for side, path, line in zip(SIDES, files, pair, strict=True):
+            found = [shown_change(line, text) for _, text in tokenizer.unspelled(side, [line]) if not is_empty(line)]
+            block[f"{side}_unspelled"] = len(found)
+            block[f"{side}_unspelled_examples"] = tuple(f"{path}, line {number}: {change}" for change in found)
+        report = report + CorpusReport(**block)
+    return report.doubts("spelling")
 
 
 def clean(

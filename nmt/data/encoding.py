@@ -87,7 +87,7 @@ class Encoder:
         too_long = (lengths > limit) & kept if limit is not None else np.zeros_like(empty)
         if not self.rule.truncate:
             kept &= ~too_long.any(0)
-        counts = {"empty": int(empty.any(0).sum()), "too_long": 0, "truncated": 0}
+        counts: dict[str, Any] = {"empty": int(empty.any(0).sum()), "too_long": 0, "truncated": 0}
         counts["truncated" if self.rule.truncate else "too_long"] = int(too_long.any(0).sum())
         sizes = (self.tokenizer.source_size, self.tokenizer.target_size)
         source, target = (
@@ -116,7 +116,8 @@ class Encoder:
             own = [(place, text) for place, text in self.tokenizer.unspelled(side, lines) if not is_empty(lines[place])]
             found[f"{side}_unspelled"] = len(own)
             found[f"{side}_unspelled_examples"] = tuple(
-                f"{path}, line {block.first_line + place}: {_shown(lines[place], text)}" for place, text in own[:_SHOWN]
+                f"{path}, line {block.first_line + place}: {shown_change(lines[place], text)}"
+                for place, text in own[:_SHOWN]
             )
         return found
 
@@ -129,7 +130,7 @@ class Encoder:
         return {"several": found, "looked_at": len(lines)}
 
 
-def _shown(line: str, text: str) -> str:
+def shown_change(line: str, text: str) -> str:
     """The part of a line that becomes something else."""
     same = 0
     while same < min(len(line), len(text)) and line[same] == text[same]:

@@ -293,9 +293,10 @@ def _compositions() -> dict[str, str]:
             continue
         composed, apart = unicodedata.normalize("NFC", character), unicodedata.normalize("NFD", character)
         forms = {character, apart, "".join(chr(int(code, 16)) for code in parts.split())}
-        if len(apart) == 3:  # two marks, in any order, of which one may be composed already
-            letter, first, second = apart
-            for one, other in ((first, second), (second, first)):
+        if len(apart) == 3:  # two marks, of which one may be composed already; their order matters in one place
+            letter, first, second = tuple(apart)
+            is_free = unicodedata.combining(first) != unicodedata.combining(second)
+            for one, other in ((first, second), (second, first))[: 1 + is_free]:
                 forms |= {letter + one + other, unicodedata.normalize("NFC", letter + one) + other}
         found |= {form: composed for form in forms if form != composed}
     return found
