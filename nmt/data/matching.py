@@ -24,6 +24,8 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 _JOINERS = "_\u00ad\u200c\u200d\u2060"
 """What joins the letters on both sides to one word: soft hyphen, and marks without width."""
 _LENGTHENING = "\u30fc\uff70"
+_HALF_WIDTH_VOICING = "\uff9e\uff9f"
+"""Letters to Unicode, but one character of full width with the Kana before them."""
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
 
 _HANGUL = range(0xAC00, 0xD7A4)
@@ -201,4 +203,5 @@ def _continues(before: str, letter: str) -> bool:
     if letter.isascii():
         return False
     both = unicodedata.normalize("NFC", before) + unicodedata.normalize("NFC", letter)
-    return unicodedata.combining(letter) != 0 or unicodedata.normalize("NFC", before + letter) != both
+    is_mark = unicodedata.combining(letter) != 0 or letter in _HALF_WIDTH_VOICING
+    return is_mark or unicodedata.normalize("NFC", before + letter) != both

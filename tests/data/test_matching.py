@@ -68,6 +68,15 @@ def test_texts_are_compared_as_they_are_read() -> None:
     ]
 
 
+def test_kana_of_half_width_are_one_with_the_voicing_after_them() -> None:
+    def reads(text: str) -> str:
+        return unicodedata.normalize("NFKC", text)
+
+    for phrase, text in (("\u30ac\u30b9", "\uff76\uff9e\uff7d\u3067"), ("\uff8a\uff9f\uff9d", "\u30d1\u30f3")):
+        assert [span for span, _ in Matcher({phrase: 1}, reads=reads).find(text)] == [(0, len(text.rstrip("\u3067")))]
+    assert not found("\uff76", "\uff76\uff9e") and not Matcher({"\u30ab": 1}, reads=reads).find("\uff76\uff9e")
+
+
 def test_forms_for_comparing_whole_texts() -> None:
     assert canonical(" cafe\u0301 \u00a0x\t") == "caf\u00e9 x" != canonical("Caf\u00e9 x")
     assert folded("\uff23afe\u0301\u00ad  \u2460\ufeff") == folded("caf\u00e9 1") == folded("CAFE\u0301 1")

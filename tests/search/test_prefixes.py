@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models import build_model
 from nmt.search import Request, Translation, Translator
+from tests.conftest import REPOSITORY
 from tests.tiny_run import make_run
 
 WORDS = ["ax", "longxer", "sentence", "of", "by", "dz", "\u00df", "cv", "longver", "du"]
@@ -84,6 +87,26 @@ def check(loaded: LoadedModel, given: Sequence[tuple[str, bool]], sources: Seque
 @pytest.mark.parametrize("beam", [4, 1])
 def test_each_prefix_stands_once(loaded: LoadedModel, beam: int) -> None:
     check(loaded, prefixes(60, seed=3, words=WORDS, others=OTHERS), SOURCES, beam=beam)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of configs/demo.yaml, which takes minutes."""
+    run = tmp_path_factory.mktemp("demo") / "run"
+    options = ["--config", "configs/demo.yaml", "--set", f"run_dir={run}"]
+    command = [sys.executable, "-m", "nmt.cli.train", *options]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("beam", [4, 1])
+def test_each_prefix_stands_once_in_translations_of_a_trained_model(demo: Path, beam: int, seed: int) -> None:
+    sources, targets = ((demo / "corpus" / f"test.{name}").read_text(encoding="utf-8") for name in ("en", "de"))
+    words = sorted({word.strip(".,?!") for word in targets.split()} - {""})
+    check(load_model(demo), prefixes(300, seed=seed, words=words, others=OTHERS), sources.splitlines(), beam=beam)
 
 
 @pytest.mark.parametrize("beam", [4, 1])
