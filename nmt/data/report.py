@@ -43,7 +43,7 @@ class CorpusReport:
     """Source lines read that the vocabulary cannot spell: it makes other text of them."""
     target_unspelled: int = 0
     source_unspelled_examples: tuple[str, ...] = ()
-    """File, line, what there is and what it becomes, of the first few."""
+    """File, line, and which text becomes which other, of the first few."""
     target_unspelled_examples: tuple[str, ...] = ()
 
     def __add__(self, other: CorpusReport) -> CorpusReport:

@@ -64,6 +64,8 @@ def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
     is_marked = False
     while block := _block(source):
         if not (count or begun):
+            while len(block) < len(MARK) and MARK.startswith(block) and (more := _block(source)):
+                block += more
             is_marked = block.startswith(MARK)
             block = block.removeprefix(MARK)
         first, *others = block.split(b"\n")

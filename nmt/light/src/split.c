@@ -319,7 +319,7 @@ static bool ends_without_space(const splitting *s, size_t from, size_t begin, si
     return !(begin - from >= 3 && !strncmp(s->text + begin - 3, "www", 3));
 }
 
-/* Japanese quotes that go on: a particle follows. Chinese ones: who speaks follows, without a mark between. */
+/* Japanese quotes that the sentence continues: a particle follows. Chinese ones: who speaks follows, without a mark between. */
 static bool quote_goes_on(const splitting *s, size_t at, uint32_t closed) {
     static const uint32_t PARTICLES[] = {0x3068, 0x3063, 0x306f, 0x304c, 0x3092, 0x306e, 0x3082, 0x306b, 0x3067,
                                          0x306a, 0x304b, 0x3088, 0x306d, 0x3084, 0x3001, 0xff0c, ',',    0};
