@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from nmt.config import component_options
+from nmt.config.located import named_paths
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config
 from nmt.data import planned_sizes
-from nmt.data.text import as_list
 from nmt.demo import check_languages
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
 from nmt.evaluation import build_metrics
@@ -34,12 +34,8 @@ from nmt.units import SIDES, unit_of
 
 SMALLEST = (4, 4)
 """Vocabularies whose sizes are not known yet."""
-_FILES = {
-    "data": ("train", "monolingual", "dev", "dev_references", "test", "test_references"),
-    "training": ("init_from",),
-    "decoding": ("shortlist", "glossary", "language_model"),
-}
-"""Keys that name what training reads, by section."""
+_WRITTEN = ("run_dir", "data.cache_dir")
+"""Keys that name what training writes."""
 _MOVES_HERE = "the current directory lies in this run, which a new run replaces; start nmt-train somewhere else"
 
 
@@ -108,19 +104,9 @@ def in_replaced_run(config: Config) -> list[Problem]:
     message = "lies in run_dir, which a new run replaces; choose another run_dir, or copy it elsewhere"
     return problems + [
         Problem(key, f"{path}: {message}")
-        for key, path in _named_files(config)
-        if run in Path(os.path.realpath(path)).parents
+        for key, path in named_paths(config)
+        if key not in _WRITTEN and run in Path(os.path.realpath(path)).parents
     ]
-
-
-def _named_files(config: Config) -> Iterator[tuple[str, str]]:
-    """Each file, prefix or model that training reads, with its key."""
-    for section, names in _FILES.items():
-        for name in names:
-            yield from ((f"{section}.{name}", path) for path in as_list(getattr(getattr(config, section), name)))
-    yield from ((key, str(path)) for key, path in _tokenizer_files(config))
-    yield from (("task_options.vectors", path) for path in as_list(config.task_options.get("vectors")))
-    yield from (("plugins", path) for path in config.plugins)
 
 
 def _questions(
@@ -160,8 +146,8 @@ def _said_by(questions: Iterator[tuple[str, Callable[[], object]]]) -> Iterator[
 
 
 def _in_the_way(config: Config) -> Iterator[Problem]:
-    for key, path in (("run_dir", config.run_dir), ("data.cache_dir", config.data.cache_dir)):
-        if path is None:
+    for key, path in named_paths(config):
+        if key not in _WRITTEN:
             continue
         there = next(part for part in (Path(path), *Path(path).absolute().parents) if part.exists())
         if not there.is_dir():
