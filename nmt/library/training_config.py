@@ -58,6 +58,6 @@ def training_config(
         config = load(possible, *replaced)
         if not (dry or goes_on(config)):
             raise
-        # A dry run says something without texts, too; a run that goes on needs neither these nor a new tokenizer.
+        # A dry run says something without texts, too; a run that resumes needs neither these nor a new tokenizer.
         needed = preflight.without_shortlist if goes_on(config) else preflight.without_models
         return load(possible, needed) if needed(config) else config
