@@ -11,10 +11,11 @@ HERE = Path(__file__).resolve().parent
 
 
 def read_version() -> str:
-    """The version in nmt/__init__.py, read as text: importing the package would need its dependencies."""
-    found = re.search(r'^__version__ = "([^"]+)"', (HERE / "nmt" / "__init__.py").read_text(encoding="utf-8"), re.M)
+    """The version in nmt/light/__init__.py, read as text: importing the package would need its dependencies."""
+    text = (HERE / "nmt" / "light" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "([^"]+)"', text, re.M)
     if found is None:
-        raise RuntimeError("nmt/__init__.py has no __version__")
+        raise RuntimeError("nmt/light/__init__.py has no __version__")
     return found.group(1)
 
 

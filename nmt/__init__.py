@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nmt.light import __version__
+
 if TYPE_CHECKING:
     from nmt import layers as layers
     from nmt.data.sentences import split_sentences as split_sentences
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from nmt.library.training import Training as Training
     from nmt.library.training import train as train
     from nmt.library.translator import Translator as Translator
-
-__version__ = "0.2.0"
 
 _PLACES = {
     "nmt.data.sentences": ("split_sentences",),

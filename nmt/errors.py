@@ -7,11 +7,7 @@ import functools
 import logging
 from collections.abc import Sequence
 
-
-class NmtError(Exception):
-    """Base of all errors shown to users as one line; `exit_code` is what the command returns."""
-
-    exit_code = 1
+from nmt.light.errors import NmtError as NmtError
 
 
 class ConfigError(NmtError):

@@ -30,7 +30,7 @@ DEFAULT_BATCH_TOKENS = 2048
 NO_SCALE = 1.0
 """`model.layer_norm_scale` in a complete configuration without layer norm."""
 
-_COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
+COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
     ("model", "architecture", MODELS),
     ("model", "cell", CELLS),
     ("model", "initializer", INITIALIZERS),
@@ -39,12 +39,13 @@ _COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
     ("training", "optimizer", OPTIMIZERS),
     ("training", "schedule", SCHEDULES),
 ]
+"""Section, key and registry of each component that has options in the key with `_options`."""
 
 
 def complete(config: Config) -> tuple[Config, list[Problem]]:
     """Look up components, check their options and write the options' defaults into the configuration."""
     config, problems = _complete_task(config)
-    for section, key, registry in _COMPONENTS:
+    for section, key, registry in COMPONENTS:
         name = getattr(getattr(config, section), key)
         config, wrong = _complete_component(config, section, key, registry, name=name)
         problems += wrong

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from nmt.config.bundled import bundled_names, bundled_path
 from nmt.config.checks import complete, cross_checks
 from nmt.config.contradictions import contradictions, odd_settings, unused_unit_keys
+from nmt.config.located import located
 from nmt.config.plugins import import_plugins, plugin_problems
 from nmt.config.problems import (
     SET,
@@ -113,6 +114,8 @@ def _add_plugins(raw: dict[str, Any], more: Sequence[str]) -> list[Problem]:
 def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     """Read the resolved configuration of a saved run or model, of whatever version; see `nmt.config.upgrade`.
 
+    Paths in the configuration of a run that has moved are those of its new place: see `nmt.config.located`.
+
     Plugins named in the file are never imported: they may come from someone else. The user names them again in
     `plugins`; a missing one is reported in one line.
     """
@@ -121,7 +124,7 @@ def load_saved(path: str | Path, plugins: Sequence[str] = ()) -> Config:
     import_plugins(plugins)
     repeated = [Problem(key, message) for key, message in document.repeated]
     try:
-        return validate(raw, origin=str(path), problems=repeated, places=document.lines)
+        return located(validate(raw, origin=str(path), problems=repeated, places=document.lines), Path(path))
     except MistakesError as error:
         given = {Path(plugin).name for plugin in plugins}  # it may have moved
         named = raw.get("plugins")

@@ -52,6 +52,12 @@ def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple
     return (None, problems) if problems else (kind(**values), [])
 
 
+def option_fields(member: Any) -> Mapping[str, Any]:
+    """The fields of a component's options by their names, as pydantic knows them."""
+    fields: Mapping[str, Any] = _checked(_options_of(member)).__pydantic_fields__  # type: ignore[attr-defined]
+    return fields
+
+
 def _options_of(member: Any) -> Any:
     """The dataclass of a component's options; ConfigError, naming the plugin, if it is missing or of another kind."""
     options = getattr(member, "Options", None)

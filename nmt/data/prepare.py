@@ -6,12 +6,13 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from nmt.config import component_options
+from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.cache import corpus_folder, encoded_corpus
 from nmt.data.corpus import Corpus, new_folder
@@ -221,7 +222,7 @@ def make_tokenizer(
     }
     folder = run_dir / FOLDER
     if folder.is_dir():
-        if _fits(_read_record(folder), record, options):
+        if _fits(_read_record(folder), record, options, paths=path_options(kind)):
             return load_tokenizer(run_dir, config)
         if any((run_dir / "checkpoints").glob("step-*")):
             raise ConfigError(
@@ -256,10 +257,11 @@ def _read_record(folder: Path) -> Any:
         raise unreadable(folder / _RECORD, error) from error
 
 
-def _fits(found: Any, record: Mapping[str, Any], options: Any) -> bool:
+def _fits(found: Any, record: Mapping[str, Any], options: Any, *, paths: Collection[str]) -> bool:
     """Whether a tokenizer with the record `found` is what `record` asks for.
 
-    Options that an older version did not have count as their defaults.
+    Options that an older version did not have count as their defaults. Of `paths`, options that name files, only the
+    content of the files counts.
     """
     if not isinstance(found, dict) or not isinstance(found.get("options"), dict):
         return False
@@ -271,7 +273,11 @@ def _fits(found: Any, record: Mapping[str, Any], options: Any) -> bool:
     chosen = {**usual, **found["options"]}
     if record["options"].get("normalization", "") is None:  # as made: what is usual has changed
         chosen["normalization"] = None
-    return {**found, "options": chosen} == record
+    was, now = (
+        {**given, "options": {name: bool(value) if name in paths else value for name, value in own.items()}}
+        for given, own in ((found, chosen), (record, record["options"]))
+    )
+    return was == now
 
 
 def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule, tags: Tags) -> str:

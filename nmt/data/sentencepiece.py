@@ -33,6 +33,8 @@ from nmt.registry import TOKENIZERS
 _KEY = "data.tokenizer_options"
 _LONGEST = 1 << 15
 """Longest line in bytes from which SentencePiece learns (its own default is 4192, its limit 65,535)."""
+_PART = re.compile(rf"(?s).{{1,{_LONGEST // 4 - 1}}}(?:\s|\Z)|.{{{_LONGEST // 4}}}")
+"""A part of a longer line, whose characters have at most 4 bytes; it ends at white space, if there is any."""
 _JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.model", "source.model", "target.model"
 
 
@@ -346,13 +348,14 @@ def _explain(error: RuntimeError, vocab_size: int) -> NoReturn:
             f"or lower {_KEY}.character_coverage"
         ) from error
     if "sentences_.empty()" in text:
-        raise DataError(f"the training text holds only empty lines, or lines of more than {_LONGEST} bytes") from error
+        raise DataError("the training text holds only empty lines") from error
     raise DataError(f"SentencePiece could not learn a vocabulary: {text.splitlines()[-1]}") from error
 
 
 def _training_lines(sides: Sequence[Sequence[Path]], *, sample_size: int | None, seed: int) -> Iterator[str]:
+    """The lines that are not empty; SentencePiece would leave out long ones, so that they come in parts."""
     for files in sides:
-        if sample_size is None:
-            yield from (line for path in files for line in read_lines(path) if line)
-        else:
-            yield from sample_lines(files, sample_size, seed=seed)
+        lines = (line for path in files for line in read_lines(path) if line)
+        for line in lines if sample_size is None else sample_lines(files, sample_size, seed=seed):
+            is_short = len(line) <= _LONGEST // 4 or len(line.encode()) <= _LONGEST
+            yield from [line] if is_short else _PART.findall(line)

@@ -17,8 +17,9 @@ from nmt.light.encodings import is_wide, not_utf8
 
 _FETCHED_BY = {("data", name): f"nmt-data {name}" for name in ("multi30k", "tatoeba", "wmt14")}
 
-LONGEST_LINE = 1 << 26
-"""Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory."""
+LONGEST_LINE = 1 << 24
+"""Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory.
+SentencePiece ends the process where memory for a line is missing, and needs 60 bytes for each of its bytes."""
 
 
 class FilePair(NamedTuple):

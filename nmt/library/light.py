@@ -117,9 +117,9 @@ class EngineFiles:
             start = time.monotonic()
             try:
                 found += self._translator.translated_parts(some, **chosen, threads=threads)
-            except EngineError as error:
+            except EngineError:
                 self._check_usable()
-                raise NmtError(str(error)) from None
+                raise
             pace.add(len(some), time.monotonic() - start)
         return found
 

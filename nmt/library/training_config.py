@@ -12,7 +12,8 @@ from nmt.config import Config, load_config
 from nmt.config.load import Check
 from nmt.config.problems import Problem
 from nmt.errors import DataError
-from nmt.training.preflight import cannot_begin, in_replaced_run, is_begun, without_files, without_shortlist
+from nmt.training import preflight
+from nmt.training.preflight import cannot_begin, in_replaced_run, is_begun, without_files
 from nmt.training.stopping import Budget
 
 
@@ -57,5 +58,6 @@ def training_config(
         config = load(possible, *replaced)
         if not (dry or goes_on(config)):
             raise
-        # Some checks work without texts, or the texts are no longer needed; validation still reads the others.
-        return load(possible, without_shortlist) if without_shortlist(config) else config
+        # A dry run says something without texts, too; a run that resumes needs neither these nor a new tokenizer.
+        needed = preflight.without_shortlist if goes_on(config) else preflight.without_models
+        return load(possible, needed) if needed(config) else config

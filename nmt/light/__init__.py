@@ -9,14 +9,17 @@ options of all of nmt.
 
 from __future__ import annotations
 
-from .errors import EngineError
+from .errors import EngineError, NmtError
+
+__version__ = "0.2.0"
+"""Of all of nmt."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .results import Hypothesis, Result
     from .translator import Translator
 
-__all__ = ["EngineError", "Hypothesis", "Result", "Translator"]
+__all__ = ["EngineError", "Hypothesis", "NmtError", "Result", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> object:

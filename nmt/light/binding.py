@@ -11,12 +11,12 @@ import os
 from collections import namedtuple
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_size_t, c_void_p
 
-from .errors import EngineError
+from .errors import ArgumentError, EngineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Final, TypeAlias
+    from typing import Any, Final, NoReturn, TypeAlias
 
     Options: TypeAlias = Any
     """A named tuple of the options of a search, by the names of `nmt_options` in nmt_engine.h."""
@@ -52,19 +52,30 @@ _FUNCTIONS: Final = {
 """Results and parameters of the functions."""
 
 
-class Library:
+class NotCopied:
+    """What holds memory of the engine: a copy would use it after it was given back."""
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise ArgumentError(f"a {name} cannot be copied or pickled; open the file again where it is used")
+
+
+class Library(NotCopied):
     """The compiled engine."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Load the shared library `path`; EngineError if it cannot be."""
         try:
             code = ctypes.CDLL(os.fspath(path))
-        except OSError as error:
-            raise EngineError(f"{path}: the engine cannot be loaded ({error})") from None
+            for name, (result, parameters) in _FUNCTIONS.items():
+                function = getattr(code, name)
+                function.restype, function.argtypes = result, parameters
+        except TypeError as error:
+            raise ArgumentError(f"library: {error}") from None
+        except (AttributeError, OSError, ValueError) as error:
+            said = f"{path}: the engine cannot be loaded ({error})"
+            raise EngineError(_line(said.encode("utf-8", "replace"))) from None
         self.code: Any = code
-        for name, (result, parameters) in _FUNCTIONS.items():
-            function = getattr(code, name)
-            function.restype, function.argtypes = result, parameters
         self.names: list[str] = []
         """Options of a search, `nmt_options` of nmt_engine.h."""
         while (option := code.nmt_option_name(len(self.names))) is not None:
@@ -73,19 +84,26 @@ class Library:
 
     def open(self, files: Sequence[str | os.PathLike[str]], *, kernels: str | None = None) -> Model:
         """One file, or several as an ensemble; EngineError names what cannot be used."""
-        names = [os.fsencode(file) for file in files]
+        try:
+            names = [os.fsencode(file) for file in files]
+        except TypeError:
+            raise ArgumentError("path must be the name of a file, or a list of names") from None
+        except UnicodeEncodeError as error:
+            raise EngineError(f"{_line(error.object.encode('utf-8', 'replace'))}: not the name of a file") from None
+        if not isinstance(kernels, str | None):
+            raise ArgumentError(f"kernels must be a name, not {type(kernels).__name__}")
         for name in names:
             if b"\0" in name:  # where C would take the name to end
                 raise EngineError(f"{_line(name)}: a byte 0 cannot be part of a path")
         problem = ctypes.create_string_buffer(_ROOM)
-        chosen = None if kernels is None else kernels.encode()
+        chosen = None if kernels is None else kernels.replace("\0", "?").encode("utf-8", "replace")
         handle = self.code.nmt_open((c_char_p * len(names))(*names), len(names), chosen, problem, _ROOM)
         if not handle:
             raise EngineError(_line(problem.value))
         return Model(self, handle)
 
 
-class _Open:
+class _Open(NotCopied):
     """A model of the library, closed when no call in any thread uses it any more."""
 
     def __init__(self, code: Any, handle: int) -> None:
@@ -95,7 +113,7 @@ class _Open:
         self.code.nmt_close(self.handle)
 
 
-class Model:
+class Model(NotCopied):
     """An open model; every call is safe from several threads at once, and raises EngineError once it is closed."""
 
     def __init__(self, library: Library, handle: int) -> None:
@@ -109,6 +127,11 @@ class Model:
         if used is None:
             raise EngineError("the model is closed")
         return used
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been closed."""
+        return self._open is not None
 
     @property
     def kernels(self) -> str:
@@ -185,7 +208,7 @@ def _line(problem: bytes) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-class Results:
+class Results(NotCopied):
     """The results of some lines; `line`, `i` and `part` count from 0."""
 
     def __init__(self, model: Model, handle: int, count: int) -> None:

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 
+from . import __version__
 from .counts import Counts, counted
 from .errors import EngineError, UsageError
 from .formats import FORMATS, as_pharaoh, without_alignment
@@ -76,21 +77,6 @@ class Ended(BaseException):
     """A signal has come that ends the command."""
 
 
-class Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print it and exit."""
-        from importlib.metadata import PackageNotFoundError, version
-
-        found = "a checkout that is not installed"
-        for package in ("nmt-recurrent", "nmt-light"):
-            with contextlib.suppress(PackageNotFoundError):
-                found = version(package)
-        parser._print_message(f"nmt-light {found}\n", sys.stdout)
-        parser.exit()
-
-
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-light."""
     usage = "nmt-light MODEL... [-i FILE] [-o FILE] [options]"
@@ -144,7 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add(parser, OPTIONS["threads"])
     add("--kernels", metavar="NAME", help="instruction set to compute with (default: the best that this CPU has)")
     add("--debug", action="store_true", help="show the traceback of an error")
-    add("--version", action=Version, nargs=0, help="show the version and exit")
+    add("--version", action="version", version=f"nmt-light {__version__}", help="show the version and exit")
     group = parser.add_argument_group("search (defaults: the settings of the first model)")
     for option in SETTINGS:
         if option.is_key:
@@ -235,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (EngineError, OSError, MemoryError) as error:
         if arguments.debug:
             raise
-        return _said(str(error) or "out of memory", 2 if isinstance(error, UsageError) else 1)
+        return _said(str(error) or "out of memory", getattr(error, "exit_code", 1))
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

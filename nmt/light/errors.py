@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 
-class EngineError(Exception):
+class NmtError(Exception):
+    """Base of all errors shown to users as one line; `exit_code` is what the command returns."""
+
+    exit_code = 1
+
+
+class EngineError(NmtError):
     """A model file, an option or a text that cannot be used."""
+
+
+class ArgumentError(EngineError, TypeError):
+    """A value of a type that is not allowed; a TypeError, too."""
+
+
+class PlaceError(EngineError, IndexError):
+    """A number that nothing has; an IndexError, too."""
 
 
 class UsageError(EngineError):
     """An error about an option of the command."""
+
+    exit_code = 2

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from .binding import Library
-from .errors import EngineError
+from .binding import Library, NotCopied
+from .errors import ArgumentError, EngineError, PlaceError
 from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, options_of
 from .shared_library import shared_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final, TypeAlias, overload
 
     from .binding import Model, Options, Results
@@ -27,7 +27,7 @@ NOT_TOLD: Final = tuple(name for name in OPTIONS["details"].choices if name not 
 """Details that `nmt-translate` can give for a run, but the engine for no file."""
 
 
-class Translator:
+class Translator(NotCopied):
     """A model file, or several as an ensemble; any number of threads can use it at once, and none waits for another.
 
     What a sentence becomes depends on itself and on the options alone.
@@ -51,7 +51,7 @@ class Translator:
 
         Raises EngineError for a missing or damaged file, or for unknown kernels.
         """
-        files = [path] if isinstance(path, str | os.PathLike) else list(path)
+        files = list(path) if isinstance(path, Sequence) and not isinstance(path, str | bytes) else [path]
         self._model: Model = Library(library or shared_library()).open(files, kernels=kernels)
         self.paths = tuple(os.fspath(file) for file in files)
         """Names of its files."""
@@ -65,13 +65,14 @@ class Translator:
     def card_of(self, number: int) -> dict[str, Any]:
         """The card of one of several files; `number` is its place, from 0.
 
-        Raises IndexError if there is no such file, EngineError if its card is not JSON.
+        Raises EngineError, which is an IndexError, too, if there is no such file, and if its card is not JSON.
         """
         import json
 
-        number = range(len(self.paths))[number]
+        if not isinstance(number, int) or not -len(self.paths) <= number < len(self.paths):
+            raise PlaceError(f"card_of: there is no file {number!r}; the last one is {len(self.paths) - 1}")
         try:
-            found = json.loads(self._model.card(number) or b"{}")
+            found = json.loads(self._model.card(number % len(self.paths)) or b"{}")
         except (ValueError, RecursionError):
             raise EngineError(f"{self.paths[number]}: its card is not JSON") from None
         return found if isinstance(found, dict) else {}
@@ -102,26 +103,24 @@ class Translator:
         Options are those that docs/decoding_options.md has for nmt-light, by their names; their defaults are in the
         file. `shortlist=False` means the same as `none`: all words are allowed.
 
-        Raises TypeError for anything that is not text, EngineError for options that are not allowed and for half of a
-        surrogate pair, which is not text.
+        Raises EngineError for options that are not allowed, for half of a surrogate pair, which is not text, and for
+        anything else that is no text, then also a TypeError.
         """
         chosen, details = self._options(options)
         if isinstance(text, str):
             return self._translated([text], chosen, details)[0]
-        if isinstance(text, bytes) or not isinstance(text, Sequence):
-            raise TypeError(f"text must be a string, or a list of strings, not {type(text).__name__}")
-        return self._translated(list(text), chosen, details)
+        return self._translated(text, chosen, details)
 
     def stream(self, lines: Iterable[str], *, window: int = 2000, **options: Any) -> Iterator[Result]:
         """Translate the items of an iterable, lazily and in order, `window` sentences at a time.
 
-        Options and errors are those of `translate`, and TypeError for a `window` that is not a whole number of 1 or
-        more; wrong arguments raise at once.
+        Options and errors are those of `translate`; `window` is a whole number of 1 or more. Wrong arguments raise at
+        once.
         """
-        if isinstance(lines, str | bytes):
-            raise TypeError(f"lines must be an iterable of strings, not {type(lines).__name__}")
+        if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+            raise ArgumentError(f"lines must be an iterable of strings, not {type(lines).__name__}")
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
-            raise TypeError(f"window must be a whole number of 1 or more, not {window!r}")
+            raise ArgumentError(f"window must be a whole number of 1 or more, not {window!r}")
         return self._windows(iter(lines), window, *self._options(options))
 
     def _windows(
@@ -132,11 +131,14 @@ class Translator:
 
     def texts(self, lines: Sequence[str], **options: Any) -> list[str]:
         """Only the best translations, without the other fields of a `Result`."""
-        found = self.found([_encoded(line, place) for place, line in enumerate(lines)], **options)
+        found = self.found([_encoded(line, place) for place, line in enumerate(_checked(lines))], **options)
         return found.texts().decode("utf-8", "replace").split("\n")[:-1]
 
     def found(self, lines: Sequence[bytes], **options: Any) -> Results:
         """What the engine has found, in its own terms, for lines in UTF-8 without line ends."""
+        for place, line in enumerate(lines):
+            if not isinstance(line, bytes):
+                raise ArgumentError(f"lines[{place}] must be bytes, not {type(line).__name__}")
         return self._model.translate(lines, self._options(options)[0])
 
     def results(self, found: Results, lines: Sequence[str], *, details: Sequence[str] = ()) -> list[Result]:
@@ -162,7 +164,7 @@ class Translator:
 
     def __repr__(self) -> str:
         name = self.paths[0] if len(self.paths) == 1 else f"ensemble of {len(self.paths)} models"
-        return f"<Translator {name}, {self.kernels}>"
+        return f"<Translator {name}, {self._model.kernels if self._model.is_open else 'closed'}>"
 
     def _options(self, given: dict[str, Any]) -> tuple[Options, tuple[str, ...]]:
         """Options of the search, and the requested details of translations."""
@@ -172,6 +174,8 @@ class Translator:
             if value is not None:
                 _check_known(name)
                 if name == "details":
+                    if not isinstance(value, Iterable):
+                        raise ArgumentError(f"details: {value!r} is not allowed; give a list of names")
                     details = (value,) if isinstance(value, str) else tuple(value)
                 elif name == "search":
                     if value not in ENGINE_SEARCHES:
@@ -197,11 +201,11 @@ class Translator:
         """`translate` of a list; with each result the source tokens of each part in which its line was translated."""
         return self._read(lines, *self._options(options))
 
-    def _translated(self, lines: list[str], options: Options, details: tuple[str, ...]) -> list[Result]:
+    def _translated(self, lines: Sequence[str], options: Options, details: tuple[str, ...]) -> list[Result]:
         return [result for result, _ in self._read(lines, options, details)]
 
     def _read(self, lines: Sequence[str], options: Options, details: tuple[str, ...]) -> list[tuple[Result, list[int]]]:
-        found = self._model.translate([_encoded(line, place) for place, line in enumerate(lines)], options)
+        found = self._model.translate([_encoded(line, place) for place, line in enumerate(_checked(lines))], options)
         try:
             results = self.results(found, lines, details=details)
             return [
@@ -246,10 +250,16 @@ def _value(option: Option, value: object) -> Any:
     return value
 
 
+def _checked(lines: Sequence[str]) -> Sequence[str]:
+    if isinstance(lines, str | bytes) or not isinstance(lines, Sequence):
+        raise ArgumentError(f"text must be a string, or a list of strings, not {type(lines).__name__}")
+    return lines
+
+
 def _encoded(line: object, place: int) -> bytes:
     """A text as one line of UTF-8."""
     if not isinstance(line, str):
-        raise TypeError(f"text[{place}] must be a string, not {type(line).__name__}")
+        raise ArgumentError(f"text[{place}] must be a string, not {type(line).__name__}")
     try:
         return line.replace("\n", " ").replace("\r", " ").encode("utf-8")
     except UnicodeEncodeError:

@@ -78,11 +78,8 @@ class Shortlist:
         return save(tensors, metadata)
 
 
-def load_shortlist(path: str | Path, tokenizer: Tokenizer) -> Shortlist:
-    """Read what nmt-shortlist wrote.
-
-    Raises DataError for a file that is missing, damaged, or made with another tokenizer.
-    """
+def read_shortlist(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """What nmt-shortlist wrote about a shortlist, and its tensors; DataError for any other file, or none."""
     try:
         with open_regular(Path(path)) as stream:
             check_size(stream, largest=_LARGEST)
@@ -94,6 +91,12 @@ def load_shortlist(path: str | Path, tokenizer: Tokenizer) -> Shortlist:
         raise DataError(f"{path}: not a readable shortlist ({reason}); nmt-shortlist makes one") from error
     if metadata.get("format") != _FORMAT or {name: part.dtype for name, part in tensors.items()} != _TYPES:
         raise DataError(f"{path}: not a shortlist; nmt-shortlist makes one")
+    return metadata, tensors
+
+
+def load_shortlist(path: str | Path, tokenizer: Tokenizer) -> Shortlist:
+    """The shortlist in a file; DataError as `read_shortlist`, and if it was made with another tokenizer or damaged."""
+    metadata, tensors = read_shortlist(path)
     if metadata.get("tokenizer") != tokenizer.fingerprint():
         raise DataError(f"{path}: made with another tokenizer than the model's; make one from this model")
     shortlist = Shortlist(**tensors, target_size=tokenizer.target_size)

@@ -20,6 +20,7 @@ from nmt.data.prepare import missing_files, prepare, read_validation_facts
 from nmt.data.resegmentation import Resegmentation, Sides
 from nmt.data.sampling import Rows, sampling_shares
 from nmt.data.sentences import Lines
+from nmt.data.text import find_pairs
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import counted
 from nmt.evaluation import build_metrics
@@ -34,7 +35,7 @@ from nmt.search.translation import Translation as Translated
 from nmt.search.translator import Translator
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
-from nmt.training.doubts import about_the_data, never_learned
+from nmt.training.doubts import about_the_data, never_learned, odd_vocabularies
 from nmt.training.losses import Loss
 from nmt.training.memory import check_size
 from nmt.training.random_state import seed_everything
@@ -103,7 +104,10 @@ class Translation(Task):
         sizes = data.tokenizer.source_size, data.tokenizer.target_size
         doubts = about_the_data(self.config, data.train, sizes=sizes, updates_per_epoch=batches.updates_per_epoch())
         dev = [] if data.dev is None else data.dev.report.doubts("dev")
-        return [*data.report.doubts("train"), *dev, *doubts]
+        text = self.config.data
+        pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")[:1]
+        odd = [line for pair in pairs for line in odd_vocabularies(self.config, data.tokenizer, pair._asdict())]
+        return [*data.report.doubts("train"), *dev, *odd, *doubts]
 
     def doubts_at_end(self, validations: Sequence[Mapping[str, Any]]) -> list[str]:
         doubt = never_learned(validations)

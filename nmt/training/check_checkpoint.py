@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from nmt.config import Config, load_saved
+from nmt.config.located import anchored
 from nmt.errors import CheckpointError, NmtError, UnreadableError
 from nmt.files.whole import is_file
 from nmt.interop import run_layout
@@ -129,7 +130,7 @@ def _config_problems(file: Path, config: Config | None, plugins: Sequence[str]) 
         own = load_saved(file, plugins)
     except NmtError as error:
         return one_line_each(error)
-    return [f"{file}: not the run's: {change}" for change in changes(own, config) if change.fixed]
+    return [f"{file}: not the run's: {change}" for change in changes(anchored(own), anchored(config)) if change.fixed]
 
 
 def one_line_each(error: NmtError) -> list[str]:

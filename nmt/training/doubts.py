@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.config.located import path_options
 from nmt.config.schema import Config
-from nmt.data import Corpus
-from nmt.data.vocabulary import SPECIAL_TOKENS
+from nmt.data import Corpus, Tokenizer, read_lines
+from nmt.data.vocabulary import SPECIAL_TOKENS, UNK
 from nmt.errors import counted
+from nmt.registry import TOKENIZERS
 
 SELDOM = 20
 """A piece that training sees fewer times is hardly learned. (Gowda and May, EMNLP 2020 Findings, ask for 100 of nearly
@@ -33,7 +38,15 @@ GROWTH = 10.0
 EXPLODED = 10.0
 """The gradient has exploded if its norm is above this and above GROWTH times the norm of the first updates."""
 
+UNKNOWN = 0.2
+"""A vocabulary that was made for a text, even of whole words, leaves a smaller share of its tokens unknown."""
+FEWER = 0.8
+"""Vocabularies are swapped if, exchanged, they need fewer tokens than this share."""
+LOOKED_AT = 1000
+"""Lines at the beginning of the training text on which a vocabulary that was given is tried."""
+
 _SIDES = ("source", "target")
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _VOCAB_SIZE = "data.tokenizer_options.vocab_size"
 
 
@@ -41,6 +54,63 @@ def about_the_data(config: Config, corpus: Corpus, *, sizes: tuple[int, int], up
     """Warnings about the training text and its batches; `sizes` are the vocabulary sizes."""
     few = few_updates(config, updates_per_epoch)
     return [*large_vocabularies(config, corpus, sizes=sizes), *([few] if few else [])]
+
+
+def odd_vocabularies(config: Config, tokenizer: Tokenizer, files: Mapping[str, Path]) -> list[str]:
+    """A line for each vocabulary that the configuration names and that does not fit its text; `files` are by sides.
+
+    A token that is spelled in bytes counts as unknown.
+    """
+    options = config.data.tokenizer_options
+    given = {name.partition("_")[0]: name for name in path_options(TOKENIZERS.get(config.data.tokenizer))}
+    given = {side: name for side, name in given.items() if options.get(name)}
+    if options.get("joint"):
+        given = {side: given["source"] for side in files if "source" in given}
+    if not given:
+        return []
+    lines = {side: [line[:1000] for line in islice(read_lines(path), LOOKED_AT)] for side, path in files.items()}
+    own = {side: _tried(tokenizer, side, lines[side]) for side in lines}
+    found = [
+        f"data.tokenizer_options.{name}: {options[name]}: {own[side].share:.1%} of the tokens at the beginning of the "
+        f"{side} text are unknown to it{', or spelled in bytes' if name.endswith('model') else ''}"
+        for side, name in given.items()
+        if side in own and own[side].share > UNKNOWN
+    ]
+    if len({*given.values()}) < len(_SIDES):
+        return found
+    source, target = _SIDES
+    other = {source: _tried(tokenizer, target, lines[source]), target: _tried(tokenizer, source, lines[target])}
+    now, then = (_Tried(*map(sum, zip(*tried.values(), strict=True))) for tried in (own, other))
+    if (found and then.share < now.share / 2) or then.tokens < FEWER * now.tokens:
+        both = " and ".join(f"{given[side]} ({options[given[side]]})" for side in _SIDES)
+        found.append(
+            f"data.tokenizer_options: {both} seem to be swapped: the other way round, the same lines have "
+            f"{then.tokens:,} tokens instead of {now.tokens:,}, {then.share:.1%} instead of {now.share:.1%} of them "
+            "unknown"
+        )
+    return found
+
+
+class _Tried(NamedTuple):
+    """What some lines become by a vocabulary."""
+
+    tokens: int
+    unknown: int
+
+    @property
+    def share(self) -> float:
+        return self.unknown / max(1, self.tokens)
+
+
+def _tried(tokenizer: Tokenizer, side: str, lines: Sequence[str]) -> _Tried:
+    if side == "source":
+        found, names = tokenizer.encode_source(lines), tokenizer.source_tokens(range(tokenizer.source_size))
+    else:
+        found, names = tokenizer.encode_target(lines), tokenizer.target_tokens(range(tokenizer.target_size))
+    spelled = {number for number, name in enumerate(names) if _BYTE.fullmatch(name)}
+    odd = {UNK, *(spelled if 2 * len(spelled) < len(names) else ())}  # a vocabulary of bytes knows all of them
+    ids = [number for line in found for number in line]
+    return _Tried(len(ids), sum(number in odd for number in ids))
 
 
 def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]) -> list[str]:

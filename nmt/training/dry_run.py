@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from nmt.training.task import MemorySample, Task, task_of
 def dry_run(config: Config, *, device: torch.device) -> None:
     """Print on stdout the data and the model with which training would start.
 
-    If texts are missing, parameters are still printed if the options determine the vocabulary sizes.
+    Missing texts are named first; the parameters follow if the options determine the vocabulary sizes.
 
     Raises:
         ConfigError: `kernels` is not possible here.
@@ -35,14 +36,13 @@ def dry_run(config: Config, *, device: torch.device) -> None:
     choose_kernels(config.kernels, device=device)
     # A cache elsewhere would not be deleted, so it is not used.
     task = task_of(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None)))
+    if (missing := task.missing_files()) and (planned := task.planned_model()) is not None:
+        for key, message in missing:
+            print(f"nmt-train: {key}: {message}", file=sys.stderr, flush=True)
+        print_parameters(task, planned)
+        raise DataError("without these files only the parameters are known")
     with tempfile.TemporaryDirectory(prefix="nmt-dry-run-") as folder:
-        try:
-            data = task.prepare(Path(folder))
-        except DataError:
-            planned = task.planned_model()
-            if planned is not None:
-                print_parameters(task, planned)
-            raise
+        data = task.prepare(Path(folder))
         task.build_validator(data, device=device, world=World(device))  # a file of the search may prevent it
         # No optimizer: making one has torch leave a directory of its own in the temporary folder.
         model = task.build_model(data.tokenizer, device=device)

@@ -9,18 +9,20 @@ from pathlib import Path
 import torch
 
 from nmt.config import component_options
+from nmt.config.located import named_paths
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config
 from nmt.data import planned_sizes
-from nmt.data.text import as_list
 from nmt.demo import check_languages
-from nmt.errors import CheckpointError, ConfigError, NmtError
+from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
 from nmt.evaluation import build_metrics
 from nmt.interop import run_layout
 from nmt.interop.model_dir import find_model
 from nmt.kernel_check import choose_kernels
 from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS
+from nmt.search.glossary import load_glossary
+from nmt.search.shortlist import read_shortlist
 from nmt.training.initial_weights import find_initial_weights
 from nmt.training.logs import tensorboard_problem
 from nmt.training.memory import too_large
@@ -32,12 +34,8 @@ from nmt.units import SIDES, unit_of
 
 SMALLEST = (4, 4)
 """Vocabularies whose sizes are not known yet."""
-_FILES = {
-    "data": ("train", "monolingual", "dev", "dev_references", "test", "test_references"),
-    "training": ("init_from",),
-    "decoding": ("shortlist", "glossary", "language_model"),
-}
-"""Keys that name what training reads, by section."""
+_WRITTEN = ("run_dir", "data.cache_dir")
+"""Keys that name what training writes."""
 _MOVES_HERE = "the current directory lies in this run, which a new run replaces; start nmt-train somewhere else"
 
 
@@ -67,8 +65,14 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
 def without_files(config: Config) -> list[Problem]:
     """A problem for each file that the configuration names, that training reads and that is not there."""
     missing = task_of(config).missing_files() if config.task in TASKS.names() else []
-    models = [(key, f"{path}: no such file") for key, path in _tokenizer_files(config) if not path.is_file()]
-    return [*(Problem(key, message, in_files=True) for key, message in (*missing, *models)), *without_shortlist(config)]
+    return [*(Problem(key, message, in_files=True) for key, message in missing), *without_models(config)]
+
+
+def without_models(config: Config) -> list[Problem]:
+    """The same without the texts: files of the tokenizer and the search, without which not even a dry run works."""
+    missing = [(key, path) for key, path in _tokenizer_files(config) if not path.is_file()]
+    found = [Problem(key, f"{path}: no such file", in_files=True) for key, path in missing]
+    return [*found, *without_shortlist(config)]
 
 
 def without_shortlist(config: Config) -> list[Problem]:
@@ -100,19 +104,9 @@ def in_replaced_run(config: Config) -> list[Problem]:
     message = "lies in run_dir, which a new run replaces; choose another run_dir, or copy it elsewhere"
     return problems + [
         Problem(key, f"{path}: {message}")
-        for key, path in _named_files(config)
-        if run in Path(os.path.realpath(path)).parents
+        for key, path in named_paths(config)
+        if key not in _WRITTEN and run in Path(os.path.realpath(path)).parents
     ]
-
-
-def _named_files(config: Config) -> Iterator[tuple[str, str]]:
-    """Each file, prefix or model that training reads, with its key."""
-    for section, names in _FILES.items():
-        for name in names:
-            yield from ((f"{section}.{name}", path) for path in as_list(getattr(getattr(config, section), name)))
-    yield from ((key, str(path)) for key, path in _tokenizer_files(config))
-    yield from (("task_options.vectors", path) for path in as_list(config.task_options.get("vectors")))
-    yield from (("plugins", path) for path in config.plugins)
 
 
 def _questions(
@@ -128,9 +122,13 @@ def _questions(
     if config.data.generator == "demo":
         languages = config.data.source_language, config.data.target_language
         yield "data.source_language", lambda: check_languages(*languages)
-    start = config.training.init_from
+    start, shortlist, glossary = config.training.init_from, config.decoding.shortlist, config.decoding.glossary
     if start is not None and not resumes:
         yield "training.init_from", lambda: find_initial_weights(start)
+    if shortlist is not None and Path(shortlist).is_file():  # see `without_shortlist` for missing ones
+        yield "decoding.shortlist", lambda: read_shortlist(shortlist)
+    if glossary is not None and Path(glossary).is_file():
+        yield "decoding.glossary", lambda: load_glossary(glossary)
 
 
 def _metric_names(config: Config) -> list[str]:
@@ -143,13 +141,17 @@ def _said_by(questions: Iterator[tuple[str, Callable[[], object]]]) -> Iterator[
             ask()
         except NmtError as error:
             named, _, rest = str(error).partition(": ")
-            yield Problem(named, rest) if f"{named}.".startswith(f"{key}.") else Problem(key, str(error))
+            found = Problem(named, rest) if f"{named}.".startswith(f"{key}.") else Problem(key, str(error))
+            yield found._replace(in_files=isinstance(error, DataError))
 
 
 def _in_the_way(config: Config) -> Iterator[Problem]:
-    for key, path in (("run_dir", config.run_dir), ("data.cache_dir", config.data.cache_dir)):
-        if path is not None and Path(path).exists() and not Path(path).is_dir():
-            yield Problem(key, f"{path}: is a file, not a directory")
+    for key, path in named_paths(config):
+        if key not in _WRITTEN:
+            continue
+        there = next(part for part in (Path(path), *Path(path).absolute().parents) if part.exists())
+        if not there.is_dir():
+            yield Problem(key, f"{there}: is a file, not a directory")
 
 
 def _is_known(config: Config) -> bool:

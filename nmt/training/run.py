@@ -9,6 +9,7 @@ import torch
 
 from nmt.config import dump, load_saved, write_config
 from nmt.config.chosen import choices
+from nmt.config.located import anchored
 from nmt.config.schema import Config
 from nmt.cpu_time import CpuClock
 from nmt.cpus import available_cores
@@ -183,7 +184,7 @@ def _begin(
     kept, again = KeptTranslations(trainer.checkpoints.run), 0
     if trainer.world.is_main:
         again = kept.rewind(step, validated=validated)
-        write_config(trainer.checkpoints.run / run_layout.CONFIG, config)
+        write_config(trainer.checkpoints.run / run_layout.CONFIG, anchored(config))
         if not has_checksums(trainer.checkpoints.run / run_layout.TOKENIZER):  # made by an older version
             write_checksums(trainer.checkpoints.run / run_layout.TOKENIZER)
         task.keep_facts(data, trainer.checkpoints.run, before=start if loaded is None else trainer.checkpoints.run)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt.config.located import anchored
 from nmt.config.schema import Config
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files.errors import reason
@@ -148,7 +149,7 @@ def check_resumable(old: Config, new: Config, *, run: Path) -> list[Change]:
         ConfigError: what decides the model, the order of the data or the optimizer's state differs;
             each differing key is on a line.
     """
-    found = changes(old, new)
+    found = changes(anchored(old), anchored(new))
     fixed = [change for change in found if change.fixed]
     if fixed:
         listed = "\n".join(f"  {change}" for change in fixed)

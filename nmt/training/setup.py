@@ -10,6 +10,7 @@ from torch import nn
 
 from nmt.config import component_options, dump
 from nmt.config.chosen import choices
+from nmt.config.located import anchored
 from nmt.config.schema import Config, TrainingConfig
 from nmt.cpu_time import CpuClock
 from nmt.data import Tokenizer
@@ -140,7 +141,7 @@ def build_checkpoints(config: Config, run: Path, *, world: World | None = None) 
     """The run's checkpoints, which rank 0 alone writes."""
     training = config.training
     store = CheckpointStore if world is None or world.is_main else ReadOnlyCheckpoints
-    return store(run, keep_last=training.keep_last, keep_best=training.keep_best, config_text=dump(config))
+    return store(run, keep_last=training.keep_last, keep_best=training.keep_best, config_text=dump(anchored(config)))
 
 
 def build_limits(config: Config, *, budget: Budget) -> Limits:

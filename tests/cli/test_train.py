@@ -128,6 +128,54 @@ def test_model_that_does_not_fit_into_memory(folder: Path, capsys: pytest.Captur
     assert not (folder / "run").exists()
 
 
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("data.train", "none"),
+        ("data.dev", "none"),
+        ("data.dev_references", "none"),
+        ("data.test", "none"),
+        ("data.monolingual", "none"),
+        ("data.tokenizer_options.source_vocab", "none"),
+        ("data.tokenizer_options.target_vocab", "folder"),
+        ("training.init_from", "none"),
+        ("training.init_from", "folder"),
+        ("decoding.shortlist", "none"),
+        ("decoding.shortlist", "odd"),
+        ("decoding.glossary", "folder"),
+        ("decoding.glossary", "odd"),
+        ("decoding.language_model", "none"),
+        ("data.cache_dir", "odd/cache"),
+        ("run_dir", "odd/run"),
+    ],
+)
+def test_a_wrong_path_is_named_before_anything_is_made_or_printed(
+    folder: Path, capfd: pytest.CaptureFixture[str], key: str, path: str, arguments: tuple[str, ...]
+) -> None:
+    (folder / "folder").mkdir()
+    (folder / "odd").write_bytes(b"\x00 odd \xff\n")
+    vocabularies = {f"{side}_vocab": str(folder / side) for side in ("source", "target")}
+    for vocabulary in vocabularies.values():
+        Path(vocabulary).write_text("a\nb\n")
+    config = write_config(folder, data={"tokenizer": "whitespace", "tokenizer_options": vocabularies})
+    before = contents(folder)
+    assert nmt_train(config, "--set", f"{key}={folder / path}", *arguments) != 0
+    said = capfd.readouterr()
+    first = next(line for line in said.err.splitlines() if ": warning: " not in line and not line.endswith(".yaml:"))
+    assert key in first and str(folder / path).removesuffix("/cache").removesuffix("/run") in first
+    assert "tokenizer" not in said.err.replace(first, "") and contents(folder) == before
+
+
+def test_a_dry_run_names_missing_texts_before_its_table(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """On one stream and not buffered, as on a terminal."""
+    data = {"dev": str(folder / "none"), "tokenizer": "sentencepiece", "tokenizer_options": {"vocab_size": 500}}
+    command = [sys.executable, "-u", "-m", "nmt.cli.train", str(write_config(folder, data=data)), "--dry-run"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=REPOSITORY)
+    assert done.returncode == 1
+    assert 0 <= done.stdout.index("data.dev: neither") < done.stdout.index("parameters:")
+
+
 def test_missing_data_is_exit_1_and_leaves_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "dev.de").unlink()
     assert nmt_train(write_config(folder)) == 1

@@ -237,3 +237,32 @@ def test_sides_are_sampled_from_as_their_options_say(joint: SentencePieceTokeniz
         assert sampled(bpe_dropout=0.1, source_bpe_dropout=0.0) == [False, True]
     finally:
         joint.options = before
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [("zebra quux " * 5500, "▁zebra"), ("ab" * 40_000 + " zebra" * 9000, "▁zebra"), ("斑馬" * 9000, "斑馬")],
+)
+@pytest.mark.parametrize("sample_size", [None, 100_000])
+def test_lines_too_long_for_sentencepiece_are_learned_from_in_parts(
+    tmp_path: Path, line: str, word: str, sample_size: int | None
+) -> None:
+    """SentencePiece itself leaves out lines of more bytes than it has been told."""
+    assert len(line.encode()) > 1 << 15
+    (tmp_path / "text").write_text("the cat sees a dog\n" * 300 + line + "\n", encoding="utf-8")
+    options = replace(SMALL, vocab_size=300, sample_size=sample_size)
+    model = SentencePieceTokenizer.train([tmp_path / "text"], [], options=options, seed=1)
+    assert any(word in token for token in model.source_tokens(model.encode_source([line[-300:]])[0]))
+    assert "▁the" in model.source_tokens(model.encode_source(["the cat"])[0])
+
+
+def test_a_long_line_is_learned_from_as_its_words_are(tmp_path: Path) -> None:
+    """It is cut between words, of which none is lost or made of two."""
+    words = [f"w{i % 50}x{i % 7}" for i in range(20_000)]
+    pieces = []
+    for name, text in (("one", " ".join(words)), ("many", "\n".join(words))):
+        (tmp_path / name).write_text(f"{text}\n", encoding="utf-8")
+        options = replace(SMALL, vocab_size=300)
+        model = SentencePieceTokenizer.train([tmp_path / name], [], options=options, seed=1)
+        pieces.append(model.source_tokens(range(model.source_size)))
+    assert pieces[0] == pieces[1]

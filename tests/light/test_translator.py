@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nmt.light import EngineError, Translator
+import nmt
+import nmt.light
+from nmt.light import EngineError, NmtError, Translator
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
 from tests.light.subword_models import edited
@@ -40,11 +44,9 @@ def test_a_window_is_a_number_from_1(translator: Translator, window: Any) -> Non
 
 
 def test_wrong_arguments_of_a_stream_raise_before_its_first_result(translator: Translator) -> None:
-    for lines, name in (("ab", "str"), (b"ab", "bytes")):
+    for lines, name in (("ab", "str"), (b"ab", "bytes"), (5, "int")):
         with pytest.raises(TypeError, match=f"^lines must be an iterable of strings, not {name}$"):
             translator.stream(lines)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="not iterable"):
-        translator.stream(5)  # type: ignore[arg-type]
     with pytest.raises(EngineError, match="^beam_size: 0 is not allowed"):
         translator.stream(LINES, beam_size=0)
 
@@ -103,3 +105,87 @@ def separated(message: Any) -> None:
     for piece in message.pieces:
         if piece.type == piece.NORMAL and piece.piece != "\u2581":
             piece.piece = f"\u2028{piece.piece}"
+
+
+def test_a_translator_and_what_it_has_found_are_neither_copied_nor_pickled(translator: Translator) -> None:
+    """A copy would give the memory of the engine back a second time."""
+    found = translator.found([b"a"])
+    for one in (translator, translator._model, found):
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"^a \w+ cannot be copied or pickled; open the file again"):
+                way(one)
+    assert found.texts() and translator.translate(LINES)
+    result = translator.translate(LINES[0])
+    assert pickle.loads(pickle.dumps(result)) == copy.deepcopy(result) == result
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((5,), {}),
+        ((None,), {}),
+        (([None],), {}),
+        (([],), {}),
+        (("a\ud800",), {}),
+        (("none.nmt",), {}),
+        (("MODEL",), {"kernels": 5}),
+        (("MODEL",), {"kernels": "\ud800"}),
+        (("MODEL",), {"kernels": "plain\0"}),
+        (("MODEL",), {"threads": "2"}),
+        (("MODEL",), {"library": 5}),
+        (("MODEL",), {"library": "a\0b"}),
+        (("MODEL",), {"library": "none.so"}),
+    ],
+)
+def test_what_cannot_be_opened_is_an_error_of_nmt_in_one_line(
+    translator: Translator, engine: Path, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    files = [translator.paths[0] if argument == "MODEL" else argument for argument in arguments]
+    with pytest.raises(NmtError) as caught:
+        Translator(*files, **{"library": engine, **options})
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "options"),
+    [
+        ("translate", (5,), {}),
+        ("translate", (b"a",), {}),
+        ("translate", ({"a"},), {}),
+        ("translate", ([b"a"],), {}),
+        ("translate", ("\ud800",), {}),
+        ("translate", ("a",), {"details": 5}),
+        ("translate", ("a",), {"details": [[]]}),
+        ("translate", ("a",), {"search": []}),
+        ("translate", ("a",), {"beam_size": "4"}),
+        ("translate", ("a",), {"beam": 4}),
+        ("texts", (5,), {}),
+        ("texts", ("ab",), {}),
+        ("texts", ([None],), {}),
+        ("found", (["a"],), {}),
+        ("stream", (5,), {}),
+        ("stream", ("ab",), {}),
+        ("stream", (["a"],), {"window": 0}),
+        ("card_of", (1,), {}),
+        ("card_of", ("0",), {}),
+    ],
+)
+def test_every_mistake_is_an_error_of_nmt_in_one_line(
+    translator: Translator, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    with pytest.raises(NmtError) as caught:
+        getattr(translator, method)(*arguments, **options)
+    assert str(caught.value).isprintable()
+
+
+def test_within_nmt_its_errors_and_its_version_are_those_of_nmt() -> None:
+    assert nmt.light.NmtError is nmt.NmtError and issubclass(EngineError, nmt.NmtError)
+    assert nmt.light.__version__ == nmt.__version__
+
+
+def test_a_closed_translator_says_so(translator: Translator, engine: Path) -> None:
+    with Translator(translator.paths[0], library=engine) as other:
+        pass
+    assert repr(other) == f"<Translator {translator.paths[0]}, closed>"
+    with pytest.raises(NmtError, match="^the model is closed$"):
+        other.translate(LINES)

@@ -135,7 +135,7 @@ def test_a_gzip_bomb_of_short_lines_is_streamed(tmp_path: Path) -> None:
 def test_a_gzip_bomb_of_one_line_is_refused_with_bounded_memory(tmp_path: Path) -> None:
     bomb(tmp_path / "bomb.gz", unit=b"\0", megabytes=1000)
     said, used = measured(tmp_path / "bomb.gz")
-    assert said == [f"{tmp_path / 'bomb.gz'}, line 1: longer than 64 MiB; is it text?", "0"]
+    assert said == [f"{tmp_path / 'bomb.gz'}, line 1: longer than 16 MiB; is it text?", "0"]
     assert used < 300
 
 

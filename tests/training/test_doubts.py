@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
+import yaml
 
 from nmt.config import load_config
 from nmt.config.bundled import bundled_names
@@ -199,6 +202,95 @@ def test_an_explosion_and_equal_translations_are_said_in_a_run(
 def test_a_dry_run_says_what_the_data_make_doubtful(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nmt_train(write_config(folder), "--dry-run") == 0
     assert "warning: an epoch has only 15 updates" in capsys.readouterr().out
+
+
+def vocabulary(path: Path, words: set[str]) -> str:
+    path.write_text("".join(f"{word}\n" for word in sorted(words)), encoding="utf-8")
+    return str(path)
+
+
+def swapped(line: str) -> bool:
+    return "seem to be swapped" in line
+
+
+@pytest.mark.parametrize("arguments", [("--dry-run",), ()])
+def test_a_vocabulary_that_does_not_know_its_text_is_named(
+    folder: Path, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    source, target = (set((folder / f"train.{language}").read_text().split()) for language in ("en", "de"))
+    english, german = vocabulary(folder / "v.en", source), vocabulary(folder / "v.de", target)
+    some = vocabulary(folder / "v.some", {word for word in source if not word.startswith(("b", "d"))})
+    few = vocabulary(folder / "v.few", {word for word in source if not word.startswith("b")})
+    config = write_config(folder, training={"max_steps": 1})
+
+    def said(options: str) -> list[str]:
+        given = ("--set", f"data.tokenizer_options={options}", "--set", f"run_dir={folder / 'runs' / str(count)}")
+        assert nmt_train(config, *given, *arguments) == 0
+        output = capfd.readouterr()
+        lines = [line.partition("warning: ")[2] for line in (output.out + output.err).splitlines()]
+        return [line for line in lines if line.startswith("data.tokenizer_options")]
+
+    both = "{{source_vocab: {}, target_vocab: {}}}"
+    count = 1
+    assert said(both.format(english, german)) == []
+    count = 2
+    first, second, third = said(both.format(german, english))
+    assert first.startswith(f"data.tokenizer_options.source_vocab: {german}: 100.0% of the tokens ")
+    assert second.startswith(f"data.tokenizer_options.target_vocab: {english}: 100.0% of the tokens ")
+    assert swapped(third) and english in third and german in third and "0.0% instead of 100.0%" in third
+    count = 3
+    (alone,) = said(both.format(some, german))
+    assert alone.startswith(f"data.tokenizer_options.source_vocab: {some}: ") and not swapped(alone)
+    count = 4
+    assert said(both.format(few, german)) == [], "an eighth of the words"
+    count = 5
+    (alone,) = said(f"{{target_vocab: {english}}}")
+    assert alone.startswith(f"data.tokenizer_options.target_vocab: {english}: ")
+    count = 6
+    (source_side, target_side) = said(f"{{source_vocab: {vocabulary(folder / 'v.x', {'x'})}, joint: true}}")
+    assert "source text" in source_side and "target text" in target_side
+
+
+def test_models_of_subwords_for_the_wrong_sides_are_noticed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """They know all text, at least as bytes, but split it into more pieces."""
+    files = {}
+    for language in ("en", "de"):
+        learned = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(folder / f"train.{language}"), model_writer=learned, vocab_size=330, model_type="bpe",
+            byte_fallback=True, pad_id=0, unk_id=1, eos_id=2, bos_id=-1, minloglevel=2,
+        )  # fmt: skip
+        files[language] = folder / f"{language}.model"
+        files[language].write_bytes(learned.getvalue())
+    for source, target, expected in (("en", "de", 0), ("de", "en", 1)):
+        options = {"source_model": str(files[source]), "target_model": str(files[target]), "joint": False}
+        data = {"tokenizer": "sentencepiece", "tokenizer_options": options}
+        assert nmt_train(write_config(folder, data=data), "--dry-run") == 0
+        assert len([line for line in capfd.readouterr().out.splitlines() if swapped(line)]) == expected
+
+
+def test_a_language_model_names_a_vocabulary_of_another_text(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    german = vocabulary(folder / "v.de", set((folder / "train.de").read_text().split()))
+    config = tiny_language_model(folder, german)
+    assert nmt_train(config, "--dry-run") == 0
+    assert f"warning: data.tokenizer_options.source_vocab: {german}: 100.0% of " in capfd.readouterr().out
+
+
+def tiny_language_model(folder: Path, vocabulary: str) -> Path:
+    path = folder / "lm.yaml"
+    sections = {
+        "run_dir": str(folder / "run"),
+        "task": "language_model",
+        "model": {"architecture": "language_model", "cell": "lrn", "hidden_size": 8, "embedding_size": 8},
+        "data": {
+            "train": str(folder / "train.en"),
+            "tokenizer": "whitespace",
+            "tokenizer_options": {"source_vocab": vocabulary},
+        },
+        "training": {"max_steps": 1, "batch_sentences": 4},
+    }
+    path.write_text(yaml.safe_dump(sections), encoding="utf-8")
+    return path
 
 
 def doubts_of(name: str, run: Path, *overrides: str) -> list[str]:

@@ -32,6 +32,7 @@ from nmt.tasks.language_model.loss import LineLoss, LinesBatch, StreamLoss, Wind
 from nmt.tasks.language_model.validation import LineValidator, StreamValidator, line_loss, stream_losses
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World
+from nmt.training.doubts import odd_vocabularies
 from nmt.training.losses import Loss
 from nmt.training.random_state import seed_everything
 from nmt.training.state import perplexity
@@ -267,6 +268,9 @@ class LanguageModelling(Task):
             for name, text in texts.items()
             if text is not None
         ]
+
+    def doubts(self, data: PreparedText, batches: StreamBatches | BatchStream) -> list[str]:
+        return odd_vocabularies(self.config, data.tokenizer, {"source": self._files("train")[0]})
 
     def describe_epoch(self, batches: StreamBatches | BatchStream) -> str:
         if isinstance(batches, BatchStream):
