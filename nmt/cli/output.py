@@ -14,7 +14,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
 from nmt.files.new import check_not_packed
 from nmt.interop.run_layout import check_no_part
-from nmt.light.output import STDOUT, Written, descriptor_of
+from nmt.light.output import STDOUT, Written, descriptor_of, is_input
 
 
 @contextlib.contextmanager
@@ -32,6 +32,10 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
         NoReaderError: it is a pipe whose reader has gone away.
     """
     own = None if path is None else 1 if path == STDOUT else descriptor_of(path)
+    for name in inputs:
+        if is_input(path or STDOUT, name):
+            shown = "standard output" if path in (None, STDOUT) else path
+            raise ConfigError(f"{shown}: is also the input ({name}); choose another output file")
     if path is None or own == 1:
         require(1)
         with _without_reader(sys.stdout.buffer):
@@ -39,7 +43,7 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
             sys.stdout.buffer.flush()
         return
     if own is None:
-        _check(path, inputs=inputs, models=models)
+        _check(path, models=models)
     with naming(path, unfinished=f"-{os.getpid()}-"):
         written = Written(path)
     try:
@@ -80,13 +84,10 @@ class _Named:
         return getattr(self._stream, name)
 
 
-def _check(path: str, *, inputs: Sequence[str], models: Sequence[str]) -> None:
+def _check(path: str, *, models: Sequence[str]) -> None:
     """Raise the errors of `output_stream` about a name."""
     check_not_packed(path)
     target = Path(os.path.realpath(path))  # a link stays a link to the new file
-    for name in inputs:
-        if target.exists() and Path(name).exists() and target.samefile(name):
-            raise ConfigError(f"{path}: is also the input ({name}); choose another output file")
     check_no_part(target, models=models)
     if target.is_dir():
         raise DataError(f"{path}: is a directory; give the name of a file")

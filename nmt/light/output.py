@@ -32,19 +32,38 @@ def descriptor_of(path: str) -> int | None:
 
 
 def is_one_file(one: str, other: str) -> bool:
-    """Whether two outputs would be one regular file, or both standard output; a pipe, or the null device, may be
-    both."""
-    if STDOUT in (one, other):
-        return one == other
-    place = os.path.realpath(one)
-    return place == os.path.realpath(other) and (os.path.isfile(place) or not os.path.exists(place))
+    """Whether two outputs would be one regular file or one open descriptor, such as standard output; a pipe that has a
+    name, or the null device, may be both."""
+    own, its = _descriptor(one), _descriptor(other)
+    if own is not None and own == its:
+        return True
+    found, given = _status(one), _status(other)
+    if found is None or given is None:
+        return os.path.realpath(one) == os.path.realpath(other)
+    return os.path.samestat(found, given) and stat.S_ISREG(found.st_mode)
 
 
-def _is_input(target: str, name: str) -> bool:
-    """Whether writing to `target` would change the input `name`; a terminal, or the null device, may be both."""
-    if not os.path.exists(target) or not os.path.exists(name):
+def is_input(target: str, name: str) -> bool:
+    """Whether writing to `target` would change the input `name`; a terminal, or the null device, may be both.
+
+    So may what this process has open already, such as a socket for both, unless it is a regular file.
+    """
+    found, given = _status(target), _status(name)
+    if found is None or given is None or not os.path.samestat(found, given):
         return False
-    return os.path.samefile(target, name) and not stat.S_ISCHR(os.stat(target).st_mode)
+    return stat.S_ISREG(found.st_mode) or (_descriptor(target) is None and not stat.S_ISCHR(found.st_mode))
+
+
+def _descriptor(name: str) -> int | None:
+    return 1 if name == STDOUT else descriptor_of(name)
+
+
+def _status(name: str) -> os.stat_result | None:
+    own = _descriptor(name)
+    try:
+        return os.stat(name if own is None else own)
+    except OSError:
+        return None
 
 
 class Written:
@@ -150,14 +169,14 @@ class Output:
     def __init__(self, path: str | None, *, read: Sequence[str]) -> None:
         self._name = path or "standard output"
         self._file: Written | None = None
+        for name in read:
+            if is_input(path or STDOUT, name):
+                raise UsageError(f"{self._name}: is also the input; choose another output file")
         if path is None:
             self._stream: Any = os.fdopen(os.dup(1), "wb")
             return
         if path.endswith(".gz"):
             raise UsageError(f"{path}: output is not packed; leave out .gz")
-        for name in read if descriptor_of(path) is None else ():
-            if _is_input(os.path.realpath(path), name):
-                raise UsageError(f"{path}: is also the input; choose another output file")
         if os.path.isdir(path):
             raise EngineError(f"{path}: is a directory; give the name of a file")
         try:

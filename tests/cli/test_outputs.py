@@ -178,3 +178,25 @@ def test_a_dash_is_standard_output_once(
             assert stop.code == 2
         assert said in capfd.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hyp", "in", "list", "out"]
+
+
+@pytest.mark.parametrize(("output", "alignment"), [(["-o", "-"], "-"), ([], "-"), (["-o", "-"], "/dev/stdout"),
+    ([], "/dev/fd/1"), (["-o", "/dev/stdout"], "/proc/self/fd/1"), (["-o", "link"], "-"), ([], "same")])  # fmt: skip
+@pytest.mark.parametrize("target", ["| cat", "> same"])
+def test_two_outputs_are_not_mixed(run: str, tmp_path: Path, output: list[str], alignment: str, target: str) -> None:
+    if alignment == "same" and target == "| cat":
+        target = ">> same"
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    words = " ".join([run, *output, "--alignment", alignment, "--device cpu --quiet"])
+    done = shell(
+        f"echo a b | {sys.executable} -m nmt.cli.translate {words} {target}; echo ${{PIPESTATUS[1]}}", tmp_path
+    )
+    assert done.stderr == f"nmt-translate: --alignment {alignment}: is also the output; choose another file\n"
+
+
+@pytest.mark.parametrize("name", ["", "-o -", "-o /dev/stdout"])
+def test_standard_output_that_is_the_input_would_never_end(name: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("One. Two.\n")
+    done = shell(f"timeout 60 {sys.executable} -m nmt.cli.data split -i text {name} >> text; echo $?", tmp_path)
+    assert "is also the input (text)" in done.stderr and (tmp_path / "text").read_text() == "One. Two.\n"
+    assert done.stdout == "2\n"
