@@ -19,7 +19,7 @@ from nmt.data.text import FilePair, check_hides_no_packed, find_file, is_empty, 
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
-from nmt.files.new import check_not_packed, replacing
+from nmt.files.new import check_not_packed, writing
 from nmt.files.undecodable import Undecodable
 
 Numbered = tuple[int, Pair, list[str]]
@@ -180,7 +180,7 @@ def clean(
     with ExitStack() as stack:
         stack.enter_context(naming(output))
         paths[0].parent.mkdir(parents=True, exist_ok=True)
-        source, target, dropped = (stack.enter_context(replacing(path)) for path in paths)
+        source, target, dropped = (stack.enter_context(writing(path)) for path in paths)
 
         def write(number: int, pair: Pair, faults: list[str]) -> None:
             nonlocal kept

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from nmt.errors import ConfigError
 from nmt.files.safe import check_directory, read_inside
+from nmt.light.output import Written
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -45,6 +46,19 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A stream to an output that the user named, as `nmt.light.output.Written` writes it. Raises OSError."""
+    written = Written(str(path))
+    try:
+        yield written.stream
+        written.finish()
+    except BaseException:
+        with contextlib.suppress(OSError):  # for it writes what it still holds
+            written.discard()
         raise
 
 

@@ -169,8 +169,9 @@ def test_what_is_there_is_replaced_only_if_it_is_such_a_file(
     before = out.read_bytes()
     assert "exists already" in refused(capsys, run, "-o", out, "--checkpoint", "20", code=1)
     assert out.read_bytes() == before
+    out.chmod(0o640)
     exported(run, "--checkpoint", "20", "--overwrite", out)
-    assert out.read_bytes() != before
+    assert out.read_bytes() != before and out.stat().st_mode & 0o777 == 0o640
     other, link = tmp_path / "text.nmt", tmp_path / "link.nmt"
     other.write_text("mine")
     link.symlink_to(out)

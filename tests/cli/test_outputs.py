@@ -200,3 +200,17 @@ def test_standard_output_that_is_the_input_would_never_end(name: str, tmp_path: 
     done = shell(f"timeout 60 {sys.executable} -m nmt.cli.data split -i text {name} >> text; echo $?", tmp_path)
     assert "is also the input (text)" in done.stderr and (tmp_path / "text").read_text() == "One. Two.\n"
     assert done.stdout == "2\n"
+
+
+def test_files_of_a_prefix_are_written_as_other_outputs(tmp_path: Path) -> None:
+    for language, line in (("en", "The bear sleeps."), ("de", "Der Bär schläft.")):
+        (tmp_path / f"t.{language}").write_text(f"{line}\n", encoding="utf-8")
+    kept, linked, link = tmp_path / "out.en", tmp_path / "linked", tmp_path / "out.de"
+    kept.write_text("old")
+    kept.chmod(0o640)
+    linked.write_text("old")
+    link.symlink_to(linked)
+    command = ["clean", str(tmp_path / "t"), "--languages", "en", "de", "-o", str(tmp_path / "out"), "--overwrite"]
+    assert data.main(command) == 0
+    assert kept.read_text() == "The bear sleeps.\n" and stat.S_IMODE(kept.stat().st_mode) == 0o640
+    assert link.is_symlink() and linked.read_text(encoding="utf-8") == "Der Bär schläft.\n"

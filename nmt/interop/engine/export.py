@@ -12,7 +12,7 @@ import torch
 from nmt.data import SentencePieceTokenizer, Tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files.errors import reason
-from nmt.files.new import replacing
+from nmt.files.new import writing
 from nmt.interop.engine.file import Content, WordLists, file_of, sections_of
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.opened import MAGIC
@@ -83,7 +83,7 @@ def export_engine(
     pieces = file_of(sections)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(output) as stream:
+        with writing(output) as stream:
             stream.writelines(pieces)
     except OSError as error:
         raise CheckpointError(f"{output}: cannot be written ({reason(error)})") from error
