@@ -36,7 +36,9 @@ _SLACK: Final = 10
 _LEAST_LETTERS: Final = 3
 """With fewer letters the script is not checked: abbreviations occur in every language."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_ADDRESS: Final = re.compile(r"(?:https?://|www\.)[!-~]+|[!-~]+@[!-~]+", re.ASCII | re.IGNORECASE)
+_RUN: Final = re.compile("[!-~]+")
+_ADDRESS: Final = re.compile(r"://|@|\w[./\\_]\w", re.ASCII)
+"""What addresses, names of files and the like have within a run of ASCII characters."""
 _UNSPACED: Final = {"CJK": 1.5, "THAI": 4.0, "LAO": 4.0, "KHMER": 5.0, "MYANMAR": 5.0, "TIBETAN": 4.0}
 """Letters of a word, about, of scripts without spaces between words."""
 _EAST_ASIAN: Final = frozenset({"HIRAGANA", "KATAKANA", "CJK", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC", "BOPOMOFO"})
@@ -146,8 +148,8 @@ def words(line: str, *, usual: str | None = None) -> dict[str, float]:
     Without spaces, some letters are a word. Addresses are none. Where another script is `usual`, a Latin word with a
     capital counts half: it may be a name.
     """
-    if "//" in line or "@" in line or "www." in line:
-        line = _ADDRESS.sub(" ", line)
+    if _ADDRESS.search(line):
+        line = _RUN.sub(lambda run: " " if _ADDRESS.search(run[0]) else run[0], line)
     if line.isascii() and usual in ("LATIN", None):
         return {"LATIN": float(latin)} if (latin := len(_WORD.findall(line))) else {}
     found: dict[str, float] = {}

@@ -176,10 +176,13 @@ def _is_installed(name: str) -> bool:
 
 
 def are_unspaced(references: Sequence[Sequence[str]]) -> bool:
-    """Whether most letters of the first lines belong to scripts without spaces between words."""
-    text = "".join(line for stream in references for line in stream[:_LOOKED_AT])
-    letters = sum(map(str.isalpha, text))
-    return 2 * len(UNSPACED.findall(text)) > letters > 0
+    """Whether most letters of the first lines belong to scripts without spaces between words, and few spaces are there.
+
+    Text that has been split into words has one for every two to four letters.
+    """
+    text = "\n".join(line for stream in references for line in stream[:_LOOKED_AT])
+    letters, unspaced = sum(map(str.isalpha, text)), len(UNSPACED.findall(text))
+    return 2 * unspaced > letters > 0 and 8 * text.count(" ") < unspaced
 
 
 @METRICS.register("bleu")

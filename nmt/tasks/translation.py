@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,7 @@ from nmt.search.translation import Translation as Translated
 from nmt.search.translator import Translator
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
-from nmt.training.doubts import about_the_data, never_learned, odd_vocabularies
+from nmt.training.doubts import about_the_data, odd_vocabularies
 from nmt.training.losses import Loss
 from nmt.training.memory import check_size
 from nmt.training.random_state import seed_everything
@@ -108,10 +108,6 @@ class Translation(Task):
         pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")[:1]
         odd = [line for pair in pairs for line in odd_vocabularies(self.config, data.tokenizer, pair._asdict())]
         return [*data.report.doubts("train"), *dev, *odd, *doubts]
-
-    def doubts_at_end(self, validations: Sequence[Mapping[str, Any]]) -> list[str]:
-        doubt = never_learned(validations)
-        return [doubt] if doubt else []
 
     def describe_epoch(self, batches: BatchStream) -> str:
         updates = counted(batches.updates_per_epoch(), "update")

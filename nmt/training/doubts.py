@@ -206,19 +206,22 @@ class StartingGradient:
 
 
 def never_learned(validations: Sequence[Mapping[str, Any]]) -> str | None:
-    """A line where the translations of every one of these events of the log were no better than chance."""
+    """A line where the output at the last of these events of the log was no better than chance, and hardly ever was.
+
+    One in ten may have been: that is luck, or a model that forgot at once what it had learned.
+    """
     measured = [event for event in validations if "beats_chance" in event]
-    if not measured or any(event["beats_chance"] for event in measured):
+    beaten = [event["beats_chance"] for event in measured]
+    if not measured or beaten[-1] or 10 * sum(beaten) > len(beaten):
         return None
     last = measured[-1]
     ((metric, chance),) = last["chance"].items()
-    often = "the only validation" if len(measured) == 1 else f"each of {len(measured)} validations"
+    often = "the only validation" if len(measured) == 1 else f"{len(beaten) - sum(beaten)} of {len(beaten)} validations"
     loss = "" if last.get("loss") is None else f", and the loss is still {last['loss']:.2f}"
     return (
-        f"this model has not learned to translate: at {often} its translations were no better than beside the "
-        f"references of other lines ({metric} {last[metric]:.2f} and {chance:.2f} at the last one){loss}. "
-        "Check the samples in the log; "
-        "whether line n of the source belongs to line n of the target (nmt-data check); the number of updates, "
+        f"this model has not learned its task: at {often} its output was no better than beside the references of other "
+        f"lines ({metric} {last[metric]:.2f}, by chance {chance:.2f} at the last one){loss}. Check the samples in the "
+        "log; whether the references belong to their lines (of translations, nmt-data check); the number of updates, "
         f"{last['step']:,} so far; training.lr"
     )
 

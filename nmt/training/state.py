@@ -13,6 +13,8 @@ from nmt.training.conditions import differences
 
 STATE_FORMAT = 2
 """Version of the training state; raised when older ones can no longer be read."""
+FALLS = 0.999
+"""Of the lowest loss so far, what a loss that still falls is below."""
 
 
 @dataclass
@@ -165,27 +167,34 @@ class Ranking:
         return score > than if self.higher_is_better else score < than
 
     def learns(self, loss: float) -> bool:
-        """Whether the loss of a validation is lower than that of any before."""
-        return self.lowest_loss is None or loss < self.lowest_loss
+        """Whether the loss of a validation is lower than that of any before, by a thousandth: less is rounding."""
+        return not math.isnan(loss) and (self.lowest_loss is None or loss < FALLS * self.lowest_loss)
+
+    def means_nothing(self, score: float, *, loss: float, by_chance: bool) -> bool:
+        """Whether nothing follows from the score of a validation: a metric at chance while the loss still falls, a loss
+        that could not be measured so far."""
+        if self.metric == "loss":
+            return math.isnan(score) and self.regular_best is None
+        return by_chance and self.learns(loss)
 
     def add(
         self, step: int, score: float, *, regular: bool, loss: float | None = None, by_chance: bool = False
     ) -> bool:
         """Enter a validation; return whether it is the best so far.
 
-        Patience does not count a score that is one of chance while the loss still falls: an earlier one may have been
-        luckier.
+        With a score that means nothing patience begins anew: later ones are compared with it, and not with one before
+        that was luckier.
         """
         new_best = self.better(score, self.best)
         self.scores[step] = score
+        loss = math.nan if loss is None else loss
         if regular:
-            learns = loss is not None and self.learns(loss)
-            if learns:
-                self.lowest_loss = loss
-            if self.better(score, self.regular_best):
-                self.regular_best, self.without_best = score, 0
-            elif not (by_chance and learns):
+            if self.means_nothing(score, loss=loss, by_chance=by_chance) or self.better(score, self.regular_best):
+                self.regular_best, self.without_best = None if math.isnan(score) else score, 0
+            else:
                 self.without_best += 1
+            if self.learns(loss):
+                self.lowest_loss = loss
         return new_best
 
     @property

@@ -27,6 +27,7 @@ from nmt.models import build_model
 from nmt.registry import TASKS
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World
+from nmt.training.doubts import never_learned
 from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.samples import TrainingSamples
 from nmt.training.validation import Check, Validation
@@ -187,7 +188,8 @@ class Task(ABC):
 
     def doubts_at_end(self, validations: Sequence[Mapping[str, Any]]) -> list[str]:
         """The same of the validations of a run, events of its log."""
-        return []
+        doubt = never_learned(validations)
+        return [doubt] if doubt else []
 
     def describe_epoch(self, batches: Any) -> str:
         """The number of batches of an epoch, and their properties, for people."""

@@ -161,9 +161,9 @@ class Trainer:
             lines = self._bar.task(f"validating update {self.progress.step:,}", self.validator.lines, unit="lines")
             result = self.validator.validate(model, check=self._check_stop, translated=lines)
         score = result.scores[self.ranking.metric]
-        by_chance = result.chance is not None and not result.chance.is_beaten and self.ranking.metric != "loss"
+        by_chance = result.chance is not None and not result.chance.is_beaten
         loss = result.scores["loss"]
-        too_early = by_chance and self.ranking.learns(loss)
+        too_early = self.ranking.means_nothing(score, loss=loss, by_chance=by_chance)
         new_best = self.ranking.add(self.progress.step, score, regular=regular, loss=loss, by_chance=by_chance)
         if regular and not too_early:
             self.updater.end_validation(score, higher_is_better=self.ranking.higher_is_better)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import random
+import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,26 +55,49 @@ class Validation:
     at_limit: NotedLines = field(default_factory=NotedLines)
     """Of these, lines whose translation was cut by the limit of its length."""
     chance: Chance | None = None
-    """Where there are translations, whether they have to do with their sources."""
+    """Whether the output has to do with its source, where that can be told."""
 
 
 class Chance(NamedTuple):
-    """Whether translations have to do with their sources: compared with the score of each beside the next line's
-    references, which is what a model reaches that has learned the target language alone, or nothing."""
+    """Whether what a model gives has to do with its sources: compared with its score beside the references of other
+    lines, which is what a model reaches that has learned the target language alone, or nothing."""
 
     metric: str
     score: float
-    """Of the translations beside the references of other lines."""
+    """Mean over SHUFFLES of the lines."""
     is_beaten: bool
-    """Whether the score beside their own is better: by a point of sacreBLEU's metrics, by a tenth of any other."""
+    """Whether the score beside their own references is better, and not by luck."""
 
 
-def chance_of(metric: Metric, score: float, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Chance:
-    """Compare the `score` of the hypotheses with chance."""
-    others = metric.compute([*hypotheses[1:], *hypotheses[:1]], references).score
-    margin = 1.0 if metric.scorer() is not None else abs(others) / 10
-    gain = score - others if metric.higher_is_better else others - score
-    return Chance(metric.name, others, gain > margin)
+SHUFFLES = 8
+LINES_FOR_CHANCE = 99
+"""Of more, so many spread evenly tell a model that has learned something from chance; with 100 sacreBLEU would complain
+of tokenised text at each shuffle."""
+SURE = 4.0
+"""Standard deviations of the shuffled scores; one validation of 200 by chance is better than that."""
+
+
+def chance_of(
+    name: str,
+    score: Callable[[Sequence[int]], float],
+    *,
+    lines: int,
+    higher_is_better: bool = True,
+    points: bool = True,
+) -> Chance:
+    """Compare outputs of at least two lines with chance.
+
+    `score` gives the score beside the references of each line of the output whose place is listed in their order.
+    `points`: the metric has a scale of 100, so that a difference below 1 is none; of others it is a tenth.
+    """
+    draw, others = random.Random(0), []
+    for _ in range(SHUFFLES):
+        order = draw.sample(range(lines), lines)
+        beside = dict(zip(order, [*order[1:], order[0]], strict=True))  # a single cycle: no line keeps its place
+        others.append(score([beside[line] for line in range(lines)]))
+    mean = statistics.fmean(others)
+    gain = (score(range(lines)) - mean) * (1 if higher_is_better else -1)
+    return Chance(name, mean, gain > max(1.0 if points else abs(mean) / 10, SURE * statistics.stdev(others)))
 
 
 class Translate(Protocol):
@@ -139,15 +164,15 @@ class ScoreValidator(ABC):
         return 0
 
     @abstractmethod
-    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], Chance | None]:
         """`loss`, and whatever else is measured of `model`, in evaluation mode; the same in all processes."""
 
     def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
         """As `nmt.training.task.Validates`."""
         started = time.monotonic()
-        scores = self.scores(model, check=check)
+        scores, chance = self.scores(model, check=check)
         (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
-        return Validation(scores, seconds=seconds)
+        return Validation(scores, seconds=seconds, chance=chance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,9 +228,7 @@ class Validator:
                 scores[metric.name] = result.score
                 signatures[metric.name] = f"{result.name} {result.signature}"
             named = {metric.name: metric for metric in self.metrics}
-            ranking = named.get(self.ranked_by, self.metrics[0])
-            if len(hypotheses) > 1:
-                chance = chance_of(ranking, scores[ranking.name], hypotheses, references)
+            chance = self._chance(named.get(self.ranked_by, self.metrics[0]), hypotheses, references)
             samples = self._samples(hypotheses)
         seconds = round(time.monotonic() - started, 3)
         scores, signatures, samples, seconds, chance = self.world.from_main(
@@ -238,6 +261,21 @@ class Validator:
             translated(1)
             translations.append(Found(translation.best, translation.is_finite, translation.has_ended))
         return translations
+
+    @staticmethod
+    def _chance(metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Chance | None:
+        """Of lines spread evenly; None if they have the same references."""
+        last = len(hypotheses) - 1
+        rows = np.linspace(0, last, min(last + 1, LINES_FOR_CHANCE)).round().astype(int).tolist()
+        some, own = [hypotheses[row] for row in rows], [[stream[row] for row in rows] for stream in references]
+        if len(set(zip(*own, strict=True))) < 2:
+            return None
+
+        def score(places: Sequence[int]) -> float:
+            return metric.compute([some[place] for place in places], own).score
+
+        points = metric.scorer() is not None
+        return chance_of(metric.name, score, lines=len(some), higher_is_better=metric.higher_is_better, points=points)
 
     def _samples(self, hypotheses: Sequence[str]) -> list[dict[str, str]]:
         """Sentences spread evenly over the corpus, the same ones at each validation, with the first references."""

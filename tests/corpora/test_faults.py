@@ -73,6 +73,8 @@ def test_a_third_of_the_words_must_be_of_the_usual_script() -> None:
     [
         ("我用Windows和Office。", "CJK"), ("iPhone 15 Pro Max发布", "CJK"), ("从Mozilla下载Firefox。", "CJK"),
         ("WindowsとOfficeを使う", "CJK"), ("请看http://example.com/a/very/long/address", "CJK"),
+        ("访问 example.com/abc", "CJK"), ("打开config.json文件", "CJK"), ("发邮件到 first.last@example.org", "CJK"),
+        ("Откройте docs/readme.md", "CYRILLIC"),
         ("ฉันใช้ Windows และ Office", "THAI"), ("저는 Google Chrome을 써요", "HANGUL"),
         ("Я использую Google Chrome и Mozilla Firefox", "CYRILLIC"), ("أستخدم Windows", "ARABIC"),
         ("मैं Windows चलाता हूँ", "DEVANAGARI"), ("Χρησιμοποιώ Windows και Office", "GREEK"),

@@ -65,7 +65,8 @@ def test_a_text_without_spaces_in_an_unknown_language_is_said_once(caplog: pytes
         assert "hardly any spaces" in caplog.text and "-l" in caplog.text
     caplog.clear()
     say_once.cache_clear()
-    for lines in (["Ein Mann liest 日本 .", "Zwei Hunde ."], TEXTS["ko"], ["123 ?"]):
+    split = ["我 每天 学习 中文 。", "他 喜欢 喝 茶 。"]
+    for lines in (["Ein Mann liest 日本 .", "Zwei Hunde ."], TEXTS["ko"], ["123 ?"], split):
         nmt.evaluate(lines, [lines], metrics=["bleu"])
     nmt.evaluate(TEXTS["zh"], [TEXTS["zh"]], metrics=["bleu"], tokenize="13a")
     assert caplog.records == []

@@ -377,6 +377,29 @@ def test_labels_that_training_has_not_count_in_f1_only(folder: Path, capsys: pyt
     assert 0 < found["loss"] < 10
 
 
+def test_a_text_without_a_known_label_has_no_loss_which_is_said_and_ranks_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dev.conll").write_text("Mars - I-PLANET\n\nVenus - I-PLANET\n")
+    training = {"max_steps": 6, "validate_every": 1, "patience": 2, "early_stopping_metric": "loss"}
+    assert nmt_train(write_config(folder, training=training)) == 0
+    said = capsys.readouterr().err
+    assert "not in the loss: nothing is left of it" in said.partition("update 1 ")[0]
+    assert "training.max_steps = 6 is reached" in said and "loss was best" not in said
+    assert not any(event["new_best"] for event in events(folder / "run", kinds=("validation",)))
+    other = "--set", f"run_dir={folder / 'other'}", "--set", "training.max_steps=null"
+    assert nmt_train(write_config(folder, training=training), *other) == 1
+    assert "data.dev: every sentence has labels that are not in the training text" in capsys.readouterr().err
+
+
+def test_patience_waits_until_a_tagger_finds_more_than_chance(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training = {"max_steps": 30, "validate_every": 1, "patience": 2, "early_stopping_metric": "f1", "lr": 1e-3}
+    assert nmt_train(write_config(folder, training=training)) == 0
+    found = events(folder / "run", kinds=("validation",))
+    assert len(found) > 4, "the loss falls"
+    assert len({event["f1"] for event in found[:4]}) == 1 and not any(event["beats_chance"] for event in found[:4])
+
+
 def test_dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert nmt_train(write_config(folder), "--dry-run") == 0
     out = capsys.readouterr().out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,38 +133,75 @@ def validations(*beaten: bool, name: str = "bleu", score: float = 0.45) -> list[
 
 def test_a_model_that_never_learned() -> None:
     line = str(never_learned(validations(False, False, False)))
-    assert "at each of 3 validations its translations were no better than beside the references of other lines" in line
-    assert "(bleu 0.45 and 0.38 at the last one), and the loss is still 5.50. Check" in line
+    assert "at 3 of 3 validations its output was no better than beside the references of other lines" in line
+    assert "(bleu 0.45, by chance 0.38 at the last one), and the loss is still 5.50. Check" in line
     assert "the number of updates, 30 so far" in line
     assert "at the only validation" in str(never_learned(validations(False, name="chrf")))
     assert never_learned(validations(False, True, False)) is None
+    once = [False, True, *[False] * 8]
+    assert "9 of 10" in str(never_learned(validations(*once))), "one of ten was luck"
+    assert never_learned(validations(*sorted(once))) is None, "unless it is the last one"
     assert never_learned([{"step": 3, "loss": 5.5}]) is None and never_learned([]) is None
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
 def test_chance_is_the_score_beside_the_references_of_other_lines(name: str) -> None:
-    references = [[f"a{i} b{i} c{i} d{i} e{i} ." for i in range(30)]]
     (metric,) = build_metrics(EvaluationConfig(metrics=[name]), language="de")
-    for hypotheses, beaten in ((references[0], True), (["a1 b1 c1 d1 e1 ."] * 30, False), ([""] * 30, False)):
-        found = chance_of(metric, metric.compute(hypotheses, references).score, hypotheses, references)
-        assert found.is_beaten == beaten and found.metric == name
+
+    def score(hypotheses: list[str], references: list[str]) -> Callable[[Sequence[int]], float]:
+        return lambda places: metric.compute([hypotheses[place] for place in places], [references]).score
+
+    def is_beaten(hypotheses: list[str], references: list[str]) -> bool:
+        found = chance_of(
+            name,
+            score(hypotheses, references),
+            lines=len(references),
+            higher_is_better=metric.higher_is_better,
+        )
+        assert found.metric == name
+        return found.is_beaten
+
+    good = [f"a{i} b{i} c{i} d{i} e{i} ." for i in range(30)]
+    assert is_beaten(good, good) and is_beaten(good[:2], good[:2])
+    twice = sorted(good[:15] * 2)
+    assert is_beaten(twice, twice), "also where neighbours are the same"
+    assert not is_beaten(["a1 b1 c1 d1 e1 ."] * 30, good) and not is_beaten([""] * 30, good)
+    lucky = []
+    for seed in range(20):
+        draw = random.Random(seed)
+        outputs, references = (
+            [" ".join(draw.choices("abcdefghij", k=draw.randint(3, 9))) for _ in range(20)] for _ in "12"
+        )
+        lucky.append(is_beaten(outputs, references))
+    assert sum(lucky) <= 2, "noise is not learned"
 
 
 def test_patience_does_not_count_scores_of_chance_while_the_loss_falls() -> None:
-    """The first one was lucky; later it counts, also those by chance whose loss does not fall any more."""
+    """The first one was lucky; later ones are counted, also those by chance whose loss does not fall any more."""
     ranking = Ranking("bleu", higher_is_better=True)
     ranking.add(1, 0.45, regular=True, loss=5.0, by_chance=True)
     for step, loss in ((2, 4.0), (3, 3.0)):
         ranking.add(step, 0.2, regular=True, loss=loss, by_chance=True)
     assert ranking.without_best == 0
-    ranking.add(4, 0.3, regular=True, loss=3.5, by_chance=True)
-    assert ranking.without_best == 1
-    ranking.add(5, 0.4, regular=True, loss=2.0, by_chance=False)
-    assert ranking.without_best == 2
+    ranking.add(4, 0.1, regular=True, loss=3.5, by_chance=True)
+    ranking.add(5, 0.1, regular=True, loss=2.9999, by_chance=True)
+    assert ranking.without_best == 2, "nor is rounding learning"
+    ranking.add(6, 0.4, regular=True, loss=2.0, by_chance=False)
+    assert ranking.without_best == 0, "better than the last one by chance, if not than the lucky one"
     again = Ranking("bleu", higher_is_better=True)
     again.load_state_dict(ranking.state_dict())
-    again.add(6, 0.3, regular=True, loss=2.5, by_chance=True)
-    assert again.without_best == 3, "the lowest loss is kept"
+    again.add(7, 0.3, regular=True, loss=2.5, by_chance=True)
+    assert again.without_best == 1, "the lowest loss is kept"
+
+
+def test_patience_waits_for_a_loss_that_can_be_measured() -> None:
+    ranking = Ranking("loss", higher_is_better=False)
+    for step in (1, 2, 3):
+        ranking.add(step, float("nan"), regular=True, loss=float("nan"))
+    assert ranking.without_best == 0 and ranking.ranked() == []
+    ranking.add(4, 2.0, regular=True, loss=2.0)
+    ranking.add(5, float("nan"), regular=True, loss=float("nan"))
+    assert ranking.without_best == 1, "a model that breaks later does not get better"
 
 
 @pytest.fixture
@@ -175,13 +214,13 @@ def folder(tmp_path: Path) -> Path:
 def test_what_a_run_makes_doubtful_is_said_and_logged_and_it_ends_well(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "dev.de").write_text("zz zz zz zz\n" * 8, encoding="utf-8")
+    (folder / "dev.de").write_text("".join(f"zz{i} zz zz{i} zz\n" for i in range(8)), encoding="utf-8")
     config = write_config(folder, training={"lr": 1e-9, "max_steps": 2, "validate_every": 1})
     assert nmt_train(config) == 0
     said = capsys.readouterr().err
     logged = [event["text"] for event in events(folder / "run", kinds=("warning",))]
     assert all(f"warning: {text}\n" in said for text in logged)
-    starts = ["an epoch has only 15 updates", "this model has not learned to translate: at each of 2"]
+    starts = ["an epoch has only 15 updates", "this model has not learned its task: at 2 of 2"]
     assert all(any(text.startswith(start) for text in logged) for start in starts)
 
 

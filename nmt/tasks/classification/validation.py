@@ -11,7 +11,7 @@ from nmt.data.classification.records import Record
 from nmt.models.classifier import FIRST_LABEL
 from nmt.tasks.classification.predicting import measure
 from nmt.tasks.classification.scores import Confusion
-from nmt.training.validation import Check, ScoreValidator
+from nmt.training.validation import Chance, Check, ScoreValidator, chance_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,12 @@ class ClassValidator(ScoreValidator):
     def key(self) -> str:
         return self.text.corpus.key
 
-    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], Chance | None]:
         found = measure(model, self.text.corpus, device=self.device, world=self.world, check=check)
-        return {"loss": found.loss, **self.text.compare(found.labels).scores}
+        scores = {"loss": found.loss, **self.text.compare(found.labels).scores}
+
+        def shuffled(places: Sequence[int]) -> float:
+            return self.text.compare([found.labels[place] for place in places]).macro_f1
+
+        alike = len(set(self.text.corpus.labels.tolist())) < 2
+        return scores, None if alike else chance_of("macro_f1", shuffled, lines=len(found.labels))

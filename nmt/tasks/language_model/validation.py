@@ -62,7 +62,7 @@ class StreamValidator(ScoreValidator):
     def key(self) -> str:
         return self.text.key
 
-    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], None]:
         rows = Rows.of(self.text.ids, self.rows)
         cuts = np.linspace(0, len(rows.targets), self.world.size + 1).astype(int).tolist()
         first, end = cuts[self.world.rank], cuts[self.world.rank + 1]
@@ -72,7 +72,7 @@ class StreamValidator(ScoreValidator):
                 return 0.0
             return stream_losses(model, rows, device=self.device, check=check, first=first, end=end)
 
-        return {"loss": sum(in_all_processes(self.world, mine)) / len(self.text.ids)}
+        return {"loss": sum(in_all_processes(self.world, mine)) / len(self.text.ids)}, None
 
 
 @torch.inference_mode()
@@ -97,5 +97,6 @@ class LineValidator(ScoreValidator):
     def key(self) -> str:
         return self.text.key
 
-    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
-        return {"loss": line_loss(model, TextLines.of(self.text), device=self.device, world=self.world, check=check)}
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], None]:
+        loss = line_loss(model, TextLines.of(self.text), device=self.device, world=self.world, check=check)
+        return {"loss": loss}, None

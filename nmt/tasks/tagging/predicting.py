@@ -67,8 +67,7 @@ def measure(
 
     Raises InterruptedValidationError in all of them when `check` raises it in one.
     """
-    lengths = corpus.source_lengths
-    known = np.flatnonzero((lengths > 0) & ~_with_unknown_labels(corpus))
+    lengths, known = corpus.source_lengths, _measurable(corpus)
     batches = batch_lines(lengths[known].tolist(), batch_tokens=BATCH_TOKENS)
 
     def mine() -> tuple[list[float], list[list[int]]]:
@@ -92,6 +91,16 @@ def _with_unknown_labels(corpus: TaggedCorpus) -> np.ndarray[tuple[int], np.dtyp
     ends = corpus.labels.offsets
     found: np.ndarray[tuple[int], np.dtype[np.bool_]] = unknown[ends[1:]] > unknown[ends[:-1]]
     return found
+
+
+def _measurable(corpus: TaggedCorpus) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The sentences that have a loss."""
+    return np.flatnonzero((corpus.source_lengths > 0) & ~_with_unknown_labels(corpus))
+
+
+def has_loss(corpus: TaggedCorpus) -> bool:
+    """Whether any sentence has one."""
+    return len(_measurable(corpus)) > 0
 
 
 def unknown_labels(corpus: TaggedCorpus) -> int:

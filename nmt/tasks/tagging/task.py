@@ -31,7 +31,7 @@ from nmt.registry import TASKS
 from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.tasks.tagging.batches import TagBatches, tag_batch
 from nmt.tasks.tagging.loss import LabelledBatch, LabelLoss
-from nmt.tasks.tagging.predicting import measure, unknown_labels
+from nmt.tasks.tagging.predicting import has_loss, measure, unknown_labels
 from nmt.tasks.tagging.validation import LabelledText, TagValidator, scores_of
 from nmt.training.distributed import World
 from nmt.training.losses import Loss
@@ -163,6 +163,18 @@ class LabelTask(InMemoryTask):
             test=texts.get("test"),
             dev_facts=self.read_validation_facts(),
         )
+        training = self.config.training
+        ends = training.max_steps is not None or training.max_epochs is not None
+        if (
+            data.dev is not None
+            and not has_loss(data.dev.corpus)
+            and training.early_stopping_metric == "loss"
+            and not ends
+        ):
+            raise DataError(
+                "data.dev: every sentence has labels that are not in the training text, so there is no loss that "
+                "training.patience could wait for; set training.early_stopping_metric: f1, or training.max_steps"
+            )
         self.vectors(tokenizer)  # a mistake in them should show before the work
         return data
 
@@ -222,13 +234,17 @@ class LabelTask(InMemoryTask):
         return lines
 
     def doubts(self, data: PreparedLabels, batches: TagBatches) -> list[str]:
-        found = {name: unknown_labels(corpus) for name, corpus in data.texts.items()}
-        return [
-            f"{name}: {counted(count, 'sentence')} with labels that are not in the training text; they count in F1, "
-            f"but not in the loss"
-            for name, count in found.items()
-            if count
-        ]
+        found = []
+        for name, corpus in data.texts.items():
+            if count := unknown_labels(corpus):
+                line = (
+                    f"{name}: {counted(count, 'sentence')} with labels that are not in the training text; they count "
+                )
+                found.append(
+                    f"{line}in F1, but not in the loss"
+                    + ("" if has_loss(corpus) else ": nothing is left of it, it is NaN and ranks no checkpoint")
+                )
+        return found
 
     def test_output(self, *, average: bool = False) -> Path:
         return Path(self.config.run_dir) / f"test{'.average' if average else ''}.{self.suffix}"

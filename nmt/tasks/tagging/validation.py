@@ -11,8 +11,8 @@ from nmt.data.tagging.features import TaggedCorpus
 from nmt.data.tagging.schemes import Span
 from nmt.data.tagging.tokenizers import Labelled, TaggingTokenizer
 from nmt.tasks.tagging.predicting import measure
-from nmt.tasks.tagging.scores import SpanCounts
-from nmt.training.validation import Check, ScoreValidator
+from nmt.tasks.tagging.scores import SpanCounts, f1
+from nmt.training.validation import Chance, Check, ScoreValidator, chance_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,16 @@ class TagValidator(ScoreValidator):
     def key(self) -> str:
         return self.text.corpus.key
 
-    def scores(self, model: Any, *, check: Check) -> dict[str, float]:
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], Chance | None]:
         found = measure(model, self.text.corpus, device=self.device, world=self.world, check=check)
-        return {"loss": found.loss, **scores_of(self.text.count(found.labels, known=self.known))}
+        scores = {"loss": found.loss, **scores_of(self.text.count(found.labels, known=self.known))}
+        wanted = [set(spans) for spans in self.text.spans]
+        given = [set(self.text.tokenizer.spans(self.text.predicted(ids))) for ids in found.labels]
+        sizes = {"wanted": sum(map(len, wanted)), "found": sum(map(len, given))}
+
+        def shuffled(places: Sequence[int]) -> float:
+            right = sum(len(own & given[place]) for own, place in zip(wanted, places, strict=True))
+            return f1(right=right, **sizes).f1
+
+        alike = all(spans == wanted[0] for spans in wanted)
+        return scores, None if alike else chance_of("f1", shuffled, lines=len(wanted))
