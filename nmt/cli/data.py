@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,7 @@ def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
         parser.add_argument(
             "--vocabulary",
             metavar="RUN",
-            help="also count the lines of each side that this run's vocabulary cannot spell",
+            help="count the lines of each side that this run's vocabulary cannot spell, not those of a usual new one",
         )
 
 
@@ -194,21 +195,24 @@ def check(arguments: argparse.Namespace) -> int:
 
     files, held_out, _ = _texts(arguments)
     report = inspect(files, held_out=held_out, max_ratio=arguments.max_ratio, examples=arguments.examples)
-    spelling = [] if arguments.vocabulary is None else _unspelled(arguments.vocabulary, files)
+    spelling = _unspelled(arguments.vocabulary, files)
     _print(report, arguments, spelling=spelling)
     return EXIT_FAILURE if report.faulty == report.pairs else 0
 
 
-def _unspelled(run: str, files: FilePair) -> list[str]:
-    """A line about each side that has lines which the vocabulary of a run cannot spell."""
+def _unspelled(run: str | None, files: FilePair) -> list[str]:
+    """A line about each side that has lines which the vocabulary of a run, or a usual new one, cannot spell."""
     from nmt.config import load_saved
     from nmt.corpora.inspection import unspelled
     from nmt.data import load_tokenizer
+    from nmt.data.sentencepiece import unspelled_by_default
     from nmt.interop.model_dir import config_file, find_model
 
+    if run is None:
+        return unspelled(files, "a vocabulary with the default normalization", unspelled_by_default())
     directory = find_model(run)
     tokenizer = load_tokenizer(directory, load_saved(config_file(directory), []))
-    return unspelled(files, tokenizer) or [f"the vocabulary of {run} can spell all lines"]
+    return unspelled(files, "spelling", tokenizer.unspelled) or [f"the vocabulary of {run} can spell all lines"]
 
 
 def clean(arguments: argparse.Namespace) -> int:
@@ -281,7 +285,9 @@ def _print(
             written["spelling"] = list(spelling)
         print(json.dumps(report.to_json() | written, ensure_ascii=False, indent=1))
         return
-    print("\n".join([*lines_of(report), *spelling]))
+    print("\n".join(lines_of(report)))
+    for line in spelling:
+        print(textwrap.fill(line, 80, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False))
     if kept is not None:
         print(f"{counted(kept, 'pair')} kept, {report.pairs - kept:,} dropped into {arguments.output}.dropped.jsonl")
 

@@ -95,7 +95,16 @@ def _batch_means(raw: dict[str, Any]) -> str | None:
     return "training.normalization: 'sentence' in an older saved configuration is read as 'batch'"
 
 
+def _rewriting_rule(raw: dict[str, Any]) -> None:
+    """SentencePiece's normalisation was `nmt_nfkc` where none was named."""
+    data = raw.get("data")
+    if isinstance(data, dict) and data.get("tokenizer", "sentencepiece") == "sentencepiece":
+        options = data.setdefault("tokenizer_options", {})
+        if isinstance(options, dict):
+            options.setdefault("normalization", "nmt_nfkc")
+
+
 RULES: Final[Mapping[int, Sequence[Rule]]] = MappingProxyType(
-    {2: (_coupled_input, _repeated_metrics, _scales_of_one), 3: (_batch_means,)}
+    {2: (_coupled_input, _repeated_metrics, _scales_of_one), 3: (_batch_means, _rewriting_rule)}
 )
 """The rules that convert a configuration from the previous format to each format, in the order they apply."""

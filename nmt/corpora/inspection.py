@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,6 @@ from nmt.data.encoding import shown_change
 from nmt.data.progress import progress
 from nmt.data.report import CorpusReport
 from nmt.data.text import FilePair, check_hides_no_packed, find_file, is_empty, nothing_in, read_pairs
-from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import naming
 from nmt.files.new import check_not_packed, writing
@@ -129,17 +128,20 @@ def inspect(
     return report
 
 
-def unspelled(files: FilePair, tokenizer: Tokenizer) -> list[str]:
-    """A line about each side that has lines which a vocabulary cannot spell, with the first few."""
+def unspelled(files: FilePair, name: str, find: Callable[[str, Sequence[str]], Iterable[tuple[int, str]]]) -> list[str]:
+    """A line about each side that has lines which a vocabulary cannot spell, with the first few.
+
+    `find` is `Tokenizer.unspelled`, and `name` begins the lines.
+    """
     report = CorpusReport()
     for number, pair, _ in _pairs(files):
         block: dict[str, Any] = {}
         for side, path, line in zip(SIDES, files, pair, strict=True):
-            found = [shown_change(line, text) for _, text in tokenizer.unspelled(side, [line]) if not is_empty(line)]
+            found = [shown_change(line, text) for _, text in find(side, [line]) if not is_empty(line)]
             block[f"{side}_unspelled"] = len(found)
             block[f"{side}_unspelled_examples"] = tuple(f"{path}, line {number}: {change}" for change in found)
         report = report + CorpusReport(**block)
-    return report.doubts("spelling")
+    return report.doubts(name)
 
 
 def clean(

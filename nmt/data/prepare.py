@@ -271,8 +271,6 @@ def _fits(found: Any, record: Mapping[str, Any], options: Any, *, paths: Collect
         if field.name in record["options"].keys() - found["options"].keys()
     }
     chosen = {**usual, **found["options"]}
-    if record["options"].get("normalization", "") is None:  # as made: what is usual has changed
-        chosen["normalization"] = None
     was, now = (
         {**given, "options": {name: bool(value) if name in paths else value for name, value in own.items()}}
         for given, own in ((found, chosen), (record, record["options"]))

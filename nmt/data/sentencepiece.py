@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,16 +97,12 @@ class SentencePieceTokenizer(Tokenizer):
     def unspelled(self, side: str, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         model = self._source if side == "source" else self._target
         has_bytes = any(model.is_byte(i) for i in range(len(SPECIAL_TOKENS), model.get_piece_size()))
-        is_plain = has_bytes and model.normalize("A").strip(WORD_BEGIN) == "A"
-        for place, line in enumerate(lines):
-            if is_plain and line.isascii() and line.isprintable():
-                continue  # which no rule but one of case changes
-            squeezed = " ".join(part for part in line.split(" ") if part)
-            text = model.normalize(line).replace(WORD_BEGIN, " ").strip(" ")
-            if text == squeezed and not has_bytes:
-                text = model.decode(model.encode(line))
-            if text != squeezed:
-                yield place, text
+        is_given = bool(self.options.source_model or self.options.target_model)
+        keeps_ascii = has_bytes and not is_given and not self.options.rule_of(side).endswith("_cf")
+        places = [i for i, line in enumerate(lines) if not (keeps_ascii and line.isascii() and line.isprintable())]
+        chosen = [lines[i] for i in places]
+        texts = model.normalize(chosen) if has_bytes else model.decode(model.encode(chosen))
+        yield from ((places[i], text) for i, text in _rewritten(chosen, texts))
 
     @property
     def has_unknown(self) -> bool:
@@ -184,6 +180,23 @@ class SentencePieceTokenizer(Tokenizer):
             for model in models
         )
         return source, target
+
+
+def unspelled_by_default() -> Callable[[str, Sequence[str]], Iterable[tuple[int, str]]]:
+    """`Tokenizer.unspelled` of a joint vocabulary that the default options would give."""
+    sentencepiece.set_min_log_level(2)
+    with tempfile.TemporaryDirectory() as folder:
+        rule = _rule(SentencePieceOptions().rule_of("target"), Path(folder) / "nfc.tsv")
+        model = sentencepiece.SentencePieceNormalizer(rule_tsv=rule["normalization_rule_tsv"])
+    return lambda side, lines: _rewritten(lines, model.normalize(list(lines)))
+
+
+def _rewritten(lines: Sequence[str], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The places of lines of which a model makes other `texts`, and these; runs of spaces are one."""
+    for place, (line, text) in enumerate(zip(lines, texts, strict=True)):
+        made = text.replace(WORD_BEGIN, " ").strip(" ")
+        if made != line and made != " ".join(part for part in line.split(" ") if part):
+            yield place, made
 
 
 def _splitter(model: sentencepiece.SentencePieceProcessor, p: float | None, alpha: float | None) -> Splitter | None:

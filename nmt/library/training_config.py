@@ -13,7 +13,7 @@ from nmt.config.load import Check
 from nmt.config.problems import Problem
 from nmt.errors import DataError
 from nmt.training import preflight
-from nmt.training.preflight import cannot_begin, in_replaced_run, is_begun, without_files
+from nmt.training.preflight import as_begun, cannot_begin, in_replaced_run, is_begun, without_files
 from nmt.training.stopping import Budget
 
 
@@ -49,15 +49,18 @@ def training_config(
     def possible(config: Config) -> list[Problem]:
         return cannot_begin(config, device=device, budget=budget, dry=dry, resumes=goes_on(config))
 
+    def kept(config: Config) -> Config:
+        return as_begun(config, warn=warn) if goes_on(config) else config
+
     if only_shown:
         return load()
     replaced: list[Check] = [in_replaced_run] if overwrite else []
     try:
-        return load(possible, without_files, *replaced)
+        return kept(load(possible, without_files, *replaced))
     except DataError:  # the only problem is missing files
         config = load(possible, *replaced)
         if not (dry or goes_on(config)):
             raise
         # A dry run says something without texts, too; a run that resumes needs neither these nor a new tokenizer.
         needed = preflight.without_shortlist if goes_on(config) else preflight.without_models
-        return load(possible, needed) if needed(config) else config
+        return kept(load(possible, needed) if needed(config) else config)

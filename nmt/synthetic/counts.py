@@ -48,11 +48,12 @@ class Counts:
         self.empty += made.source_tokens == 0
         self.pairs += len(pairs)
         self.halves += sum(1 for pair in pairs if not all(side.strip() for side in pair))
-        for note in [*made.notes, *([] if line.is_utf8 else [NOT_UTF8])]:
+        notes = [(note, line.place) for note in made.notes] + [(NOT_UTF8, line.not_utf8)] * bool(line.not_utf8)
+        for note, where in notes:
             self.noted[note] = self.noted.get(note, 0) + 1
             examples = self.examples.setdefault(note, [])
             if len(examples) < EXAMPLES:
-                examples.append(line.place)
+                examples.append(where)
 
     @property
     def failed(self) -> int:

@@ -26,8 +26,9 @@ class Line(NamedTuple):
     """Its translation by people, where its file has one."""
     place: str
     """`FILE, line N`."""
-    is_utf8: bool
-    """False where it, or its reference, was not UTF-8 and has been read by the rule for such lines."""
+    not_utf8: str = ""
+    """The place of the text or, where that is UTF-8, of the reference, that was not and has been read by the rule for
+    such lines; empty if both were."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ class Texts:
             for number, (text, reference) in enumerate(_lines(part, rules), start=1):
                 odd = [rule.had(number) for rule in rules]  # ask both: each forgets its answer
                 if number > start:
-                    yield Line(text, reference, f"{part.source}, line {number}", not any(odd))
+                    places = [f"{path}, line {number}" for path in (part.source, part.reference)]
+                    not_utf8 = next((place for place, is_odd in zip(places, odd, strict=True) if is_odd), "")
+                    yield Line(text, reference, places[0], not_utf8)
             start = 0
 
     def _text(self, source: Path, reference: Path | None) -> Text:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from nmt.config import component_options
+from nmt.config import component_options, load_saved
 from nmt.config.located import named_paths
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
@@ -43,6 +44,22 @@ def is_begun(config: Config) -> bool:
     """Whether the run has a checkpoint, so that it resumes, or is finished, instead of starting."""
     run = Path(config.run_dir)
     return run_layout.checkpoints_dir(run).is_dir() and bool(run_layout.checkpoint_steps(run))
+
+
+def as_begun(config: Config, *, warn: Callable[[str], None]) -> Config:
+    """`config` with the normalisation of the run that resumes, if it names none: before 0.3.0 this meant nmt_nfkc."""
+    options, key = config.data.tokenizer_options, "normalization"
+    saved = Path(config.run_dir) / run_layout.CONFIG
+    if config.data.tokenizer != "sentencepiece" or options[key] is not None or not saved.is_file():
+        return config
+    try:
+        began = load_saved(saved, config.plugins).data.tokenizer_options.get(key)
+    except ConfigError:  # which resuming reports
+        return config
+    if began != "nmt_nfkc":
+        return config
+    warn(f"{config.run_dir}: goes on with data.tokenizer_options.{key}: {began}, with which it began")
+    return replace(config, data=replace(config.data, tokenizer_options={**options, key: began}))
 
 
 def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: bool, resumes: bool) -> list[Problem]:

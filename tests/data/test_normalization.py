@@ -14,8 +14,10 @@ import sentencepiece
 
 import nmt
 from nmt.cli import data, export
+from nmt.config import load_saved
 from nmt.data import SentencePieceTokenizer
 from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.errors import ConfigError
 from tests.compiled import needed_engine
 
 TEXTS = ["10² m", "او می\u200cرود", "น้ำ", "½ … ™ ŀ", "Ａｂ ﬁ", "a\u00a0b\u202f!", "Cafe", "日本。", "Ⅷ ℃ №"]
@@ -93,25 +95,72 @@ def test_the_start_of_training_and_a_check_count_them(
     capsys.readouterr()
     prefix = str(files[0][0].with_suffix(""))
     assert data.main(["check", prefix, "--languages", "en", "xx", "--vocabulary", str(tmp_path / "run")]) in (0, 1)
-    assert "280 target lines that the vocabulary cannot spell" in capsys.readouterr().out
+    assert "280 target lines that the vocabulary cannot spell" in " ".join(capsys.readouterr().out.split())
     shutil.rmtree(tmp_path / "run")
     nmt.train(configuration(tmp_path, files))
     assert "cannot spell" not in (tmp_path / "run/train.log").read_text(encoding="utf-8")
 
 
-def test_a_run_of_an_earlier_version_goes_on_with_its_vocabulary(
-    files: tuple[list[Path], list[Path]], tmp_path: Path
+@pytest.mark.parametrize("names_it", [True, False])
+def test_a_run_of_an_earlier_version_goes_on_with_its_own_configuration(
+    files: tuple[list[Path], list[Path]], tmp_path: Path, names_it: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whose configuration named no rule, and which was nmt_nfkc."""
+    """Which named no rule; the run has saved what this meant. Another rule is refused."""
     config = configuration(tmp_path, files)
     nmt.train(configuration(tmp_path, files, normalization="nmt_nfkc"))
     run = tmp_path / "run"
     before = (run / "tokenizer/joint.model").read_bytes()
     for saved in run.rglob("config.yaml"):
-        text = saved.read_text(encoding="utf-8")
-        saved.write_text(text.replace("    normalization: nmt_nfkc\n", ""), encoding="utf-8")
-    done = nmt.train({**config, "training": {**config["training"], "max_steps": 2}})
-    assert done.step == 2 and (run / "tokenizer/joint.model").read_bytes() == before
+        text = saved.read_text(encoding="utf-8").replace("format: 3", "format: 2")
+        saved.write_text(text if names_it else text.replace("    normalization: nmt_nfkc\n", ""), encoding="utf-8")
+    config["training"]["max_steps"] = 2
+    other = configuration(tmp_path, files, normalization="nfc")
+    with pytest.raises(ConfigError, match="normalization: 'nmt_nfkc' -> 'nfc'"):
+        nmt.train(other)
+    assert nmt.train(config).step == 2
+    assert "goes on with data.tokenizer_options.normalization: nmt_nfkc" in caplog.text
+    assert (run / "tokenizer/joint.model").read_bytes() == before
+    assert load_saved(run / "config.yaml").data.tokenizer_options["normalization"] == "nmt_nfkc"
+
+
+def test_no_other_rule_goes_on_where_none_is_named(files: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
+    """Nor any without a checkpoint: the vocabulary is made anew."""
+    nmt.train(configuration(tmp_path, files, normalization="identity"))
+    with pytest.raises(ConfigError, match="normalization: 'identity' -> None"):
+        nmt.train(configuration(tmp_path, files))
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    nmt.train(configuration(tmp_path, files))
+    saved = json.loads((tmp_path / "run/tokenizer/tokenizer.json").read_text(encoding="utf-8"))
+    assert "normalization" in str(saved) and "identity" not in str(saved)
+
+
+def test_a_given_model_may_rewrite_any_text(files: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
+    """Also ASCII, which the rules of a vocabulary made here keep but for case."""
+    (tmp_path / "rule.tsv").write_text("2E 2E 2E\t2026\n")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(files[1][0]), model_prefix=str(tmp_path / "own"), vocab_size=340, model_type="bpe",
+        normalization_rule_tsv=str(tmp_path / "rule.tsv"), byte_fallback=True,
+        pad_id=0, unk_id=1, eos_id=2, bos_id=-1, minloglevel=2,
+    )  # fmt: skip
+    given = trained(files, source_model=str(tmp_path / "own.model"))
+    assert list(given.unspelled("target", ["10. m", "10... m"])) == [(1, "10\u2026 m")]
+    folded = trained(files, normalization="nmt_nfkc_cf")
+    assert list(folded.unspelled("source", ["cafe  5", "Cafe"])) == [(1, "cafe")]
+
+
+def test_a_check_without_a_vocabulary_tells_what_a_usual_one_would_change(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.en").write_text("one two\nthree  four\nfive six\n", encoding="utf-8")
+    (tmp_path / "t.xx").write_text("10\u00b2 \u00bd\ncafe\u0301 x\n\u1112\u1161\u11ab y\n", encoding="utf-8")
+    check = ["check", str(tmp_path / "t"), "--languages", "en", "xx"]
+    assert data.main(check) == 0
+    found = capfd.readouterr()
+    assert "1 target line that the" in " ".join(found.out.split())
+    assert not found.err  # SentencePiece would tell of its rules there
+    assert data.main([*check, "--json"]) == 0
+    (line,) = json.loads(capfd.readouterr().out)["spelling"]
+    assert f"{tmp_path}/t.xx, line 2: 'cafe\u0301 x' becomes 'caf\u00e9 x'" in line
 
 
 def test_the_engine_reads_the_rule_from_the_file(files: tuple[list[Path], list[Path]], tmp_path: Path) -> None:

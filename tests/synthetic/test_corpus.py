@@ -345,7 +345,7 @@ def test_references_that_are_not_utf8(folder: Path) -> None:
     (folder / "text.de").write_bytes(b"good\nb\xffd\n" + b"good\n" * (len(LINES) - 2))
     progress = make(work_of(folder, errors="replace", keep_original=True), folder / "made")
     assert written(folder / "made")[2:4] == [("line 1", "LINE 1"), ("line 1", "b\ufffdd")]
-    assert progress.counts.problems()[-1] == f"1 line not UTF-8 ({folder}/text.en.gz, line 2)"
+    assert progress.counts.problems()[-1] == f"1 line not UTF-8 ({folder}/text.de, line 2)"
 
 
 def test_three_places_of_each_problem_are_named_also_of_resumed_work(folder: Path) -> None:
