@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import os
 import re
 import sys
 import tempfile
@@ -276,11 +277,16 @@ def _train_model(sides: Sequence[Sequence[Path]], rule: str, *, options: Sentenc
 
 
 def _train_here(sides: Sequence[Sequence[Path]], rule: str, options: SentencePieceOptions, seed: int) -> bytes:
-    """Train a model in this process; signals cannot interrupt it."""
+    """Train a model in this process; signals cannot interrupt it.
+
+    The model keeps the name of its file of rules, which must be the same in every process that trains it.
+    """
     model = io.BytesIO()
+    sides = [[path.absolute() for path in files] for files in sides]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            return _trained(sides, options, seed, model, _rule(rule, Path(folder) / "nfc.tsv"))
+            os.chdir(folder)
+            return _trained(sides, options, seed, model, _rule(rule, Path("nfc.tsv")))
     except RuntimeError as error:
         _explain(error, options.vocab_size)
 

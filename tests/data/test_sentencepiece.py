@@ -171,7 +171,9 @@ def test_odd_line_separators_do_not_split_training_lines(tmp_path: Path) -> None
 
 
 def test_normalization_is_a_choice(text: tuple[list[Path], list[Path]], joint: SentencePieceTokenizer) -> None:
-    assert joint.decode_source(joint.encode_source(["ﬁne ½"])[0]) == "fine 1⁄2"
+    assert joint.decode_source(joint.encode_source(["ﬁne ½ u\u0308"])[0]) == "ﬁne ½ ü"
+    nfkc = SentencePieceTokenizer.train(*text, options=replace(SMALL, normalization="nmt_nfkc"), seed=1)
+    assert nfkc.decode_source(nfkc.encode_source(["ﬁne ½"])[0]) == "fine 1⁄2"
     identity = SentencePieceTokenizer.train(*text, options=replace(SMALL, normalization="identity"), seed=1)
     assert identity.decode_source(identity.encode_source(["ﬁne ½"])[0]) == "ﬁne ½"
 
