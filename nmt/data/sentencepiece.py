@@ -73,6 +73,11 @@ class SentencePieceTokenizer(Tokenizer):
     def source_form(self, text: str) -> str:
         return self._source.normalize(text).replace(WORD_BEGIN, " ").strip()
 
+    def rule_of(self, side: str) -> str:
+        options = self.options
+        is_given = options.source_model if side == "source" or options.joint else options.target_model
+        return "that of the given model" if is_given else options.rule_of(side)
+
     def decode_source(self, ids: Sequence[int]) -> str:
         return on_one_line(self._source.decode(printable_ids(ids)))
 

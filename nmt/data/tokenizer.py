@@ -54,6 +54,10 @@ class Tokenizer(ABC):
         """A source text as it is read, that is, normalised; by default as it is."""
         return text
 
+    def rule_of(self, side: str) -> str:
+        """How text of `source` or `target` is normalised, in words; by default it is not."""
+        return "none"
+
     @abstractmethod
     def decode_source(self, ids: Sequence[int]) -> str:
         """Detokenised text of source ids, on one line."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
 from nmt.config.schema import Config
+from nmt.data.corpus import SIDES
 from nmt.data.text import as_list
 from nmt.errors import counted, printable
 from nmt.files.whole import is_file
@@ -91,6 +92,7 @@ def facts_for_tools(loaded: LoadedModel, *, precision: str) -> dict[str, Any]:
         "units": loaded.model.outline(config.model).mixing,
         "parameters": sum(parameters_by_part(loaded.model).values()),
         "precision": precision,
+        "normalization": {side: loaded.tokenizer.rule_of(side) for side in SIDES},
         "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
         "sources_of_several_sentences": loaded.several,
     }
@@ -111,6 +113,7 @@ def _facts(
     yield "size on disk", f"{megabytes(total)}, the weights {megabytes(weights)}"
     sizes = f"{model.source_vocab_size:,} and {model.target_vocab_size:,} entries"
     yield "tokenizer", f"{config.data.tokenizer}, {sizes}"
+    yield "normalisation", ", ".join(f"{side} {loaded.tokenizer.rule_of(side)}" for side in SIDES)
     decoding = config.decoding
     yield "search", f"{decoding.chosen_search}, beam {decoding.beam_size}, length penalty {decoding.length_penalty:g}"
     yield (

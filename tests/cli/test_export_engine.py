@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from nmt.cli import export
@@ -233,3 +234,31 @@ def test_n_best_is_noted(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     exported(run, tmp_path / "model.nmt")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("nmt-export: decoding.n_best: 2 is not stored in the file")
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        ({}, ("nfc", "nfc")),
+        ({"normalization": "identity"}, ("identity", "identity")),
+        ({"joint": False}, ("nmt_nfkc", "nfc")),
+        ({"joint": False, "normalization": "nmt_nfkc"}, ("nmt_nfkc", "nmt_nfkc")),
+        ({"source_model": "a.model"}, ("that of the given model", "that of the given model")),
+        ({"joint": False, "target_model": "a.model"}, ("nmt_nfkc", "that of the given model")),
+    ],
+)
+def test_the_card_says_how_text_is_normalised(
+    run: Path, tmp_path: Path, options: dict[str, Any], rules: tuple[str, str]
+) -> None:
+    for path in run.rglob(run_layout.CONFIG):
+        saved = yaml.safe_load(path.read_text())
+        saved["data"]["tokenizer_options"].update(options)
+        path.write_text(yaml.safe_dump(saved))
+    if not options.get("joint", True):
+        for side in ("source", "target"):
+            shutil.copy(run / "tokenizer/joint.model", run / f"tokenizer/{side}.model")
+    card = json.loads(exported(run, tmp_path / "model.nmt").sections["META"])
+    assert card["normalization"] == dict(zip(("source", "target"), rules, strict=True))
+    assert export.main([str(run), "-o", str(tmp_path / "folder")]) == 0
+    row = f"| normalisation | source {rules[0]}, target {rules[1]} |"
+    assert row in (tmp_path / "folder/README.md").read_text(encoding="utf-8")

@@ -330,6 +330,11 @@ def test_an_existing_path_wins_over_a_bundled_name(write, monkeypatch, tmp_path)
     assert load_config("demo.yaml").run_dir == "mine"
 
 
+@pytest.mark.parametrize("name", [name for name in bundled_names() if name.startswith("wmt14_")])
+def test_configurations_of_published_systems_normalise_as_in_all_versions(name: str) -> None:
+    assert load_config(name).data.tokenizer_options["normalization"] == "nmt_nfkc"
+
+
 @pytest.mark.parametrize("name", bundled_names())
 def test_every_shipped_configuration_loads_and_survives_a_round_trip(name, tmp_path):
     config = load_config(name)
