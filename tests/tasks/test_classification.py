@@ -88,6 +88,20 @@ def entailment(folder: Path, texts: list[str], *, attention: str | None, steps: 
     return test
 
 
+def test_patience_waits_until_a_classifier_is_better_than_chance(folder: Path) -> None:
+    """At first every text gets the same label, which is right for half of them."""
+    write_colours(folder)
+    training = {"max_steps": 60, "validate_every": 4, "patience": 1, "early_stopping_metric": "accuracy"}
+    assert nmt_train(write_config(folder, pairs=False, training=training)) == 0
+    found = events(folder / "run", kinds=("validation",))
+    assert len(found) > 3 and not any(event["beats_chance"] for event in found[:3]), "the loss falls"
+    assert len({event["accuracy"] for event in found[:3]}) < 3
+
+
+def test_what_is_learned_is_better_than_chance(colours: Path) -> None:
+    assert events(colours / "run", kinds=("validation",))[-1]["beats_chance"]
+
+
 def test_entailment_is_learned_from_both_texts_alone(tmp_path: Path) -> None:
     for name in ("both", "first", "second"):
         (tmp_path / name).mkdir()
