@@ -240,9 +240,10 @@ class TrainingConfig:
     patience: Positive | None = None
     """Stop after this many validations without a new best. With a metric of the output (BLEU, chrF, TER, accuracy, F1),
     the count starts again at a validation whose score is one of chance while the loss still falls, by a thousandth or
-    more; later scores are compared with that one. Chance: the score is not better, by a point and by three standard
-    deviations, than those of the same output beside the references of other lines, shuffled eight times. A loss that is
-    NaN from the start does not count. The schedule `score` and `average_after` wait as well."""
+    more; later scores are compared with that one. Chance: the score is not better, by a point and by four standard
+    deviations, of accuracy and F1 three, than those of the same output beside the references of other lines, shuffled
+    eight times. A loss that is NaN from the start does not count. The schedule `score` and `average_after` wait as
+    well."""
     early_stopping_metric: Text = "loss"
     """What decides which checkpoint is best: `loss`, or the name of one of `evaluation.metrics`."""
     max_bad_updates: NotNegative = 10

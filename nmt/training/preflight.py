@@ -58,7 +58,7 @@ def as_begun(config: Config, *, warn: Callable[[str], None]) -> Config:
         return config
     if began != "nmt_nfkc":
         return config
-    warn(f"{config.run_dir}: goes on with data.tokenizer_options.{key}: {began}, with which it began")
+    warn(f"{config.run_dir}: resumes with data.tokenizer_options.{key}: {began}, with which it began")
     return replace(config, data=replace(config.data, tokenizer_options={**options, key: began}))
 
 

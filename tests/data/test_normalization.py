@@ -133,7 +133,7 @@ def test_a_run_of_an_earlier_version_goes_on_with_its_own_configuration(
     with pytest.raises(ConfigError, match="normalization: 'nmt_nfkc' -> 'nfc'"):
         nmt.train(other)
     assert nmt.train(config).step == 2
-    assert "goes on with data.tokenizer_options.normalization: nmt_nfkc" in caplog.text
+    assert "resumes with data.tokenizer_options.normalization: nmt_nfkc" in caplog.text
     assert (run / "tokenizer/joint.model").read_bytes() == before
     assert load_saved(run / "config.yaml").data.tokenizer_options["normalization"] == "nmt_nfkc"
 

@@ -11,7 +11,7 @@ from nmt.data.classification.records import Record
 from nmt.models.classifier import FIRST_LABEL
 from nmt.tasks.classification.predicting import measure
 from nmt.tasks.classification.scores import Confusion
-from nmt.training.validation import Chance, Check, ScoreValidator, chance_of
+from nmt.training.validation import SURE_OF_LABELS, Chance, Check, ScoreValidator, chance_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,4 +50,4 @@ class ClassValidator(ScoreValidator):
             return self.text.compare([found.labels[place] for place in places]).macro_f1
 
         alike = len(set(self.text.corpus.labels.tolist())) < 2
-        return scores, None if alike else chance_of("macro_f1", shuffled, lines=len(found.labels))
+        return scores, None if alike else chance_of("macro_f1", shuffled, lines=len(found.labels), sure=SURE_OF_LABELS)

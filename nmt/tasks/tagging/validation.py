@@ -12,7 +12,7 @@ from nmt.data.tagging.schemes import Span
 from nmt.data.tagging.tokenizers import Labelled, TaggingTokenizer
 from nmt.tasks.tagging.predicting import measure
 from nmt.tasks.tagging.scores import SpanCounts, f1
-from nmt.training.validation import Chance, Check, ScoreValidator, chance_of
+from nmt.training.validation import SURE_OF_LABELS, Chance, Check, ScoreValidator, chance_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,4 +70,4 @@ class TagValidator(ScoreValidator):
             return f1(right=right, **sizes).f1
 
         alike = all(spans == wanted[0] for spans in wanted)
-        return scores, None if alike else chance_of("f1", shuffled, lines=len(wanted))
+        return scores, None if alike else chance_of("f1", shuffled, lines=len(wanted), sure=SURE_OF_LABELS)
