@@ -8,13 +8,12 @@ import functools
 import importlib.util
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import any_text, milliseconds, port, positive, seconds
-from nmt.cli.common import EXIT_INTERRUPTED, EXIT_TERMINATED, add_device, add_plugins, execute, make_parser
+from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.errors import ConfigError
@@ -60,7 +59,10 @@ def build_parser() -> argparse.ArgumentParser:
         "-q", "--quiet", action="store_true", help="do not log requests; warnings and errors are still reported"
     )
     parser.add_argument(
-        "--log-format", choices=FORMATS, default=FORMATS[0], help="of the log: text (default), or one JSON object a line"
+        "--log-format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="text (default), or json: each line of the log is an object",
     )
     add_checkpoint(parser)
     _add_batches(parser.add_argument_group("batches"))
@@ -186,7 +188,7 @@ def serve(arguments: argparse.Namespace, *, log: contextlib.ExitStack) -> int:
         host=arguments.host,
         port=arguments.port,
     )
-    said, code = {signal.SIGINT: ("interrupted", EXIT_INTERRUPTED)}.get(number, ("terminated", EXIT_TERMINATED))
+    said, code = ENDINGS[number]
     logging.getLogger("nmt.serving.status").info(said)
     return code
 

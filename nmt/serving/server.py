@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, Final
@@ -20,11 +20,10 @@ from nmt.errors import ConfigError, NmtError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.serving.app import create_app
-from nmt.serving.service import WARM_UP, Service
+from nmt.serving.refusal import RefusedError
+from nmt.serving.service import Load, Service
 from nmt.serving.settings import Settings
 
-Load = Callable[[], tuple[Translator, Mapping[str, Any]]]
-"""Loads the model; returns it and the default options of requests."""
 BACKLOG: Final = 2048
 SECONDS_TO_SEND: Final = 10
 """Within which clients must read their answers when the server ends."""
@@ -48,7 +47,8 @@ def serve(load: Load, settings: Settings, *, models: Sequence[str], host: str, p
 
 
 async def _serve(load: Load, settings: Settings, *, models: Sequence[str], listening: socket.socket) -> int:
-    doors = ("file",) if are_engine_files(models) else ("run",)
+    is_file = are_engine_files(models)
+    doors = ("file",) if is_file else ("run",)
     service = Service(settings, name=", ".join(PurePath(model).name for model in models), doors=doors)
     server = _Server(
         uvicorn.Config(
@@ -64,17 +64,22 @@ async def _serve(load: Load, settings: Settings, *, models: Sequence[str], liste
         ),
         service,
     )
+
+    def opened() -> tuple[Translator, Mapping[str, Any]]:
+        if are_engine_files(models) != is_file:  # of which clients have been told what it can do
+            kind = "one file for the engine" if is_file else "a run or an exported folder"
+            raise ConfigError(f"{models[0]}: is of another kind than when the server started. Allowed: {kind}.")
+        return load()
+
     running = asyncio.create_task(server.serve(sockets=[listening]))
-    loading = asyncio.create_task(asyncio.to_thread(_loaded, load))
+    loading = asyncio.create_task(service.open(opened))
     await asyncio.wait({running, loading}, return_when=asyncio.FIRST_COMPLETED)
     try:
-        translator, defaults = await loading
-        service.start(translator, defaults)
-        _log.info("kernels: %s", translator.kernels)
-        if translator.without_kernels:
-            _log.warning("translation is several times slower than possible: %s", translator.without_kernels)
+        await loading
         _log.info("serving %s on %s", ", ".join(models), _address(listening))
+        reloading = asyncio.create_task(server.reload_when_told())
         await running
+        reloading.cancel()
     finally:
         server.should_exit = True
         await asyncio.wait({running})
@@ -82,21 +87,19 @@ async def _serve(load: Load, settings: Settings, *, models: Sequence[str], liste
     return server.received or 0
 
 
-def _loaded(load: Load) -> tuple[Translator, Mapping[str, Any]]:
-    """The model, which has translated once: what is wrong with it, or with the options, shows at the start."""
-    translator, defaults = load()
-    translator.translate(WARM_UP, **defaults)
-    return translator, defaults
-
-
 class _Server(uvicorn.Server):
-    """Ends as the other commands do: by the first signal when all is answered, by the second at once."""
+    """Ends as the other commands do: by the first signal when all is answered, by the second at once.
+
+    SIGHUP reloads the model, unless it says that the terminal has been closed: then it is a signal to end.
+    """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._draining: asyncio.Task[None] | None = None
+        self._had_terminal = _has_terminal()
+        self._told_to_reload = asyncio.Event()
         self.received: int | None = None
         """The signal that ends it."""
 
@@ -113,11 +116,22 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGHUP and _has_terminal() == self._had_terminal:
+            self._loop.call_soon_threadsafe(self._told_to_reload.set)
+            return
         if self.received is not None or self._service.status == "loading":
             _log.warning("ended at once by %s", signal.Signals(sig).name)
             os._exit(128 + sig)
         self.received = sig
         self._loop.call_soon_threadsafe(self._drain)
+
+    async def reload_when_told(self) -> None:
+        """Reload after each SIGHUP; once for those that arrive during a reload, as the files may have changed since."""
+        while True:
+            await self._told_to_reload.wait()
+            self._told_to_reload.clear()
+            with contextlib.suppress(RefusedError):  # the log says it
+                await self._service.reload()
 
     def _drain(self) -> None:
         async def drain() -> None:
@@ -125,6 +139,15 @@ class _Server(uvicorn.Server):
             self.should_exit = True
 
         self._draining = asyncio.create_task(drain())
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _listen(host: str, port: int) -> socket.socket:
