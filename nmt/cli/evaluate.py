@@ -23,6 +23,7 @@ from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED
 from nmt.evaluation.testsets import test_set
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured, target_of
+from nmt.light.output import STDOUT, is_one_file
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened, OpenModels
@@ -221,8 +222,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--hyp {hypotheses}: is a translation already; MODEL {models} needs --source instead")
     if arguments.models and arguments.source is None:
         raise ConfigError("MODEL needs --source, the text to translate")
-    if arguments.output == "-":
-        raise ConfigError("-o -: standard output has the scores; give a file for the translations")
+    if arguments.output is not None and is_one_file(arguments.output, STDOUT):
+        raise ConfigError(f"-o {arguments.output}: standard output has the scores; give a file for the translations")
     if arguments.models:
         check_ensemble(arguments, models=len(arguments.models))
     if arguments.hyp:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nmt.data import read_lines
-from nmt.data.text import on_one_line
+from nmt.data.text import on_one_line, wide
 from nmt.errors import DataError, counted, near_miss, shown
 from nmt.files.undecodable import Policy, Undecodable
 from nmt.search import Request
@@ -198,7 +198,9 @@ def _check_lines(name: str, path: str) -> None:
     if not Path(path).exists() or os.path.isfile(path):
         found = _count(path)
         if os.path.isfile(name) and found != (expected := _count(name)):
-            raise DataError(f"{name} has {counted(expected, 'line')} but {path} has {found:,}; {_ONE_EACH}")
+            raise wide(Path(name), Path(path)) or DataError(
+                f"{name} has {counted(expected, 'line')} but {path} has {found:,}; {_ONE_EACH}"
+            )
 
 
 def _count(path: str) -> int:

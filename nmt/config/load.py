@@ -31,6 +31,7 @@ from nmt.config.yaml12 import Document, read_yaml, write_yaml
 from nmt.errors import ConfigError, DataError, near_miss, shown
 from nmt.files.safe import LARGEST_CONFIG, open_model_file
 from nmt.home import expanded
+from nmt.light.encodings import not_utf8
 from nmt.registry import TASKS
 
 logger = logging.getLogger(__name__)
@@ -288,9 +289,11 @@ def _read(path: Path, *, saved: bool = False) -> Document:
         if len(content) > LARGEST_CONFIG:
             raise ConfigError(f"{path}: larger than {LARGEST_CONFIG >> 20} MiB, too large for a configuration")
         text = content.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read: {reason}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        before, lines = content.count(b"\n", 0, error.start), content.split(b"\n")
+        raise ConfigError(f"{path}, line {before + 1}: {not_utf8(lines[before])}") from None
     document = read_yaml(text, origin=str(path))
     if not isinstance(document.value, dict):
         raise ConfigError(f"{path}: must be a mapping of keys to values, such as 'run_dir: runs/first'")

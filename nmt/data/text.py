@@ -203,15 +203,20 @@ def read_pairs(
 
 def unequal(pair: FilePair, source_lines: int, target_lines: int) -> DataError:
     """The message about two files that cannot belong together, one of which may be UTF-16, with lines of its own."""
-    for path in pair:
+    return wide(*pair) or DataError(
+        f"{pair.source} has {counted(source_lines, 'line')} but {pair.target} has {target_lines}; "
+        "the two sides of a corpus must have the same number"
+    )
+
+
+def wide(*paths: Path) -> DataError | None:
+    """The message about the first of these files that is UTF-16 or UTF-32, whose lines are others than ours."""
+    for path in paths:
         with open_bytes(path) as stream:
             first = stream.readline(LONGEST_LINE)
         if is_wide(first):
             return DataError(f"{path}, line 1: {not_utf8(first)}")
-    return DataError(
-        f"{pair.source} has {counted(source_lines, 'line')} but {pair.target} has {target_lines}; "
-        "the two sides of a corpus must have the same number"
-    )
+    return None
 
 
 def count_lines(path: Path) -> int:

@@ -9,17 +9,18 @@ options of all of nmt.
 
 from __future__ import annotations
 
-from .errors import EngineError, NmtError
+from .errors import EngineError, NmtError, StoppedError
 
 __version__ = "0.2.0"
 """Of all of nmt."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .binding import Stop
     from .results import Hypothesis, Result
     from .translator import Translator
 
-__all__ = ["EngineError", "Hypothesis", "NmtError", "Result", "Translator", "__version__"]
+__all__ = ["EngineError", "Hypothesis", "NmtError", "Result", "Stop", "StoppedError", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -32,6 +33,10 @@ def __getattr__(name: str) -> object:
         from .translator import Translator
 
         return Translator
+    if name == "Stop":
+        from .binding import Stop
+
+        return Stop
     if name not in ("Hypothesis", "Result"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import results

@@ -8,40 +8,71 @@ if TYPE_CHECKING:
 
 MARK: Final = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8, which every reader drops at the beginning of a file."""
-_LEAST: Final = 8  # bytes of a line that tell an encoding without a mark
+_WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
+_CONTROLS: Final = bytes(byte for byte in range(32) if byte != 9)
+_FEWEST: Final = 3  # characters of a line that tell an encoding without a mark, twice as many where none is 0
 _LOOKED_AT: Final = 4096  # bytes of a long line
 
 
 def is_wide(raw: bytes) -> bool:
-    """Whether a line seems to be UTF-16 or UTF-32, which may be valid UTF-8 with a 0 beside each letter."""
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or raw[:4] == b"\0\0\xfe\xff":
-        return True
-    if b"\0" not in raw or len(raw) < _LEAST:
-        return False
-    part = raw[:_LOOKED_AT]
-    zeros = [part[place::4].count(0) for place in range(4)]
-    most, half = len(part) / 4, len(part) / 8
-    pairs = sorted((zeros[0] + zeros[2], zeros[1] + zeros[3]))
-    return (pairs[1] >= 2.4 * half and pairs[0] <= 0.4 * half) or sum(zeros) >= 2.5 * most > sum(zeros) - 0.6 * most
+    """Whether a line seems to be UTF-16 or UTF-32, which may be valid UTF-8 with a control character beside each
+    letter: 0 for Latin ones, 4 for Cyrillic ones."""
+    return raw.startswith(_WIDE_MARKS) or (_has_controls(raw) and _spelled(raw) is not None)
 
 
 def looks_like(raw: bytes) -> str | None:
     """The encoding that a line which is not UTF-8 seems to have, as `iconv` calls it; None where none is likely."""
-    if is_wide(raw):
-        is_longer = raw[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff") or raw.count(0) > 0.6 * len(raw)
-        return "UTF-32" if is_longer else "UTF-16"
+    if raw.startswith(_WIDE_MARKS):
+        return "UTF-32" if raw[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff") else "UTF-16"
+    if found := _spelled(raw):
+        return found
     part = raw[:_LOOKED_AT]
     plain = sum(byte in b"\t\r\n" or 32 <= byte < 127 for byte in part)
     if 10 * plain < 7 * len(part) or any(byte in b"\x81\x8d\x8f\x90\x9d" for byte in part):
         return None
-    return "WINDOWS-1252"
+    return None if part.translate(None, _CONTROLS) != part.translate(None, b"\n\f\r") else "WINDOWS-1252"
+
+
+def _has_controls(raw: bytes) -> bool:
+    """Whether three in ten bytes are control characters; tabs are, too, in a line with zeros (a part of Devanagari)."""
+    part = raw[:_LOOKED_AT].rstrip(b"\r\n")
+    left = part.translate(None, _CONTROLS)
+    if len(left) < len(part) and b"\0" in part:
+        left = left.replace(b"\t", b"")
+    return 10 * len(left) <= 7 * len(part)
+
+
+def _spelled(raw: bytes) -> str | None:
+    """UTF-16 or UTF-32, if a line without a mark spells text in it; nothing tells in which order its bytes are.
+
+    Nearly all characters must be readable. Without control characters between the bytes, as in Chinese, they must also
+    be of a script of East Asia, and some be letters or punctuation that no other encoding spells with these bytes.
+    """
+    part = raw[:_LOOKED_AT].rstrip(b"\r\n")
+    fewest = _FEWEST if b"\0" in part else 2 * _FEWEST
+    for width, name in ((4, "UTF-32"), (2, "UTF-16")):
+        for order in ("LE", "BE"):
+            for start in (0, width - 1):  # after what the end of the line before has left
+                own = part[start : start + (len(part) - start) // width * width]
+                text = own.decode(name + order, "replace").strip("\r")
+                readable = sum(letter.isprintable() or letter in "\t\u3000" for letter in text) - text.count("\ufffd")
+                if len(text) < fewest or 20 * readable < 19 * len(text):
+                    continue
+                if width == 4 or _has_controls(part):
+                    return name
+                plain = sum(letter < "\x7f" or "\u3000" <= letter < "\u3100" for letter in text)
+                eastern = sum("\u3100" <= letter < "\ua000" or "\uac00" <= letter < "\ud7a4" for letter in text)
+                full = sum("\uff00" <= letter < "\uffef" for letter in text)
+                if plain and 20 * (plain + eastern + full) >= 19 * len(text):
+                    return name
+    return None
 
 
 def not_utf8(raw: bytes) -> str:
     """What is wrong with a line that is not UTF-8, and what helps."""
     try:
         raw.decode("utf-8")
-        place = "a byte 0 beside each letter"
+        place = "a control character beside each letter"
     except UnicodeDecodeError as error:
         place = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
     found = looks_like(raw)

@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.data import EOS, PAD, UNK, Tokenizer
 from nmt.errors import DataError
 from nmt.files.safe import open_regular, read_bounded
+from nmt.interop.weights_file import weights_bytes
 
 _FORMAT = "nmt-shortlist-1"
 _LARGEST = 1 << 30
@@ -73,9 +74,9 @@ class Shortlist:
 
     def save_bytes(self, tokenizer: Tokenizer) -> bytes:
         """The content of a shortlist file (safetensors), which only fits models with this tokenizer."""
-        tensors = {name: getattr(self, name).to(dtype).contiguous() for name, dtype in _TYPES.items()}
+        tensors = {name: getattr(self, name).to(dtype) for name, dtype in _TYPES.items()}
         metadata = {"format": _FORMAT, "tokenizer": tokenizer.fingerprint(), "target_size": str(self.target_size)}
-        return safetensors.torch.save(tensors, metadata)
+        return weights_bytes(tensors, metadata=metadata)
 
 
 def read_shortlist(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -166,6 +166,11 @@ def test_a_dash_is_standard_output_once(
         (translate.main, [run, "-i", str(text), "--alignment", "-"], "--alignment -: is also the output"),
         (translate.main, [run, "-i", str(text), "-o", "-", "--alignment", "-"], "--alignment -: is also the output"),
         (evaluate.main, [run, "--source", str(text), "--ref", str(hypothesis), "-o", "-"], "-o -: standard output has"),
+        (
+            evaluate.main,
+            [run, "--source", str(text), "--ref", str(hypothesis), "-o", "/dev/fd/1"],
+            "-o /dev/fd/1: standard output has",
+        ),
         (export.main, [run, "-o", "-"], "'-' is standard output, which cannot be written here"),
         (average.main, [run, "--last", "2", "-o", "-"], "'-' is standard output"),
         (distill.main, [run, "--train", "x", "-o", "-"], "'-' is standard output"),

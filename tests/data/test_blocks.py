@@ -7,13 +7,14 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nmt.data import read_lines
 from nmt.data.blocks import TextPosition, read_blocks, split_lines
 from nmt.data.text import FilePair
 from nmt.errors import DataError
+from nmt.light.encodings import is_wide
 
 PLACE = Path("t.en")
 
@@ -22,6 +23,7 @@ PLACE = Path("t.en")
 @given(st.lists(st.sampled_from(["a", "ü", "\r", "\n", "\r\n", "\x00", "\u0085", "\u2028", "\x0b", " ", "\ufeff"])))
 def test_lines_of_a_block_are_those_of_the_reader(pieces: list[str]) -> None:
     content = "".join(pieces).encode()
+    assume(not any(map(is_wide, content.split(b"\n"))))  # "a\0a\0a\0", which only the reader refuses
     assert split_lines(content, PLACE) == list(read_lines(io.BytesIO(content), name="t"))
 
 

@@ -11,11 +11,12 @@ import pytest
 
 import nmt
 from nmt.cli import data, evaluate, export, rank, score, translate
+from nmt.config import load_config
 from nmt.data import Vocabulary, read_lines
 from nmt.data.tagging.columns import Columns, read_columns
 from nmt.data.vectors import read_vectors
-from nmt.errors import DataError
-from nmt.light.encodings import looks_like
+from nmt.errors import ConfigError, DataError
+from nmt.light.encodings import is_wide, looks_like
 from nmt.search.glossary import load_glossary
 from tests.compiled import needed_engine
 from tests.tiny_run import make_run
@@ -42,6 +43,44 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_other_encodings_are_recognised(encoding: str) -> None:
     for text in GERMAN[:2]:
         assert looks_like(text.encode(encoding)) == OTHERS[encoding]
+
+
+SCRIPTS = [
+    "Ja.", "“Ja”, sagte er – und…", "Příliš žluťoučký kůň", "Привет мир, как дела?", "ПРИВЕТ МИР", "Η αρκούδα ήρθε.",
+    "הדוב זקן מאוד.", "الدب كبير في السن.", "भालू बूढ़ा है।", "หมีแก่แล้ว", "日本の先生です。", "那只熊很老，他知道。",
+    "곰은 늙었다. 그렇다", "a b\tc d\tx", "Nice 😀 day 😀😀",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SCRIPTS)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_each_line_of_any_script_tells_its_encoding_without_a_mark(encoding: str, text: str, tmp_path: Path) -> None:
+    """Only a byte 0x0a ends a line, so that a line may begin or end with a part of a character."""
+    content = "\n".join([text] * 3).encode(encoding)
+    for line in content.split(b"\n"):
+        assert looks_like(line) == encoding[:6].upper()
+        (tmp_path / "t").write_bytes(line)
+        with pytest.raises(DataError, match=f"line 1: not UTF-8 .*iconv -f {encoding[:6].upper()} "):
+            list(read_lines(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1251", "Привет мир"), ("koi8-r", "Привет мир"), ("iso8859-7", "Η αρκούδα ήρθε."), ("cp1255", "הדוב זקן"),
+        ("cp1256", "الدب كبير"), ("tis-620", "หมีแก่แล้ว"), ("shift-jis", "日本の先生です。"), ("euc-jp", "先生です"),
+        ("gb18030", "那只熊很老，他知道。"), ("big5", "那隻熊很老，他知道。"), ("euc-kr", "곰은 늙었다. 그렇다"),
+    ],
+)  # fmt: skip
+def test_an_encoding_that_nothing_tells_is_not_named_wrongly(encoding: str, text: str) -> None:
+    assert looks_like(text.encode(encoding)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["a\0b", "\0" * 9, "the \0 cat \0", "\x1f\x1f\x1f\x1f", "a\tb\tc\td", "1\x0b2 \x1c", "", *SCRIPTS]
+)
+def test_text_in_utf8_is_no_other_encoding(text: str) -> None:
+    assert not is_wide(text.encode())
 
 
 @pytest.mark.parametrize("encoding", OTHERS)
@@ -176,3 +215,22 @@ def test_held_out_text_with_a_mark_is_found(tmp_path: Path, capsys: pytest.Captu
     arguments = ["check", str(tmp_path / "t"), "--languages", "en", "de", "--held-out", str(tmp_path / "dev"), "--json"]
     assert data.main(arguments) in (0, 1)
     assert json.loads(capsys.readouterr().out)["faults"]["held_out"] == 1
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--constraints"])
+def test_a_file_beside_the_input_is_named_before_its_lines_are_counted(
+    run: Path, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write(tmp_path / "in", ["a b", "c d"])
+    for encoding in ("utf-16", "utf-16-le", "utf-32-be"):
+        path = write(tmp_path / "beside", ['{"prefix": "w"}', '{"prefix": "x"}'], encoding=encoding, mark=False)
+        assert translate.main([str(run), "-i", str(text), option, str(path)]) == 1
+        assert f"{path}, line 1: not UTF-8" in (error := capsys.readouterr().err)
+        assert f"iconv -f {encoding[:6].upper()}" in error
+
+
+def test_a_configuration_in_another_encoding_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for encoding, called, line in (("utf-16", "UTF-16", 1), ("latin-1", "WINDOWS-1252", 2)):
+        path = write(tmp_path / "c.yaml", ["seed: 1", "run_dir: Übung"], encoding=encoding, mark=False)
+        with pytest.raises(ConfigError, match=f"c.yaml, line {line}: not UTF-8 .*iconv -f {called} "):
+            load_config(path)

@@ -52,7 +52,7 @@ bool options_allowed(const nmt_options *, char *problem, size_t room);
 /* The options that a file asks for; false where this engine cannot do what it asks for. */
 bool options_of_model(const model *, nmt_options *, char *problem, size_t room);
 
-/* Searches all parts of the results by as many threads as the options say. False where memory ends. */
+/* Searches all parts of the results by as many threads as the options say. False as searcher_run. */
 bool search_all(nmt_model *, nmt_results *, const nmt_options *);
 
 #endif

@@ -32,6 +32,9 @@ typedef struct {
     int32_t split;             /* lines into sentences; 0: where the training text had one a line, 1: always, 2: never */
     int32_t split_long;        /* sentences of more tokens are translated in parts; 0: none */
     float repeat_penalty;      /* divides the logits of tokens that a translation already has; 1: none */
+
+    /* Read before each step, unless null: another thread ends the call by a value other than 0. */
+    const volatile int32_t *stop;
 } nmt_options;
 
 /* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten
@@ -58,6 +61,7 @@ NMT_API void nmt_options_begin(const nmt_model *, nmt_options *);
 NMT_API const char *nmt_option_name(int32_t i);
 NMT_API double nmt_option(const nmt_options *, const char *name);
 NMT_API int32_t nmt_set_option(nmt_options *, const char *name, double value, char *problem, size_t room);
+NMT_API void nmt_set_stop(nmt_options *, const volatile int32_t *stop);
 
 /* The name of the instruction set that it computes with. */
 NMT_API const char *nmt_kernels(const nmt_model *);
@@ -70,7 +74,11 @@ NMT_API const char *nmt_card(const nmt_model *, int32_t number, size_t *size);
 NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                                    const nmt_options *, char *problem, size_t room);
 
-/* The same of sentences in ids, without their end symbols. */
+/* Only cuts lines into the parts that would be translated, for nmt_parts, nmt_sentences and nmt_source_ids alone. */
+NMT_API nmt_results *nmt_cut(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
+                             const nmt_options *, char *problem, size_t room);
+
+/* The same as nmt_translate of sentences in ids, without their end symbols. */
 NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths, size_t count,
                                        const nmt_options *, char *problem, size_t room);
 

@@ -482,6 +482,6 @@ bool searcher_run(searcher *s, const nmt_options *set, const sentence *sentences
                   found_list *results) {
     s->set = set, s->active = 0;
     bool fine = open_slots(s, set->beam_size) && change(s, sentences, next, context, results);
-    while (fine && s->active) fine = step(s) && change(s, sentences, next, context, results);
+    while (fine && s->active) fine = !is_stopped(set) && step(s) && change(s, sentences, next, context, results);
     return fine;
 }
