@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
@@ -73,7 +72,7 @@ async def _serve(load: Load, settings: Settings, *, models: Sequence[str], liste
         service.start(translator, defaults)
         _log.info("kernels: %s", translator.kernels)
         if translator.without_kernels:
-            _log.warning("WARNING: translation is several times slower than possible: %s", translator.without_kernels)
+            _log.warning("translation is several times slower than possible: %s", translator.without_kernels)
         _log.info("serving %s on %s", ", ".join(models), _address(listening))
         await running
     finally:
@@ -115,8 +114,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.received is not None or self._service.status == "loading":
-            with contextlib.suppress(OSError):
-                print(f"nmt-serve: ended at once by {signal.Signals(sig).name}", file=sys.stderr, flush=True)
+            _log.warning("ended at once by %s", signal.Signals(sig).name)
             os._exit(128 + sig)
         self.received = sig
         self._loop.call_soon_threadsafe(self._drain)
