@@ -116,6 +116,28 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         help="size of its body, else 413 (default: 1000000)",
     )
     group.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=positive,
+        default=50_000,
+        help="tokens of its texts times hypotheses, which is what it costs, else 413 (default: 50000)",
+    )
+    group.add_argument(
+        "--max-sentence-tokens",
+        metavar="N",
+        type=positive,
+        default=1_000,
+        help="tokens of a sentence, which is translated at once; longer ones are translated in parts of this length, "
+        "or refused with 413 where --split-long allows longer ones (default: 1000)",
+    )
+    group.add_argument(
+        "--max-answer-bytes",
+        metavar="N",
+        type=positive,
+        default=10_000_000,
+        help="size of the answer, attention included, else 413 (default: 10000000)",
+    )
+    group.add_argument(
         "--max-beam-size",
         metavar="N",
         type=positive,
@@ -220,6 +242,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         max_beam_size=arguments.max_beam_size,
         max_connections=arguments.max_connections,
         trusted_proxies=tuple(arguments.trusted_proxies),
+        max_tokens=arguments.max_tokens,
+        max_sentence_tokens=arguments.max_sentence_tokens,
+        max_answer_bytes=arguments.max_answer_bytes,
         api_key=None if key is None else key.strip(),
         cors_origins=tuple(arguments.cors_origins),
     )

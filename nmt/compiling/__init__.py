@@ -1,4 +1,4 @@
-"""Compiling C on the machine that runs it, once, and where the results are kept. Needs nothing else of nmt."""
+"""Compiling C on the machine that runs it, once, and where the results are kept. It needs little else of nmt."""
 
 from nmt.compiling.cache import BuildError
 from nmt.compiling.kept import Recipe, library, made_from_and_by

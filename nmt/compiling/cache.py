@@ -46,7 +46,8 @@ def own_directory() -> Path:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = _problem(directory)
     except OSError as error:
-        raise BuildError(f"{error.filename or directory}: {error.strerror or error}") from None
+        where = error.filename or directory
+        raise BuildError(f"{where}: {error.strerror or error}; set NMT_CACHE to another place") from None
     return directory if found is None else _elsewhere(directory, found)
 
 
@@ -94,13 +95,15 @@ def _elsewhere(directory: Path, problem: str) -> Path:
     except OSError:
         lasting = False
     if not lasting:
+        from nmt.light.output import hold, remove, temporary_name
+
+        other = Path(temporary_name(os.path.join(tempfile.gettempdir(), "nmt-kernels"), prefix=""))
         try:
-            other = Path(tempfile.mkdtemp(prefix="nmt-kernels-"))
+            other.mkdir(mode=0o700)
+            hold(os.open(other, os.O_RDONLY | os.O_CLOEXEC))  # until this process ends
         except OSError as error:
             raise BuildError(f"{directory}: {problem}; {error.filename}: {error.strerror}") from None
-        import shutil
-
-        atexit.register(shutil.rmtree, other, ignore_errors=True)
+        atexit.register(remove, str(other))
     advice = "chmod go-w it, or set NMT_CACHE"
     logger.warning("kernels: %s %s, so they are kept in %s instead; %s", directory, problem, other, advice)
     return other

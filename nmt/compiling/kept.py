@@ -1,11 +1,13 @@
 """Compiled libraries on disk, each under a name that identifies its sources, its compiler and its content.
 
 The name has three digests: of the sources and all else that is compiled, of the compiler, and of the library itself. A
-library is loaded only if no other user can have written it and its content has the digest in its name.
+library is loaded only if no other user can have written it and its content has the digest in its name. One that cannot
+be loaded here, such as that of another machine with the same home directory, stays, and another is compiled beside it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 from collections.abc import Sequence
@@ -14,6 +16,10 @@ from typing import NamedTuple
 
 from nmt.compiling.cache import BuildError, is_ours, own_directory
 from nmt.compiling.machine import compiler_identity, find_compiler
+
+_LIBRARY = ".so"
+_REFUSED = ".refused"
+"""Of a library that could not be loaded when it was new, so that compiling it again is of no use."""
 
 
 class Recipe(NamedTuple):
@@ -32,11 +38,12 @@ class Recipe(NamedTuple):
 
 
 def library(recipe: Recipe) -> Path:
-    """The library of a recipe: that which is kept, else compiled now.
+    """The library of a recipe, which can be loaded: that which is kept, else compiled now.
 
-    Where there is no compiler, a library that another one has made of the same will do.
+    Where there is no compiler, a library that another one has made of the same will do. Of several processes that want
+    the same, one compiles it.
 
-    Raises BuildError where there is none and it cannot be compiled.
+    Raises BuildError where there is none and it cannot be compiled, or loaded.
     """
     directory = own_directory()
     try:
@@ -49,21 +56,43 @@ def _library(recipe: Recipe, directory: Path) -> Path:
     made_from = _digest(*(path.read_bytes() for path in recipe.files), repr(recipe[1:]).encode())
     try:
         compiler = find_compiler()
-    except BuildError:
-        kept = _kept(directory, f"{made_from}-")
+    except BuildError as error:
+        kept, problems = _kept(directory, f"{made_from}-")
         if kept is None:
-            raise
+            known = [f"; {path} is kept, but cannot be loaded here ({problem})" for path, problem in problems.items()]
+            raise BuildError(f"{error}{''.join(known[:1])}") from None
         return kept
     name = f"{made_from}-{_digest(compiler_identity(compiler).encode())}-"
-    kept = _kept(directory, name)
-    if kept is not None:
+    if (kept := _compiled_before(directory, name)) is not None:
         return kept
-    from nmt.compiling.build import compiled  # late: what it imports takes longer than all of the above
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise BuildError(f"{directory}: cannot be written to, to keep libraries; set NMT_CACHE to another place")
+    from nmt.compiling.build import alone, compiled  # late: what it imports takes longer than all of the above
 
-    with compiled(recipe, compiler, directory) as new:
-        path = directory / f"{name}{_content_digest(new)}.so"
-        os.replace(new, path)  # atomic, even if another process builds it at the same time
+    with alone(directory) as is_alone:
+        if (kept := _compiled_before(directory, name)) is not None:  # while this process waited
+            return kept
+        with compiled(recipe, compiler, directory, is_alone=is_alone) as new:
+            problem = _problem(new)
+            path = directory / f"{name}{_content_digest(new)}{_LIBRARY if problem is None else _REFUSED}"
+            os.replace(new, path)  # atomic, even if another process builds it at the same time
+    if problem is not None:
+        raise _refusal(path, problem)
     return path
+
+
+def _compiled_before(directory: Path, name: str) -> Path | None:
+    """What this compiler has made; BuildError if that cannot be loaded, and could not be when it was new."""
+    kept, problems = _kept(directory, name)
+    for path, problem in problems.items():
+        if kept is None and path.suffix == _REFUSED:
+            raise _refusal(path, problem)
+    return kept
+
+
+def _refusal(path: Path, problem: str) -> BuildError:
+    advice = "set CC to another compiler or NMT_CACHE to another place, or delete it to compile again"
+    return BuildError(f"{path}: was compiled here, but cannot be loaded ({problem}); {advice}")
 
 
 def made_from_and_by(path: Path) -> str:
@@ -71,10 +100,33 @@ def made_from_and_by(path: Path) -> str:
     return path.stem.rpartition("-")[0]
 
 
-def _kept(directory: Path, beginning: str) -> Path | None:
-    """An intact library whose name begins so."""
-    names = sorted(name for name in os.listdir(directory) if name.startswith(beginning) and name.endswith(".so"))
-    return next((path for name in names if _intact(path := directory / name)), None)
+def _kept(directory: Path, beginning: str) -> tuple[Path | None, dict[Path, str]]:
+    """An intact library whose name begins so and that can be loaded, and why others before it cannot be."""
+    problems: dict[Path, str] = {}
+    for name in sorted(os.listdir(directory)):
+        path = directory / name
+        if name.startswith(beginning) and path.suffix in (_LIBRARY, _REFUSED) and _intact(path):
+            problem = _problem(path)
+            if problem is None:
+                return path, problems
+            problems[path] = problem
+    return None, problems
+
+
+def _problem(path: Path) -> str | None:
+    """Why a library cannot be loaded here, None if it can; it stays loaded, for whoever wants it next."""
+    with path.open("rb") as stream:
+        head = stream.read(64)
+    if head.startswith(b"\x7fELF\x02\x01"):  # 64 bits, little-endian; a table of `count` entries ends it
+        fields = ((40, 8), (58, 2), (60, 2))
+        table, size, count = (int.from_bytes(head[start : start + width], "little") for start, width in fields)
+        if table + size * count > path.stat().st_size:
+            return "it is cut short"  # of which loading it makes a SIGBUS
+    try:
+        ctypes.CDLL(str(path))
+    except OSError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return None
 
 
 def _intact(path: Path) -> bool:

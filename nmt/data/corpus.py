@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
-import secrets
 import shutil
-import socket
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +19,7 @@ from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part, Rows
 from nmt.errors import DataError, counted
 from nmt.files.errors import reason
+from nmt.files.new import new_directory
 from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside
 
 META = "corpus.json"
@@ -136,37 +134,15 @@ def new_folder(final: Path) -> Iterator[Path]:
     Another process may make the same folder meanwhile; then the first to finish wins.
     """
     try:
-        yield from _new_folder(final)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with new_directory(final, prefix=".") as folder:
+            yield folder
+            try:
+                os.rename(folder, final)
+            except OSError:
+                if not final.is_dir():
+                    raise
+                shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         place = error.filename or final
         raise DataError(f"{place}: cannot be written ({reason(error)})") from error
-
-
-def _new_folder(final: Path) -> Iterator[Path]:
-    final.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{final.name}-{socket.gethostname()}-"
-    for left in final.parent.glob(f"{glob.escape(prefix)}*"):
-        if not _is_running(left.name.removeprefix(prefix).partition("-")[0]):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = final.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}")
-    folder.mkdir()
-    try:
-        yield folder
-        try:
-            os.rename(folder, final)
-        except OSError:
-            if not final.is_dir():
-                raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(process: str) -> bool:
-    """Whether a process with that number runs on this machine."""
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:  # it belongs to another user
-        return True
-    return True

@@ -8,7 +8,6 @@ import io
 import os
 import re
 import sys
-import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from nmt.data.tokenizer import Tokenizer, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.workers import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.files.new import temporary_directory
 from nmt.files.safe import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside
 from nmt.ops.subwords import Splitter
 from nmt.registry import TOKENIZERS
@@ -191,8 +191,8 @@ class SentencePieceTokenizer(Tokenizer):
 def unspelled_by_default() -> Callable[[str, Sequence[str]], Iterable[tuple[int, str]]]:
     """`Tokenizer.unspelled` of a joint vocabulary that the default options would give."""
     sentencepiece.set_min_log_level(2)
-    with tempfile.TemporaryDirectory() as folder:
-        rule = _rule(SentencePieceOptions().rule_of("target"), Path(folder) / "nfc.tsv")
+    with temporary_directory("nmt-sentencepiece") as folder:
+        rule = _rule(SentencePieceOptions().rule_of("target"), folder / "nfc.tsv")
         model = sentencepiece.SentencePieceNormalizer(rule_tsv=rule["normalization_rule_tsv"])
     return lambda side, lines: _rewritten(lines, model.normalize(list(lines)))
 
@@ -289,7 +289,7 @@ def _train_here(sides: Sequence[Sequence[Path]], rule: str, options: SentencePie
     model = io.BytesIO()
     sides = [[path.absolute() for path in files] for files in sides]
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_directory("nmt-sentencepiece") as folder:
             os.chdir(folder)
             return _trained(sides, options, seed, model, _rule(rule, Path("nfc.tsv")))
     except RuntimeError as error:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import ConfigError
 from nmt.files.safe import check_directory, read_inside
-from nmt.light.output import Written
+from nmt.light.output import Written, hold, temporary_name
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -37,6 +37,7 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     temporary = unused_name(path)
     try:
         with create(temporary) as stream:
+            hold(stream.fileno())
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -94,20 +95,32 @@ def copy_folder(folder: Path, target: Path, *, within: Path, largest: int) -> No
 
 
 @contextlib.contextmanager
-def new_directory(beside: Path, *, prefix: str = ".writing-") -> Iterator[Path]:
+def new_directory(beside: Path, *, prefix: str = ".writing-", mode: int = 0o777) -> Iterator[Path]:
     """A new, empty directory in the same parent as `beside`; after an error it is deleted.
 
     The block may rename it. Raises OSError.
     """
     temporary = unused_name(beside, prefix=prefix)
-    temporary.mkdir()
+    temporary.mkdir(mode)
+    descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        hold(descriptor)
         yield temporary
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def temporary_directory(name: str) -> Iterator[Path]:
+    """A directory NAME-... of this user for temporary files, deleted when the block ends. Raises OSError."""
+    with new_directory(Path(tempfile.gettempdir(), name), prefix="", mode=0o700) as directory:
+        yield directory
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def unused_name(path: Path, *, prefix: str = ".") -> Path:
-    """An unused name in the directory of `path` that begins with `prefix` and its name."""
-    return path.with_name(f"{prefix}{path.name[:100]}-{os.getpid()}-{secrets.token_hex(4)}")
+    """`nmt.light.output.temporary_name`, of a path."""
+    return Path(temporary_name(str(path), prefix=prefix))

@@ -37,6 +37,7 @@ _TYPES = {
     "BOOL": torch.bool,
     "C64": torch.complex64,
 }
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
 
 
 class DamagedError(CheckpointError):
@@ -125,7 +126,27 @@ def write_weights(file: Path, weights: Mapping[str, Tensor], *, metadata: Mappin
 
     The umask decides who may read the file; safetensors' own function would exclude the group.
     """
-    contiguous = {name: weight.detach().contiguous() for name, weight in weights.items()}
-    content = safetensors.torch.save(contiguous, metadata=dict(metadata) if metadata else None)
+    content = weights_bytes(weights, metadata=metadata)
     write_file(file, content)
     return content
+
+
+def weights_bytes(weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] | None = None) -> bytes:
+    """The content of a file of weights: the same bytes for the same tensors and metadata, in whatever order.
+
+    safetensors' own function writes metadata in an order that differs from call to call.
+    """
+    found = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    names = sorted(found, key=lambda name: (-found[name].element_size(), name))  # so that each begins at a multiple
+    header: dict[str, Any] = {_METADATA: dict(sorted(metadata.items()))} if metadata else {}
+    end = 0
+    for name in names:
+        dtype = _NAMES.get(found[name].dtype)
+        if dtype is None:
+            raise CheckpointError(f"{name}: is {found[name].dtype}, not one of {', '.join(_TYPES)}")
+        start, end = end, end + found[name].nbytes
+        header[name] = {"dtype": dtype, "shape": list(found[name].shape), "data_offsets": [start, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % _LENGTH)
+    data = (found[name].view(-1).view(torch.uint8).numpy().data for name in names)
+    return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *data])

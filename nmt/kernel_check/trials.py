@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import torch
 
 from nmt.cpus import usable_cores
+from nmt.files.new import temporary_directory
 from nmt.kernel_check.accidents import ended_by, explained
 from nmt.kernel_check.cases import FORMS, check_key
 from nmt.kernel_check.comparison import DifferenceError
@@ -125,7 +126,7 @@ def how_many(device: torch.device, groups: int) -> int:
 def try_out(tasks: Sequence[Task], tell: Tell, *, processes: int) -> None:
     """Do each task in a process, some at a time, and `tell` each outcome. What ends its process gets no second one."""
     waiting, running = list(tasks), list[Trial]()
-    with tempfile.TemporaryDirectory(prefix="nmt-kernel-check-") as folder:
+    with temporary_directory("nmt-kernel-check") as folder:
         try:
             while waiting or running:
                 while waiting and len(running) < processes:
@@ -150,7 +151,7 @@ def try_out(tasks: Sequence[Task], tell: Tell, *, processes: int) -> None:
                 _kill(trial)
 
 
-def _start(task: Task, *, folder: str) -> Trial:
+def _start(task: Task, *, folder: Path) -> Trial:
     own = Path(tempfile.mkdtemp(dir=folder))
     paths = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -115,6 +115,10 @@ class Client:
         found = self._ask("translate", {"sentences": list(sentences), "options": _here(options)}, stop=stop)
         return cast("list[Result]", found)
 
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+        return cast("int", self._ask("hypotheses", {"options": _here(options)}))
+
     def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
         """The source tokens of each part in which each sentence, one line, would be translated."""
         asked = {"sentences": list(sentences), "options": _here(options)}

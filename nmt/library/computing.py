@@ -51,6 +51,9 @@ class Computing(Protocol):
     ) -> list[Result]:
         """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
 
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+
     def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
         """The source tokens of each part in which each sentence, one line, would be translated."""
 

@@ -95,6 +95,13 @@ class Engine:
             found = translator.translate_window([*map(_asked, sentences)], details=chosen_details(options))
             return [self._result(translation) for translation in found]
 
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+        self._check_usable()
+        chosen_details(options)
+        with own_selection(self._kernels["search"]):
+            return self._translator(options).hypotheses
+
     def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
         """The source tokens of each part in which each sentence, one line, would be translated."""
         self._check_usable()

@@ -137,6 +137,10 @@ class EngineFiles:
         found = self.lines([self._text(sentence) for sentence in sentences], chosen, stop=stop)
         return [_with_array(self._noted(result, lengths)) for result, lengths in found]
 
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+        return self._translator.beam_size(**self.chosen(options, say=self._say)) or 1
+
     def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
         """The source tokens of each part in which each sentence, one line, would be translated."""
         chosen = self.chosen(options, say=self._say)

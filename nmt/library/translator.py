@@ -123,6 +123,13 @@ class Translator:
             self._computing.check(given)
         return list(self._windows(iter(sentences), given, size=WINDOW, stop=stop))
 
+    def hypotheses(self, **options: Unpack[Options]) -> int:
+        """How many hypotheses of a sentence a search with such options computes at once, such as the size of a beam.
+
+        Times the tokens of a text (`parts`) this is what its translation costs. Errors are those of `translate`.
+        """
+        return self._computing.hypotheses(_given(options)[1])
+
     def parts(self, text: Sequence[str | Request], **options: Unpack[Options]) -> list[list[int]]:
         """How many source tokens each part of each line has: its sentences, or parts of what is too long for one.
 

@@ -79,8 +79,8 @@ class Worker:
             return None
         if method == "joined":
             return self._engine.joined(**arguments)
-        if method == "parts":
-            return self._engine.parts(**arguments)
+        if method in ("hypotheses", "parts"):
+            return getattr(self._engine, method)(**arguments)
         stop = self._begun[number]
         stop.check()
         if method == "inspect":

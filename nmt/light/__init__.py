@@ -26,6 +26,10 @@ __all__ = ["EngineError", "Hypothesis", "NmtError", "Result", "Stop", "StoppedEr
 def __getattr__(name: str) -> object:
     """Import a class at its first use: the table of options needs none, the command nmt-light neither result."""
     if name == "Translator":
+        # What it needs at its first translation, too: a process that forks during an import hangs in the same import.
+        import json  # noqa: F401
+
+        from . import collected  # noqa: F401
         from .translator import Translator
 
         return Translator

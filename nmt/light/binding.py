@@ -199,7 +199,7 @@ class Model(NotCopied):
     def translate(
         self, lines: Sequence[bytes], options: Options, *, stop: Stop | None = None, only_cut: bool = False
     ) -> Results:
-        """Lines in UTF-8; EngineError for options that are not allowed. `only_cut`: not translated, but cut into parts."""
+        """Lines in UTF-8; EngineError for options that are not allowed. `only_cut`: only cut into parts."""
         count = len(lines)
         sizes = (c_size_t * count)(*map(len, lines))
         name = "nmt_cut" if only_cut else "nmt_translate"

@@ -83,9 +83,7 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
         record["attention"] = [row for part in parts for row in _rounded(part)]
     if heads is not None:
         record["heads"] = {
-            name: [
-                [row for part in heads for row in _rounded(part[name][head])] for head in range(len(heads[0][name]))
-            ]
+            name: [[row for part in heads for row in _rounded(part[name][head])] for head in range(len(heads[0][name]))]
             for name in (heads[0] if heads else {})
         }
     several = parts or [next(iter(part.values()))[0] for part in heads or () if part]

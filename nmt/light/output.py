@@ -3,6 +3,7 @@ user's own is written in place."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -16,6 +17,91 @@ if TYPE_CHECKING:
 STDOUT: Final = "-"
 """The name of standard output."""
 _BLOCK: Final = 1 << 20
+DAY: Final = 24 * 60 * 60  # seconds
+
+
+def temporary_name(path: str, *, prefix: str = ".") -> str:
+    """An unused name beside `path` for what gets that name when it is complete.
+
+    What killed processes have left under such names goes first.
+    """
+    remove_leftovers(path, prefix=prefix)
+    folder, name = os.path.split(path)
+    # The random part, as other containers may have processes of this number.
+    return os.path.join(folder, f"{prefix}{name[:50]}-{os.getpid()}-{os.urandom(4).hex()}")
+
+
+def remove_leftovers(path: str, *, prefix: str = ".") -> None:
+    """Delete what killed processes have left under a `temporary_name` of `path`, if `is_abandoned`."""
+    folder, name = os.path.split(path)
+    beginning = f"{prefix}{name[:50]}-"
+    try:
+        names = [name for name in os.listdir(folder or ".") if name.startswith(beginning)]
+    except OSError:  # whoever writes there says so
+        return
+    for name in names:
+        process, _, rest = name[len(beginning) :].partition("-")
+        is_ours = process.isdecimal() and process.isascii() and len(process) < 8  # no date, such as 20261125
+        if is_ours and len(rest) == 8 and not rest.strip("0123456789abcdef"):
+            left = os.path.join(folder, name)
+            if is_abandoned(left, process=int(process)):
+                remove(left)
+
+
+def is_abandoned(path: str, *, process: int | None = None, age: float = DAY) -> bool:
+    """Whether a temporary file or folder is this user's, so many seconds old, and no living process has it.
+
+    It is as old as what was last written in it. A living process is seen by the lock that it holds (`hold`) or, of
+    earlier versions and where there are no locks, by its number on this machine.
+    """
+    import fcntl
+    import time
+
+    try:
+        state = os.lstat(path)
+        if state.st_uid != os.geteuid() or not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
+            return False
+        inside = [os.path.join(folder, name) for folder, *names in os.walk(path) for some in names for name in some]
+        if time.time() - max(os.lstat(one).st_mtime for one in (path, *inside)) < age:
+            return False
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # it goes just now, or cannot be opened
+        return False
+    is_free = True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        is_free = False
+    finally:
+        os.close(descriptor)
+    if process is None or process == os.getpid():  # an earlier process had this number, or it is another thread's
+        return process is None or is_free
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    return False
+
+
+def remove(path: str) -> None:
+    """Delete a file or folder, as far as that is possible."""
+    if os.path.isdir(path):
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def hold(descriptor: int) -> None:
+    """Lock an open temporary file or folder until it is closed, so that nobody takes it for abandoned."""
+    import fcntl
+
+    with contextlib.suppress(OSError):  # of a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def descriptor_of(path: str) -> int | None:
@@ -88,29 +174,28 @@ class Written:
             self._begin()
 
     def _begin(self) -> None:
-        folder, name = os.path.split(self.path)
-        own = f".{name[:50]}-{os.getpid()}-{os.urandom(4).hex()}"  # other containers may have processes of this number
         try:
-            self._part = os.path.join(folder, own)
+            self._part = temporary_name(self.path)
             self.stream = open(self._part, "xb")  # noqa: SIM115
         except PermissionError:
-            self._elsewhere(own)
+            self._elsewhere()
         except OSError as error:
             import errno  # late: it is seldom needed
 
             if error.errno != errno.EROFS:
                 self._part = None
                 raise
-            self._elsewhere(own)
+            self._elsewhere()
+        hold(self.stream.fileno())
 
-    def _elsewhere(self, own: str) -> None:
+    def _elsewhere(self) -> None:
         """In the folder for temporary files, for a file that exists and can be written to."""
         import tempfile
 
         self._part = None
         if not os.access(self.path, os.W_OK):
             raise PermissionError(13, os.strerror(13), self.path)
-        part = os.path.join(tempfile.gettempdir(), own)
+        part = temporary_name(os.path.join(tempfile.gettempdir(), os.path.basename(self.path)))
         self.stream = open(part, "xb")  # noqa: SIM115
         self._part = part
 

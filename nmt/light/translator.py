@@ -106,8 +106,8 @@ class Translator(NotCopied):
         file. `shortlist=False` means the same as `none`: all words are allowed. Another thread ends the call by
         `stop.set()`.
 
-        Raises StoppedError if it was stopped, EngineError for options that are not allowed, for half of a surrogate pair, which is not text, and for
-        anything else that is no text, then also a TypeError.
+        Raises StoppedError if it was stopped, EngineError for options that are not allowed, for half of a surrogate
+        pair, which is not text, and for anything else that is no text, then also a TypeError.
         """
         chosen, details = self._options(options)
         if isinstance(text, str):

@@ -96,9 +96,10 @@ class Translator:
 
         The weights are taken over as they are now, in the number format `precision`. Without `scores` greedy
         search is faster and gives NaN for them. `before_batch` is called before each batch, `before_step` before each
-        step of a search; what they raise ends the work. `on_batch` is then told how many sentences the batch has. `prepared` are these models as another
-        translator has them (`Translator.prepared`), in the number format that `decoding` asks for; they are not
-        converted again. `fusion` is the language model that `decoding` names, where that has been loaded already.
+        step of a search; what they raise ends the work. `on_batch` is then told how many sentences the batch has.
+        `prepared` are these models as another translator has them (`Translator.prepared`), in the number format that
+        `decoding` asks for; they are not converted again. `fusion` is the language model that `decoding` names, where
+        that has been loaded already.
         `lines` says what the model was trained on; without it, `decoding.split: auto` splits no line.
 
         Raises DataError for a shortlist or a glossary that cannot be used, ConfigError for a search or a model that
@@ -172,6 +173,11 @@ class Translator:
             else self._untranslated(request, details)
             for place, request in enumerate(requests)
         ]
+
+    @property
+    def hypotheses(self) -> int:
+        """Hypotheses of a sentence that the search computes at once."""
+        return self._search.hypotheses(self._decoding)
 
     def parts(self, lines: Sequence[str | Request]) -> list[list[int]]:
         """The tokens of each part in which each line would be translated."""

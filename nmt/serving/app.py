@@ -19,6 +19,7 @@ from nmt import __version__
 from nmt.errors import ConfigError, DataError, printable
 from nmt.serving.access import AccessLog
 from nmt.serving.batching import Job
+from nmt.serving.budget import check_answer
 from nmt.serving.metrics import CONTENT_TYPE
 from nmt.serving.refusal import CLIENT_GONE, RefusedError
 from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
@@ -88,8 +89,10 @@ def _add_translate(app: FastAPI, service: Service) -> None:
         wanted = read_request(body, request.headers.get("content-type", ""), settings, *service.doors)
         if wanted.max_seconds is not None:
             until = min(until, time.monotonic() + wanted.max_seconds)
-        answers = await _answers(request, service, service.submit(wanted), until=until)
-        return Response('{"translations": [' + ", ".join(answers) + "]}", media_type=JSON)
+        answers = await _answers(request, service, wanted, until=until)
+        answer = ('{"translations": [' + ", ".join(answers) + "]}").encode()
+        check_answer(len(answer), settings)
+        return Response(answer, media_type=JSON)
 
 
 async def _body(request: Request, service: Service) -> bytes:
@@ -110,10 +113,12 @@ async def _body(request: Request, service: Service) -> bytes:
         ending.cancel()
 
 
-async def _answers(request: Request, service: Service, job: Job, *, until: float) -> list[str]:
+async def _answers(request: Request, service: Service, wanted: Any, *, until: float) -> list[str]:
     """The result of a job, which is dropped when the client goes away or its time is over."""
+    job: Job | None = None
     gone = asyncio.ensure_future(_gone(request))
     try:
+        job = await service.submit(wanted)
         waited: set[asyncio.Future[Any]] = {job.answer, gone}
         await asyncio.wait(waited, timeout=max(0, until - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
         if job.answer.done():
@@ -125,7 +130,8 @@ async def _answers(request: Request, service: Service, job: Job, *, until: float
         raise RefusedError(400, " ".join(map(printable, str(error).split("\n")))) from error
     finally:
         gone.cancel()
-        service.drop(job)
+        if job is not None:
+            service.drop(job)
 
 
 async def _gone(request: Request) -> None:
@@ -185,7 +191,7 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
         400: "Not allowed: the line names the key, what was wrong and what is allowed",
         401: "The key is missing or wrong",
         408: "The body has not arrived in time",
-        413: "The body is too long",
+        413: "The body, the text or the answer is too long",
         415: "The body is not application/json",
         500: "An error of the server; see its log",
         503: "The queue is full, or the server is starting or ending; Retry-After tells when to try again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -11,14 +12,20 @@ from nmt import __version__
 from nmt.library.request import Request
 from nmt.library.results import Result
 from nmt.library.translator import Translator
+from nmt.light.binding import Stop
 from nmt.light.formats import hypothesis_record
-from nmt.serving.batching import Batcher, Job
+from nmt.serving.batching import SHORT, Batcher, Job
+from nmt.serving.budget import count, is_surely_short
 from nmt.serving.metrics import Metrics
 from nmt.serving.refusal import RefusedError
 from nmt.serving.settings import Settings
 
 WARM_UP = "A"
 """Translated before the first request, so that no request waits for work that is done only once."""
+COUNTED_AT_ONCE = 2000
+"""Characters whose tokens are counted in the event loop; those of more in a thread."""
+KNOWN = 256
+"""Sets of options whose number of hypotheses is kept."""
 SOON = {"Retry-After": "5"}
 """The error of a server that is starting or ending."""
 
@@ -38,6 +45,7 @@ class Service:
         self._translator: Translator | None = None
         self._batcher: Batcher | None = None
         self._defaults: dict[str, Any] = {}
+        self._known: dict[str, int] = {}
 
     def start(self, translator: Translator, defaults: Mapping[str, Any]) -> None:
         """Accept requests, in the running event loop; `defaults`: the default options of requests."""
@@ -48,6 +56,7 @@ class Service:
             max_wait=self.settings.max_wait,
             max_queue=self.settings.max_queue,
             metrics=self.metrics,
+            nice="file" in self.doors,
         )
         if self.status == "loading":
             self.status = "ready"
@@ -66,14 +75,43 @@ class Service:
         if self._translator is not None:
             self._translator.close()
 
-    def submit(self, wanted: Any) -> Job:
-        """Put a `TranslateRequest` into the queue; RefusedError where it is full, or where nothing is accepted."""
+    async def submit(self, wanted: Any) -> Job:
+        """Put a `TranslateRequest` into the queue.
+
+        RefusedError where it is full, where nothing is accepted, and for a request that costs too much; ConfigError,
+        DataError for one that is not possible.
+        """
+        self._check_ready()
+        given, defaults = wanted.options(), dict(self._defaults)
+        if given.get("search", defaults.get("search")) != defaults.get("search"):
+            defaults.pop("search_options", None)  # they are for the other search
+        sentences, options = wanted.sentences(), {**defaults, **given}
+        hypotheses = self._hypotheses(options)
+        if is_surely_short(sentences, options, most=min(SHORT // hypotheses, self.settings.max_sentence_tokens)):
+            costs = [(len(sentence.text) + 1) * hypotheses for sentence in sentences]
+        else:
+            assert self._translator is not None
+            counting = functools.partial(
+                count, self._translator, sentences, options, self.settings, hypotheses=hypotheses
+            )
+            few = sum(len(sentence.text) for sentence in sentences) <= COUNTED_AT_ONCE
+            costs, options = counting() if few else await asyncio.to_thread(counting)
+        return self._check_ready().submit(sentences, options, costs)
+
+    def _check_ready(self) -> Batcher:
         if self._batcher is None or self.status != "ready":
             raise RefusedError(503, f"the server is {self.status}. Try again later.", headers=SOON)
-        options, defaults = wanted.options(), dict(self._defaults)
-        if options.get("search", defaults.get("search")) != defaults.get("search"):
-            defaults.pop("search_options", None)  # they are for the other search
-        return self._batcher.submit(wanted.sentences(), {**defaults, **options})
+        return self._batcher
+
+    def _hypotheses(self, options: Mapping[str, Any]) -> int:
+        """Hypotheses of a sentence in a search with such options, kept for some of them."""
+        assert self._translator is not None
+        kind = json.dumps(options, sort_keys=True)
+        if kind not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[kind] = max(1, self._translator.hypotheses(**options))
+        return self._known[kind]
 
     def drop(self, job: Job) -> None:
         """Drop a job whose client has gone."""
@@ -98,11 +136,11 @@ class Service:
             }
         return found
 
-    def _compute(self, sentences: Sequence[Request], options: Mapping[str, Any]) -> list[str]:
+    def _compute(self, sentences: Sequence[Request], options: Mapping[str, Any], stop: Stop) -> list[str]:
         """The answers, as JSON; slow work is done here, in the computing thread."""
         assert self._translator is not None
         with_n_best = "n_best" in options
-        results = self._translator.translate(sentences, **options)
+        results = self._translator.translate(sentences, stop=stop, **options)
         return [_as_json(result, with_n_best=with_n_best) for result in results]
 
 

@@ -18,6 +18,7 @@ from nmt.files.new import new_directory
 from nmt.files.whole import is_folder, sync, write_file
 from nmt.interop import run_layout
 from nmt.interop.weights_file import DamagedError
+from nmt.light.output import remove_leftovers
 from nmt.training.checkpoint_files import Loaded, read_checkpoint, write_arrays
 from nmt.training.state import Ranking
 
@@ -119,6 +120,7 @@ class CheckpointStore:
         for pattern in (".writing-*", ".deleting-*"):
             for path in folder.glob(pattern):
                 shutil.rmtree(path, ignore_errors=True)
+        remove_leftovers(str(folder / run_layout.BEST))
 
 
 class ReadOnlyCheckpoints(CheckpointStore):

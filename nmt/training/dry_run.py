@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config.schema import Config
 from nmt.errors import DataError
+from nmt.files.new import temporary_directory
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.models.base import loss_weights
@@ -41,8 +40,8 @@ def dry_run(config: Config, *, device: torch.device) -> None:
             print(f"nmt-train: {key}: {message}", file=sys.stderr, flush=True)
         print_parameters(task, planned)
         raise DataError("without these files only the parameters are known")
-    with tempfile.TemporaryDirectory(prefix="nmt-dry-run-") as folder:
-        data = task.prepare(Path(folder))
+    with temporary_directory("nmt-dry-run") as folder:
+        data = task.prepare(folder)
         task.build_validator(data, device=device, world=World(device))  # a file of the search may prevent it
         # No optimizer: making one has torch leave a directory of its own in the temporary folder.
         model = task.build_model(data.tokenizer, device=device)

@@ -14,7 +14,7 @@ from nmt.files.new import new_directory
 from nmt.files.whole import is_there
 from nmt.training.distributed import World
 from nmt.training.initial_weights import load_initial_weights
-from nmt.training.run_dir import locked, move_aside
+from nmt.training.run_dir import NEW, locked, move_aside
 from nmt.training.task import Task, check_files
 
 
@@ -37,7 +37,7 @@ def replace_run(task: Task, *, device: torch.device, start: Path | None) -> Path
     if not is_there(run):  # there was nothing but the lock
         return None
     try:
-        with new_directory(run, prefix=".new-") as folder:
+        with new_directory(run, prefix=NEW) as folder:
             _try(_outside(task, run), folder, device=device, start=start)
             moved = move_aside(run)
             folder.rename(run)

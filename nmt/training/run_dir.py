@@ -19,8 +19,11 @@ from nmt.files.errors import reason
 from nmt.files.safe import RefusedError, check_directory, own_file
 from nmt.files.whole import is_there
 from nmt.interop import run_layout
+from nmt.light.output import remove_leftovers
 
 LOCK = "lock"
+NEW = ".new-"
+"""The beginning of the name of a directory that is made ready to take the place of a run."""
 FOLDERS = (*run_layout.FOLDERS, "average")
 """Directories that training creates in a run directory."""
 
@@ -45,6 +48,7 @@ def locked(run: Path) -> Iterator[None]:
     try:
         _take(descriptor, run)
         _say_who(descriptor, run)
+        remove_leftovers(str(run), prefix=NEW)
         try:
             yield
         finally:

@@ -14,7 +14,7 @@ from nmt.serving.settings import Settings
 
 SETTINGS = Settings(max_characters=100, max_queue=3, max_beam_size=8, timeout=20)
 KEYS = (
-    "text, search, beam_size, n_best, length_penalty, coverage_penalty, no_repeat_ngram, repeat_penalty, "
+    "text, search, beam_size, n_best, length_penalty, coverage_penalty, no_repeat_ngram, repeat_penalty, split, "
     "replace_unknown, placeholders, prefix, required, forbidden, details, max_seconds"
 )
 

@@ -114,6 +114,8 @@ static void close_slots(searcher *s) {
     s->slots = s->beam = 0;
 }
 
+i64 searcher_rows(const searcher *s) { return s->rows; }
+
 void searcher_close(searcher *s) {
     if (!s) return;
     close_slots(s);

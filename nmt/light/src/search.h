@@ -37,6 +37,7 @@ static inline bool is_stopped(const nmt_options *o) { return o->stop && *o->stop
 /* For one thread, with at most so many hypotheses at a time, of which there are at least as many as the largest beam
    has. The models have the same vocabularies. Null where memory ends. */
 searcher *searcher_open(const model *const *models, int count, const kernels *, i64 rows);
+i64 searcher_rows(const searcher *);
 void searcher_close(searcher *);
 
 /* The number of a sentence that is still to be searched, different at each call, or -1 if there is none. */

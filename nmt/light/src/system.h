@@ -1,4 +1,4 @@
-/* What an operating system gives: files in memory, threads and locks. Where there are no threads (WebAssembly) one does
+/* What an operating system gives: the content of files, threads and locks. Where there are no threads (WebAssembly) one does
    all the work. */
 
 #ifndef NMT_SYSTEM_H
@@ -7,16 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A file in memory, at a multiple of 64 bytes. */
-typedef struct {
-    void *bytes;
-    size_t size;
-    bool mapped;
-} mapped_file;
+enum { FIRST_BYTES = 64 };
 
-/* Null, or one line that says why not; it need not be freed. */
-const char *map_file(const char *path, mapped_file *);
-void unmap_file(mapped_file *);
+/* The content of a regular file in memory of its own, at a multiple of 64 bytes, to be freed: whatever becomes of the
+   file, that stays as it was checked. It is read, and memory taken for it, only if `begins` accepts its FIRST_BYTES, or
+   all of its `size` if it has fewer. Null with a line in `problem`. */
+void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size, char *problem, size_t room),
+                size_t *size, char *problem, size_t room);
 
 typedef struct lock lock;
 lock *lock_new(void);

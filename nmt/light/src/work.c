@@ -5,27 +5,22 @@
 
 #include "engine.h"
 
-/* A searcher with at least so many rows: one that is idle, or a new one. */
-static searcher *take_searcher(nmt_model *m, i64 rows) {
-    searcher *found = NULL;
-    lock_take(m->lock);
-    for (int i = 0; !found && i < m->idle_count; i++)
-        if (m->idle_rows[i] == rows) {
-            found = m->idle[i], m->idle_count--;
-            m->idle[i] = m->idle[m->idle_count], m->idle_rows[i] = m->idle_rows[m->idle_count];
-        }
-    lock_give(m->lock);
-    return found ? found : searcher_open((const model *const *)m->models, m->count, m->k, rows);
+static void give_searcher(nmt_model *m, searcher *s) {
+    for (int i = 0; i < IDLE; i++) {
+        searcher *none = NULL;
+        if (atomic_compare_exchange_strong(&m->idle[i], &none, s)) return;
+    }
+    searcher_close(s);
 }
 
-static void give_searcher(nmt_model *m, searcher *s, i64 rows) {
-    lock_take(m->lock);
-    if (m->idle_count < IDLE) {
-        m->idle[m->idle_count] = s, m->idle_rows[m->idle_count++] = rows;
-        s = NULL;
+/* A searcher with so many rows: one that is idle, or a new one. */
+static searcher *take_searcher(nmt_model *m, i64 rows) {
+    for (int i = 0; i < IDLE; i++) {
+        searcher *found = atomic_load(&m->idle[i]) ? atomic_exchange(&m->idle[i], NULL) : NULL;
+        if (found && searcher_rows(found) == rows) return found;
+        if (found) give_searcher(m, found);
     }
-    lock_give(m->lock);
-    searcher_close(s);
+    return searcher_open((const model *const *)m->models, m->count, m->k, rows);
 }
 
 /* Sentences that threads take from, the longest first. */
@@ -53,7 +48,7 @@ static void do_work(void *context) {
     searcher *s = take_searcher(w->m, w->rows);
     bool fine = s && searcher_run(s, w->set, w->sentences, next_of, w, w->found);
     if (fine) {
-        give_searcher(w->m, s, w->rows);
+        give_searcher(w->m, s);
         return;
     }
     searcher_close(s);
