@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib.util
 import logging
 import os
@@ -12,10 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import any_text, milliseconds, network, port, positive, seconds
-from nmt.cli.common import Terminated, add_device, add_plugins, execute, make_parser
+from nmt.cli.common import EXIT_INTERRUPTED, EXIT_TERMINATED, add_device, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.errors import ConfigError
+from nmt.serving.log import FORMATS, logged
 
 if TYPE_CHECKING:
     from nmt.library.translator import Translator
@@ -31,7 +34,8 @@ PACKAGES = ("fastapi", "h11", "prometheus_client")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's) and return its exit code."""
-    return execute(build_parser(), serve, argv)
+    with contextlib.ExitStack() as log:  # which also takes the line that ends the command
+        return execute(build_parser(), functools.partial(serve, log=log), argv)
 
 
 EXAMPLES = (
@@ -54,6 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="do not log requests; warnings and errors are still reported"
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="of the log: text (default), or one JSON object a line",
     )
     add_checkpoint(parser)
     _add_batches(parser.add_argument_group("batches"))
@@ -184,14 +194,14 @@ def _add_access(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def serve(arguments: argparse.Namespace) -> int:
-    """Serve until a signal arrives, which ends the command like the other commands."""
+def serve(arguments: argparse.Namespace, *, log: contextlib.ExitStack) -> int:
+    """Serve until a signal arrives, which ends the command like the other commands; the log ends with `log`."""
+    log.enter_context(logged(as_json=arguments.log_format == "json", is_quiet=arguments.quiet))
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"the package {missing[0]} is not installed; pip install 'nmt-recurrent[serve]'")
     check_ensemble(arguments, models=len(arguments.models))
     settings = _settings(arguments)
-    _log_to_standard_error(is_quiet=arguments.quiet)
     from nmt.serving.server import serve as served
 
     number = served(
@@ -201,9 +211,9 @@ def serve(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         port=arguments.port,
     )
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise Terminated(number)
+    said, code = {signal.SIGINT: ("interrupted", EXIT_INTERRUPTED)}.get(number, ("terminated", EXIT_TERMINATED))
+    logging.getLogger("nmt.serving.status").info(said)
+    return code
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
@@ -248,13 +258,6 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         api_key=None if key is None else key.strip(),
         cors_origins=tuple(arguments.cors_origins),
     )
-
-
-def _log_to_standard_error(*, is_quiet: bool) -> None:
-    """Write warnings of all packages, and the log of the server, to standard error."""
-    logging.basicConfig(format="nmt-serve: %(message)s", level=logging.WARNING)
-    logging.getLogger("nmt.serving.status").setLevel(logging.INFO)
-    logging.getLogger("nmt.serving.access").setLevel(logging.WARNING if is_quiet else logging.INFO)
 
 
 if __name__ == "__main__":

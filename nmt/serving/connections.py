@@ -2,9 +2,9 @@
 
 A connection costs a descriptor and some memory; without limits its client would decide how many there are, and how long
 each is kept. So a server waits for a client at most `timeout` at a time: for the header of a request, for the next
-request, and until an answer has been read (for a body, and for a translation, the application does). If as many are open
-as there may be, the one that has been waited for longest makes room; if all have requests that are being answered, the
-new one gets 503. h11 knows the protocol; ASGI is how the application is asked.
+request, and until an answer has been read (for a body, and for a translation, the application does). If there are as
+many as there may be, the one that has been waited for longest makes room; if all have requests that are being answered,
+the new one gets 503. h11 knows the protocol; ASGI is how the application is asked.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class Connections:
         now = self.loop.time()
         if now >= self._warned.get(kind, 0):
             self._warned[kind] = now + 60
-            _log.warning("WARNING: %s", message)
+            _log.warning(message)
 
 
 class Connection(asyncio.Protocol):
@@ -446,7 +446,8 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None and self._exchange.has_begun:  # half of another answer is sent
             self.abort()
             return
-        _access.info("%s %d %s", self._peer[0], status, message)
+        fields = {"client": self._peer[0], "status": status}
+        _access.info("%s - %d %s", self._peer[0], status, message, extra={"fields": fields})
         self.transport.write(_refusal(status, message, headers or {}))
         self._drop_exchange()
         self._end()

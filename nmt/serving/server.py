@@ -63,9 +63,7 @@ async def _serve(load: Load, settings: Settings, *, models: Sequence[str], liste
             service.start(translator, defaults)
             _log.info("kernels: %s", translator.kernels)
             if translator.without_kernels:
-                _log.warning(
-                    "WARNING: translation is several times slower than possible: %s", translator.without_kernels
-                )
+                _log.warning("translation is several times slower than possible: %s", translator.without_kernels)
             _log.info("serving %s on %s", ", ".join(models), _address(listening))
             await end.wait()
         finally:
@@ -141,9 +139,9 @@ def _exit_within(seconds: float, number: int, message: str = "") -> None:
 
 
 def _exit(number: int, message: str) -> NoReturn:
+    if message:
+        _log.warning(message)
     with contextlib.suppress(OSError):
-        if message:
-            print(f"nmt-serve: {message}", file=sys.stderr)
         sys.stderr.flush()
     os._exit(128 + number)
 
