@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import any_text, milliseconds, port, positive, seconds
+from nmt.cli.argument_types import any_text, milliseconds, network, port, positive, seconds
 from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Serve a model over HTTP: POST /translate answers {"text": ...} with translations, and / is a page that
 translates while you type. Requests of different clients are translated in common batches. After SIGTERM or Ctrl-C the
-server answers all accepted requests and ends; after a second signal it ends at once."""
+server answers all accepted requests and ends; after a second signal it ends at once. After SIGHUP it loads the model
+again."""
 KEY = "NMT_API_KEY"
-PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
+PACKAGES = ("fastapi", "h11", "prometheus_client")
 """The extra `serve`."""
 
 
@@ -62,11 +63,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--log-format",
         choices=FORMATS,
         default=FORMATS[0],
-        help="text (default), or json: each line of the log is an object",
+        help="of the log: text (default), or one JSON object a line",
     )
     add_checkpoint(parser)
     _add_batches(parser.add_argument_group("batches"))
     _add_limits(parser.add_argument_group("limits of a request"))
+    _add_connections(parser.add_argument_group("connections"))
     _add_access(parser.add_argument_group("access"))
     add_decoding(
         parser.add_argument_group("search, if a request sets nothing else (defaults: those of the first model)")
@@ -106,7 +108,8 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         type=seconds,
         default=30,
-        help="time limit of a request, then 504; max_seconds in a request lowers it (default: 30)",
+        help="time limit of a request, then 504, which max_seconds in a request lowers; also of its header, its body, "
+        "and of an idle connection (default: 30)",
     )
     group.add_argument(
         "--max-characters",
@@ -150,6 +153,26 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         type=positive,
         default=16,
         help="largest beam_size and n_best of a request (default: 16)",
+    )
+
+
+def _add_connections(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--max-connections",
+        metavar="N",
+        type=positive,
+        help="connections at a time; if all are busy, further ones get 503 (default: 1000, or as many as the limit of "
+        "open files of the process, ulimit -n, has room for)",
+    )
+    group.add_argument(
+        "--trust-proxy",
+        dest="trusted_proxies",
+        metavar="ADDRESS",
+        type=network,
+        action="append",
+        default=[],
+        help="believe X-Forwarded-For of requests from this address or network, such as 10.0.0.0/8; repeatable "
+        "(default: of nobody)",
     )
 
 
@@ -227,6 +250,8 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         max_characters=arguments.max_characters,
         max_body_bytes=arguments.max_body_bytes,
         max_beam_size=arguments.max_beam_size,
+        max_connections=arguments.max_connections,
+        trusted_proxies=tuple(arguments.trusted_proxies),
         max_tokens=arguments.max_tokens,
         max_sentence_tokens=arguments.max_sentence_tokens,
         max_answer_bytes=arguments.max_answer_bytes,
