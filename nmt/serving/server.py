@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from nmt.errors import ConfigError, NmtError
 from nmt.interop.engine.opened import are_engine_files
