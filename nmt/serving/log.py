@@ -62,19 +62,24 @@ class Lines(logging.Formatter):
 
 
 class _Printed(io.TextIOBase):
-    """Standard error where every line is an object: what is printed becomes a record."""
+    """Standard error as long as there is a log: what is printed becomes a record.
 
-    def __init__(self, stream: TextIO, lines: Lines) -> None:
+    By what begins with its name the command ends; as text that is the same line as of other commands.
+    """
+
+    def __init__(self, stream: TextIO, lines: Lines, *, as_json: bool) -> None:
         super().__init__()
-        self._stream, self._lines, self._begun = stream, lines, ""
+        self._stream, self._lines, self._as_json, self._begun = stream, lines, as_json, ""
 
     def write(self, text: str) -> int:
         self._begun += text
         if self._begun.endswith("\n"):
             message, self._begun = self._begun.strip(), ""
+            is_end = message.startswith(("nmt-serve: ", "Traceback "))
+            level = logging.ERROR if is_end else logging.INFO
+            record = logging.LogRecord("stderr", level, "", 0, message, None, None)
             if message:
-                record = logging.LogRecord("stderr", logging.ERROR, "", 0, message, None, None)
-                self._stream.write(self._lines.format(record) + "\n")
+                self._stream.write((message if is_end and not self._as_json else self._lines.format(record)) + "\n")
         return len(text)
 
     def flush(self) -> None:
@@ -86,10 +91,8 @@ class _Printed(io.TextIOBase):
 
 @contextlib.contextmanager
 def logged(*, as_json: bool, is_quiet: bool) -> Iterator[None]:
-    """Write warnings of all packages, and the log of the server, to standard error, until the end of the `with` block.
-
-    As JSON this holds for everything that Python code prints there, the command's own errors included.
-    """
+    """Until the end of the `with` block, write warnings of all packages, and the log of the server, to standard error,
+    and what else is printed there in the same form."""
     stream, hooks, lines = sys.stderr, (threading.excepthook, sys.unraisablehook), Lines(as_json=as_json)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(lines)
@@ -98,8 +101,7 @@ def logged(*, as_json: bool, is_quiet: bool) -> Iterator[None]:
     logging.getLogger("nmt.serving.status").setLevel(logging.INFO)
     logging.getLogger("nmt.serving.access").setLevel(logging.WARNING if is_quiet else logging.INFO)
     threading.excepthook = sys.unraisablehook = _log_exception
-    if as_json:
-        sys.stderr = _Printed(stream, lines)
+    sys.stderr = _Printed(stream, lines, as_json=as_json)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import platform
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -40,6 +41,7 @@ class Fake:
     def __init__(self, *, error: Exception | None = None) -> None:
         self.may, self.begun = threading.Event(), threading.Event()
         self.asked: list[str] = []
+        self.is_closed = False
         self._error = error
 
     def hypotheses(self, **options: Any) -> int:
@@ -48,7 +50,14 @@ class Fake:
     def parts(self, sentences: Sequence[nmt.Request], **options: Any) -> list[list[int]]:
         return [[len(sentence.text)] for sentence in sentences]
 
-    def translate(self, sentences: Sequence[nmt.Request], *, stop: nmt.Stop, **options: Any) -> list[nmt.Result]:
+    def translate(
+        self, sentences: str | Sequence[nmt.Request], *, stop: nmt.Stop | None = None, **options: Any
+    ) -> list[nmt.Result]:
+        if isinstance(sentences, str):  # the one with which a model begins
+            if self._error is not None:
+                raise self._error
+            return []
+        assert stop is not None
         self.asked += [sentence.text for sentence in sentences]
         self.begun.set()
         while not self.may.wait(0.01):
@@ -59,6 +68,7 @@ class Fake:
 
     def close(self) -> None:
         self.may.set()
+        self.is_closed = True
 
 
 @pytest.fixture(scope="module")
@@ -372,7 +382,7 @@ def test_a_sentence_has_a_limit_of_its_own(translator: nmt.Translator) -> None:
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         text = "a b " * 20
         assert only(await client.post("/translate", json={"text": text}))["notes"] == ["split"]
-        service._defaults = {"split_long": "none"}
+        service.start(translator, {"split_long": "none"})
         found = await client.post("/translate", json={"text": text})
         assert (found.status_code, found.json()["error"][-30:]) == (
             413,
@@ -567,3 +577,140 @@ def test_openapi_says_what_there_is() -> None:
     translator = Fake()
     translator.may.set()
     served(translator, test, max_beam_size=5)
+
+
+@pytest.mark.parametrize("given", ["a-1", "\u00e4", "a b", "", "x" * 129, "\x7f", None])
+def test_a_request_has_an_id(given: str | None) -> None:
+    """The client's, if it is short and visible ASCII; also of errors."""
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        headers = {} if given is None else {"X-Request-ID": given.encode()}
+        for method, path, status in (("POST", "/translate", 415), ("GET", "/health", 200), ("GET", "/x", 404)):
+            found = await client.request(method, path, headers=cast("Any", headers))
+            assert found.status_code == status
+            if given == "a-1":
+                assert found.headers["X-Request-ID"] == given
+            else:
+                assert re.fullmatch("[0-9a-f]{16}", found.headers["X-Request-ID"])
+
+    served(Fake(), test)
+
+
+def test_what_serves_and_what_is_served_are_labels() -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        text = (await client.get("/metrics")).text
+        assert f'nmt_build_info{{python="{platform.python_version()}",version="{nmt.__version__}"}} 1.0' in text
+        assert "nmt_model_info{" not in text
+        service.start(cast("Any", Fake()), {})
+        other = Fake()
+        other.precision = "int8"
+        service.start(cast("Any", other), {})
+        (line,) = re.findall(r"^nmt_model_info\{(.*)\} 1\.0$", (await client.get("/metrics")).text, flags=re.M)
+        wanted = {"model": "model", "source_language": "en", "target_language": "de", "precision": "int8"}
+        assert dict(re.findall(r'(\w+)="(.*?)"', line)) == {**wanted, "device": "cpu", "kernels": "none"}
+
+    served(Fake(), test, start=False)
+
+
+def test_a_reload_needs_the_key_and_work_in_progress_ends_on_the_model_before() -> None:
+    models = [Fake(), Fake()]
+    models[1].precision = "int8"
+    models[1].may.set()
+    key = {"Authorization": "Bearer k"}
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        waiting = [*models]
+        await service.open(lambda: (cast("Any", waiting.pop(0)), {}))
+        first = asyncio.ensure_future(client.post("/translate", json={"text": "a"}, headers=key))
+        while not models[0].begun.is_set():
+            await asyncio.sleep(0.001)
+        assert (await client.post("/reload")).status_code == 401
+        found = await client.post("/reload", headers=key)
+        assert found.json() == (await client.get("/health")).json() and found.json()["precision"] == "int8"
+        assert only(await client.post("/translate", json={"text": "b"}, headers=key))["text"] == "B"
+        assert not first.done() and not models[0].is_closed
+        models[0].may.set()
+        assert only(await first)["text"] == "A"
+        while not models[0].is_closed:
+            await asyncio.sleep(0.001)
+        assert (models[0].asked, models[1].asked, models[1].is_closed) == (["a"], ["b"], False)
+        paths = (await client.get("/openapi.json")).json()["paths"]
+        assert "409" in paths["/reload"]["post"]["responses"]
+
+    served(Fake(), test, start=False, api_key="k")
+
+
+def test_without_a_key_nobody_can_reload() -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        found = await client.post("/reload")
+        assert found.status_code == 403 and found.json()["error"].startswith("/reload: ")
+
+    served(Fake(), test)
+
+
+def test_a_reload_that_fails_leaves_the_model_that_serves(caplog: pytest.LogCaptureFixture) -> None:
+    """Each case: what loading does, the status, and a part of the line that says why."""
+    french = Fake()
+    french.source_language = "fr"
+    cases: list[tuple[Exception | Fake, int, str]] = [
+        (nmt.errors.CheckpointError("m.nmt: damaged\nat byte 3"), 422, "m.nmt: damaged at byte 3"),
+        (FileNotFoundError(2, "No such file or directory", "m.nmt"), 422, "m.nmt: "),
+        (french, 422, "from fr to de. Allowed: from en to de"),
+        (RuntimeError("secret"), 500, "internal error"),
+        (Fake(error=nmt.ConfigError("beam_size: is odd")), 422, "beam_size: is odd"),
+    ]
+    served_now, key = Fake(), {"Authorization": "Bearer k"}
+    served_now.may.set()
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        for model, status, said in cases:
+
+            def load(model: Exception | Fake = model) -> Any:
+                if isinstance(model, Exception):
+                    raise model
+                model.may.set()
+                return model, {}
+
+            service._load = load
+            caplog.clear()
+            found = await client.post("/reload", headers=key)
+            assert found.status_code == status, found.text
+            assert said in found.json()["error"] and "secret" not in found.text
+            (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+            assert said in record.getMessage() and "\n" not in record.getMessage()
+            assert bool(record.exc_info) == (status == 500)
+            assert isinstance(model, Exception) or model.is_closed
+            assert only(await client.post("/translate", json={"text": "a"}, headers=key))["text"] == "A"
+        assert not served_now.is_closed
+
+    served(served_now, test, api_key="k")
+
+
+def test_reloads_follow_one_after_the_other() -> None:
+    may, begun, key = threading.Event(), threading.Event(), {"Authorization": "Bearer k"}
+    loaded: list[Fake] = []
+
+    def load() -> Any:
+        begun.set()
+        assert may.wait(60)
+        loaded.append(Fake())
+        loaded[-1].may.set()
+        return loaded[-1], {}
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        service._load = load
+        first = asyncio.ensure_future(client.post("/reload", headers=key))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        assert (await client.post("/reload", headers=key)).status_code == 409
+        second = asyncio.ensure_future(service.reload())
+        await asyncio.sleep(0.01)
+        assert loaded == []
+        may.set()
+        assert (await first).status_code == 200
+        await second
+        while not loaded[0].is_closed:
+            await asyncio.sleep(0.001)
+        assert len(loaded) == 2 and not loaded[1].is_closed
+
+    served(Fake(), test, api_key="k")

@@ -174,7 +174,7 @@ def test_a_signal_lets_accepted_requests_finish(run: Path, number: int, code: in
                 assert found.status_code == 200, found.text
                 assert [one["text"] for one in found.json()["translations"]] == wanted[place::8]
         assert server.ended() == code
-    assert server.said[-1] == f"nmt-serve: {said}"
+    assert re.fullmatch(rf"{STAMP} INFO - {said}", server.said[-1])
     assert not [line for line in server.said if "Traceback" in line]
 
 
@@ -195,7 +195,7 @@ def test_a_signal_while_a_body_arrives_is_answered_with_503(exported: Exported) 
     assert header.startswith(b"HTTP/1.1 503 "), answer
     assert {b"retry-after: 5", b"connection: close"} <= {*header.lower().split(b"\r\n")}
     assert json.loads(body) == {"error": "the server is draining. Try again later."}
-    assert re.fullmatch(r"nmt-serve: 127\.0\.0\.1 POST /translate 503 \d+\.\d ms", server.said[-2])
+    assert re.fullmatch(rf"{STAMP} INFO \w+ 127\.0\.0\.1 POST /translate 503 \d+\.\d ms", server.said[-2])
     assert not [line for line in server.said if "Traceback" in line]
 
 
@@ -217,7 +217,7 @@ def test_a_second_signal_ends_at_once(run: Path) -> None:
         server.signal()
         assert server.ended() == 143
         thread.join(20)
-    assert server.said[-1] == "nmt-serve: ended at once by SIGTERM"
+    assert re.fullmatch(f"{STAMP} WARNING - ended at once by SIGTERM", server.said[-1])
 
 
 def test_under_nohup_it_outlives_its_terminal(exported: Exported) -> None:
@@ -230,7 +230,7 @@ def test_under_nohup_it_outlives_its_terminal(exported: Exported) -> None:
             assert server.ended() == 143
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert server.said[-1] == "nmt-serve: terminated"
+    assert re.fullmatch(f"{STAMP} INFO - terminated", server.said[-1])
 
 
 def test_a_signal_while_the_model_is_loaded_ends_it(run: Path, tmp_path: Path) -> None:
@@ -307,8 +307,9 @@ def test_what_it_says_and_the_key_of_the_environment(exported: Exported) -> None
         server.signal()
         assert server.ended() == 143
     kernels, serving, ended = server.said
-    assert kernels.startswith("nmt-serve: kernels: the engine's for ")
-    assert (serving, ended) == (f"nmt-serve: serving {exported.file} on {server.base}", "nmt-serve: terminated")
+    assert re.fullmatch(rf"{STAMP} INFO - kernels: the engine's for \w+", kernels)
+    assert serving.endswith(f" INFO - serving {exported.file} on {server.base}")
+    assert ended.endswith(" INFO - terminated")
 
 
 def test_a_line_for_each_request(exported: Exported) -> None:
@@ -317,16 +318,18 @@ def test_a_line_for_each_request(exported: Exported) -> None:
         httpx.get(f"{server.base}/x%0a%1b[31m")
         server.signal()
         server.ended()
-    assert re.fullmatch(r"nmt-serve: 127\.0\.0\.1 POST /translate 200 \d+\.\d ms", server.said[2])
-    assert re.fullmatch(r"nmt-serve: 127\.0\.0\.1 GET /x\\n\\x1b\[31m 404 \d+\.\d ms", server.said[3])
+    by = rf"{STAMP} INFO ([0-9a-f]{{16}}) 127\.0\.0\.1"
+    first = re.fullmatch(rf"{by} POST /translate 200 \d+\.\d ms, 1 sentence", server.said[2])
+    second = re.fullmatch(rf"{by} GET /x\\n\\x1b\[31m 404 \d+\.\d ms", server.said[3])
+    assert first is not None and second is not None and first[1] != second[1]
 
 
 def test_the_slow_path_is_loud(run: Path, tmp_path: Path) -> None:
     environment = {"CC": "no-such-compiler", "NMT_CACHE": str(tmp_path / "cache")}
     with started(str(run), "--device", "cpu", environment=environment) as server:
         assert httpx.get(f"{server.base}/health").json()["kernels"] == "none: PyTorch code"
-    warning = "nmt-serve: WARNING: translation is several times slower than possible: no-such-compiler cannot be run"
-    assert warning in server.said
+    warning = " WARNING - translation is several times slower than possible: no-such-compiler cannot be run"
+    assert [line for line in server.said if line.endswith(warning)]
 
 
 def test_an_ensemble_is_served(run: Path) -> None:
@@ -338,4 +341,121 @@ def test_an_ensemble_is_served(run: Path) -> None:
         assert found["translations"][0]["text"] == wanted
 
 
+NOISY = """
+import sys, warnings
+from nmt.library.translator import Translator
+
+translate = Translator.translate
+
+def noisy(self, text, **options):
+    if text != "A":  # which warms up
+        warnings.warn("odd\\ntext")
+        print("printed", file=sys.stderr)
+        raise RuntimeError("broken\\n\\x1b[31mtext")
+    return translate(self, text, **options)
+
+Translator.translate = noisy
+"""
+
+
+def test_every_line_of_the_log_is_an_object(run: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "noisy.py"
+    plugin.write_text(NOISY)
+    with started(str(run), "--plugin", str(plugin), "--log-format", "json", ready=False) as server:
+        base = server.wait_for(r"serving .* on (http://[^\s\"]+)")
+        assert httpx.post(f"{base}/translate", json={"text": "a"}, headers={"X-Request-ID": "first"}).status_code == 500
+        assert httpx.get(f"{base}/x%0a%1b[31m").headers["X-Request-ID"]
+        server.signal()
+        assert server.ended() == 143
+    lines = [json.loads(line) for line in server.said]
+    for line in lines:
+        assert re.fullmatch(STAMP, line["time"]) and line["level"] in ("INFO", "WARNING", "ERROR"), line
+    (failed,) = [line for line in lines if "traceback" in line]
+    assert (failed["request_id"], failed["level"]) == ("first", "ERROR")
+    assert failed["traceback"].startswith("Traceback") and failed["traceback"].endswith("broken\n\x1b[31mtext")
+    warned, printed = ([one for one in lines if text in one["message"]] for text in ("odd\ntext", "printed"))
+    assert [line["level"] for line in warned] == ["WARNING"] and [line["level"] for line in printed] == ["INFO"]
+    first, second = (line for line in lines if "method" in line)
+    wanted = {"client": "127.0.0.1", "method": "POST", "path": "/translate", "status": 500, "sentences": 1}
+    assert first.items() >= {**wanted, "request_id": "first"}.items() and first["milliseconds"] > 0
+    assert second.items() >= {"method": "GET", "path": "/x\n\x1b[31m", "status": 404}.items()
+    assert lines[-1]["message"] == "terminated"
+    (line,) = execute("nowhere", "--log-format", "json").stderr.splitlines()
+    assert json.loads(line)["level"] == "ERROR" and json.loads(line)["message"].startswith("nmt-serve: nowhere: ")
+
+
+def test_a_traceback_has_time_and_request_in_each_line_of_text(run: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "noisy.py"
+    plugin.write_text(NOISY)
+    with started(str(run), "--plugin", str(plugin)) as server:
+        assert httpx.post(f"{server.base}/translate", json={"text": "a"}, headers={"X-Request-ID": "first"}).status_code
+        server.signal()
+        server.ended()
+    assert [line for line in server.said if not re.match(f"{STAMP} (INFO|WARNING|ERROR) (-|first) ", line)] == []
+    assert [line for line in server.said if line.endswith(" ERROR first \\x1b[31mtext")]
+
+
+def test_models_are_exchanged_under_load(exported: Exported, tmp_path: Path) -> None:
+    """Several times, by SIGHUP and by request, while clients send; each answer is one of the two models'."""
+    files = [Path(exported.file), tmp_path / "other.nmt"]
+    checkpoint = str(Path(exported.run) / "checkpoints/step-20")
+    assert call("nmt-export", checkpoint, "-o", str(files[1]), "--precision", "fp32") == 0
+    wanted = []
+    for file in files:
+        with nmt.load(str(file)) as translator:
+            wanted.append([result.text for result in translator.translate(LINES)])
+    assert wanted[0] != wanted[1]
+    served, key, ends = tmp_path / "served.nmt", {"Authorization": "Bearer k"}, threading.Event()
+
+    def put(content: bytes) -> None:
+        (tmp_path / "new").write_bytes(content)
+        (tmp_path / "new").replace(served)
+
+    def ask(place: int) -> int:
+        done = 0
+        with httpx.Client(base_url=server.base, headers=key, timeout=60) as client:
+            while not ends.is_set():
+                line = (place + done) % len(LINES)
+                answer = client.post("/translate", json={"text": LINES[line]})
+                assert answer.status_code == 200, answer.text
+                assert answer.json()["translations"][0]["text"] in (wanted[0][line], wanted[1][line])
+                done += 1
+        return done
+
+    def answers() -> list[str]:
+        found = httpx.post(f"{server.base}/translate", json={"text": LINES}, headers=key)
+        return [one["text"] for one in found.json()["translations"]]
+
+    put(files[0].read_bytes())
+    with started(str(served), "--api-key", "k", "--quiet") as server, ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(ask, place) for place in range(8)]
+        try:
+            for times in range(1, 5):
+                put(files[times % 2].read_bytes())
+                if times < 3:
+                    assert httpx.post(f"{server.base}/reload", headers=key, timeout=60).json()["status"] == "ready"
+                else:
+                    server.signal(signal.SIGHUP)
+                    server.wait_for("INFO - (reloaded)")
+                assert answers() == wanted[times % 2]
+            put(b"\x89NMT\r\n\x1a\n" + bytes(100))
+            refused = httpx.post(f"{server.base}/reload", headers=key, timeout=60)
+            assert refused.status_code == 422 and refused.json()["error"].startswith(f"not reloaded: {served}: ")
+            server.signal(signal.SIGHUP)
+            assert "served.nmt" in server.wait_for("ERROR - (not reloaded, .*)$")
+            assert answers() == wanted[0]
+        finally:
+            ends.set()
+        assert all(one.result() > 0 for one in asking)
+        served.unlink()
+        served.mkdir()
+        refused = httpx.post(f"{server.base}/reload", headers=key, timeout=60)
+        assert refused.status_code == 422 and "\n" not in refused.json()["error"]
+        assert f"{served} (deleted)" not in Path(f"/proc/{server.process.pid}/maps").read_text()
+        server.signal()
+        assert server.ended() == 143
+    assert not [line for line in server.said if "Traceback" in line]
+
+
+STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 JSON = {"Content-Type": "application/json"}
