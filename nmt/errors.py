@@ -33,13 +33,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-_LONGEST_VALUE = 60
+LONGEST_VALUE = 60
+
+
+def shortened(text: str, most: int = LONGEST_VALUE) -> str:
+    """`text` or, if it is longer than `most`, its beginning and its end."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]} ... {text[-most // 6 :]}"
 
 
 def shown(value: object) -> str:
-    """A user's value as errors show it: its `repr`, of a long one the beginning and the end."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:40]} ... {text[-10:]}"
+    """A user's value as errors show it: its `repr`, shortened."""
+    return shortened(repr(value))
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -28,11 +28,9 @@ import h11
 from starlette.types import ASGIApp, Message
 
 from nmt.errors import ConfigError
+from nmt.serving.refusal import DRAINING, SOON
 from nmt.serving.settings import Settings
 
-DRAINING: Final = "the server is draining. Try again later."
-SOON: Final = {"Retry-After": "5"}
-"""When to try again where the server starts, ends, or has no room."""
 USUAL_CONNECTIONS: Final = 1000
 OWN_DESCRIPTORS: Final = 64
 """Of the process besides its connections: the model, the log, listening, and the two numbers below."""
