@@ -84,6 +84,8 @@ def near_miss(name: str, known: Sequence[str], *, ending: str = "", most: int = 
     A common `ending` of the names, such as ".yaml", does not count as a resemblance. At `most` so many names are
     given, nearest first.
     """
+    if len(name) > LONGEST_VALUE:  # comparing takes time, and no name is that long
+        return ""
     wanted = plain(name.removesuffix(ending))
     candidates = {plain(candidate.removesuffix(ending)): candidate for candidate in known}
     also = _ALSO_CALLED.get(wanted)

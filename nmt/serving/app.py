@@ -66,7 +66,7 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(AccessLog, metrics=service.metrics)
     _add_state(app, service)
     for path, (name, kind) in FILES.items():
-        _add_file(app, path, (PAGES / name).read_bytes(), kind)
+        _add_file(app, path, (PAGES / name).read_bytes(), kind, service)
     return app
 
 
@@ -193,10 +193,12 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _add_file(app: FastAPI, path: str, content: bytes, kind: str) -> None:
+def _add_file(app: FastAPI, path: str, content: bytes, kind: str, service: Service) -> None:
     @app.head(path, include_in_schema=False)
     @app.get(path, include_in_schema=False)
     async def file() -> Response:
+        if service.draining.is_set():
+            raise RefusedError(503, DRAINING, headers=SOON)
         return Response(content, media_type=kind, headers=POLICY)
 
 

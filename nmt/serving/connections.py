@@ -375,8 +375,10 @@ class Connection(asyncio.Protocol):
             try:
                 event = self.http.next_event()
             except h11.RemoteProtocolError as error:
-                # What follows a colon is what the client has sent.
-                self._refuse(error.error_status_hint, f"request: {str(error).partition(':')[0]}. Allowed: HTTP/1.1.")
+                what = str(error).partition(":")[0]  # after a colon is what the client has sent
+                if error.error_status_hint == 431:
+                    what = f"has more than {HEADER_BYTES:,} bytes that should be a header"
+                self._refuse(error.error_status_hint, f"request: {what}. Allowed: HTTP/1.1.")
                 return
             if event is h11.NEED_DATA:
                 return

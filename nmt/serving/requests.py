@@ -19,6 +19,8 @@ from nmt.serving.settings import Settings
 JSON: Final = "application/json"
 MOST_OBJECTS: Final = 16
 """In a body, which should be one object. That a key has another as its value is shown; many are not worth the time."""
+MOST_LISTS: Final = 64
+"""The same of lists; their brackets may also be characters of a text."""
 DOOR: Final = "server"
 """This door in the table of options."""
 
@@ -161,6 +163,8 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
     """The `TranslateRequest` of a body; RefusedError for anything that is not allowed. `doors` as in `keys_of`."""
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise RefusedError(415, f"Content-Type: {shown(content_type)} is not allowed. Allowed: {JSON}.")
+    if body.count(b"[") > settings.max_characters + MOST_LISTS:  # reading many small lists takes long
+        _refuse("body: holds lists in lists. Allowed: a JSON object with the key text.")
     value = _json(body)
     if not isinstance(value, dict):
         _refuse(f"body: {_shown(value)} is not allowed. Allowed: a JSON object with the key text.")
@@ -244,8 +248,7 @@ def _unknown(name: str, doors: Sequence[str]) -> str:
     known = keys_of(*doors)
     allowed = f"Allowed: {', '.join(known)}."
     if (option := OPTIONS.get(name)) is None:
-        near = near_miss(name, known) if len(name) <= LONGEST_VALUE else ""
-        return f"{shortened(name)}: unknown key.{near} {allowed}"
+        return f"{shortened(name)}: unknown key.{near_miss(name, known)} {allowed}"
     is_set_once = option.is_key and set(doors) <= set(option.doors)
     by = f"; nmt-serve has {command_option(name)}" if is_set_once else ""
     return f"{name}: a request cannot set it{by}. {allowed}"
