@@ -24,8 +24,8 @@ struct nmt_model {
     bool spaced;       /* whether the target language has spaces between sentences */
     subwords *source, *target; /* the same where the file has only one */
     const kernels *k;
-    /* Searchers that no call uses: taken and given without a lock, which a process that forks meanwhile would hold for
-       ever. */
+    /* Searchers that no call uses. No lock guards them: in the child of a process that forks meanwhile it would be held
+       for ever. */
     _Atomic(searcher *) idle[IDLE];
 };
 

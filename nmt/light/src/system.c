@@ -59,24 +59,6 @@ void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size,
     return NULL;
 }
 
-struct lock {
-    pthread_mutex_t mutex;
-};
-
-lock *lock_new(void) {
-    lock *l = malloc(sizeof *l);
-    if (l && pthread_mutex_init(&l->mutex, NULL)) free(l), l = NULL;
-    return l;
-}
-
-void lock_free(lock *l) {
-    if (l) pthread_mutex_destroy(&l->mutex);
-    free(l);
-}
-
-void lock_take(lock *l) { pthread_mutex_lock(&l->mutex); }
-void lock_give(lock *l) { pthread_mutex_unlock(&l->mutex); }
-
 typedef struct {
     void (*work)(void *);
     void *context;
@@ -106,15 +88,6 @@ void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size,
     snprintf(problem, room, "there are no files here");
     return NULL;
 }
-
-struct lock {
-    int none;
-};
-
-lock *lock_new(void) { return calloc(1, sizeof(lock)); }
-void lock_free(lock *l) { free(l); }
-void lock_take(lock *l) { (void)l; }
-void lock_give(lock *l) { (void)l; }
 
 void run_threads(int threads, void (*work)(void *), void *context) {
     (void)threads;

@@ -1,5 +1,5 @@
-/* What an operating system gives: the content of files, threads and locks. Where there are no threads (WebAssembly) one does
-   all the work. */
+/* What an operating system gives: the content of files, and threads. Where there are none (WebAssembly) one does all the
+   work. */
 
 #ifndef NMT_SYSTEM_H
 #define NMT_SYSTEM_H
@@ -14,12 +14,6 @@ enum { FIRST_BYTES = 64 };
    all of its `size` if it has fewer. Null with a line in `problem`. */
 void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size, char *problem, size_t room),
                 size_t *size, char *problem, size_t room);
-
-typedef struct lock lock;
-lock *lock_new(void);
-void lock_free(lock *);
-void lock_take(lock *);
-void lock_give(lock *);
 
 /* Calls `work` with `context` from so many threads at once, of which this is one, and returns when all have returned.
    Fewer where there are no more. */

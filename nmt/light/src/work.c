@@ -29,18 +29,16 @@ typedef struct {
     const nmt_options *set;
     sentence *sentences;
     size_t *order;
-    i64 count, next, rows;
-    lock *lock;
+    i64 count, rows;
+    _Atomic(i64) next;
     found_list *found;
-    bool failed;
+    atomic_bool failed;
 } work;
 
 static i64 next_of(void *context) {
     work *w = context;
-    lock_take(w->lock);
-    i64 number = w->next < w->count && !w->failed ? (i64)w->order[w->next++] : -1;
-    lock_give(w->lock);
-    return number;
+    i64 place = w->failed ? w->count : w->next++;
+    return place < w->count ? (i64)w->order[place] : -1;
 }
 
 static void do_work(void *context) {
@@ -52,9 +50,7 @@ static void do_work(void *context) {
         return;
     }
     searcher_close(s);
-    lock_take(w->lock);
     w->failed = true;
-    lock_give(w->lock);
 }
 
 /* Numbers by falling length, of equal ones in order: a merge sort of `order` with as much room behind it. */
@@ -81,8 +77,7 @@ bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     w.rows = o->beam_size > ROWS ? o->beam_size : w.count == 1 ? o->beam_size : ROWS;
     w.sentences = calloc(r->all.parts + 1, sizeof *w.sentences);
     w.order = calloc(2 * r->all.parts + 1, sizeof *w.order);
-    w.lock = lock_new();
-    bool fine = w.sentences && w.order && w.lock;
+    bool fine = w.sentences && w.order;
     for (size_t i = 0, start = 0; fine && i < r->all.parts; start = r->all.ends[i++]) {
         w.sentences[i] = (sentence){r->all.ids + start, (i64)(r->all.ends[i] - start)};
         w.order[i] = i;
@@ -94,6 +89,5 @@ bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     fine = fine && !w.failed;
     free(w.sentences);
     free(w.order);
-    lock_free(w.lock);
     return fine;
 }
