@@ -20,7 +20,7 @@ JSON: Final = "application/json"
 MOST_OBJECTS: Final = 16
 """In a body, which should be one object. That a key has another as its value is shown; many are not worth the time."""
 MOST_LISTS: Final = 64
-"""The same of lists; their brackets may also be characters of a text."""
+"""The same of lists, whose brackets may also be characters of a text; and of the items of a list that is no text."""
 DOOR: Final = "server"
 """This door in the table of options."""
 
@@ -169,10 +169,11 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
     if not isinstance(value, dict):
         _refuse(f"body: {_shown(value)} is not allowed. Allowed: a JSON object with the key text.")
     # What pydantic would list as a million mistakes is refused at the first one.
-    longest = max(settings.max_queue, settings.max_characters)
+    texts = max(settings.max_queue, settings.max_characters)
     for name, given in value.items():
         if name not in TranslateRequest.model_fields:
             _refuse(_unknown(name, doors))
+        longest = texts if name == "text" or name in WISHES else MOST_LISTS
         if isinstance(given, list) and len(given) > longest:
             _refuse(f"{name}: a list of {len(given):,} is too long. Allowed: {longest:,}.")
     try:
