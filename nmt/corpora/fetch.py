@@ -283,6 +283,7 @@ class _Https(_Bounded, urllib.request.HTTPSHandler):
 class _Redirections(urllib.request.HTTPRedirectHandler):
     """Follows few redirections, to http and https alone, and never from https to http."""
 
+    max_repeats = max_redirections = REDIRECTIONS
     http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302
 
     def __init__(self, url: str) -> None:
