@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import math
 import os
 import shlex
 import signal
