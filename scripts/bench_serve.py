@@ -17,8 +17,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,7 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
             for clients in CLIENTS:
                 print(f"{model}: {clients} clients", file=sys.stderr)
                 found[f"server, {clients} {'client' if clients == 1 else 'clients'}"] = asked(
-                    base, lines, clients=clients, seconds=arguments.seconds
+                    base,
+                    lines,
+                    clients=clients,
+                    seconds=arguments.seconds,
+                    cpu_seconds=partial(cpu_seconds, base),
                 )
     named = facts("bench_serve.py", threads=available_cores(), peer=None)
     named |= {"beam": str(arguments.beam), "sentences": f"{len(lines):,}"}
@@ -150,8 +155,15 @@ def served(model: str, arguments: argparse.Namespace) -> Iterator[str]:
         process.stderr.close()
 
 
-def asked(base: str, lines: Sequence[str], *, clients: int, seconds: float) -> Measured:
-    """Measure the server with several clients, each with one request at a time; the first second is not counted."""
+def asked(
+    base: str,
+    lines: Sequence[str],
+    *,
+    clients: int,
+    seconds: float,
+    cpu_seconds: Callable[[], float],
+) -> Measured:
+    """Measure a server with several clients, each with one request at a time; the first second is not counted."""
     host, _, port = base.rpartition(":")
     texts, latencies, counting = cycle(lines), list[float](), [False]
 
@@ -175,10 +187,10 @@ def asked(base: str, lines: Sequence[str], *, clients: int, seconds: float) -> M
         until = time.perf_counter() + 1 + seconds
         running = [asyncio.create_task(client(until)) for _ in range(clients)]
         await asyncio.sleep(1)
-        start, cpu = time.perf_counter(), await asyncio.to_thread(cpu_seconds, base)
+        start, cpu = time.perf_counter(), await asyncio.to_thread(cpu_seconds)
         counting[0] = True
         await asyncio.gather(*running)
-        return time.perf_counter() - start, cpu_seconds(base) - cpu
+        return time.perf_counter() - start, cpu_seconds() - cpu
 
     took, cpu = asyncio.run(all_clients())
     return Measured(len(latencies), took, cpu, latencies)

@@ -218,7 +218,7 @@ def test_options_by_name_are_the_fields_of_the_header() -> None:
     types = {"int32_t": ctypes.c_int32, "float": ctypes.c_float}
 
     class Fields(ctypes.Structure):
-        _fields_ = [(name, types[kind]) for kind, name in fields]
+        _fields_ = [*((name, types[kind]) for kind, name in fields), ("stop", ctypes.c_void_p)]
 
     engine = library()
     assert engine.names == [name for _, name in fields]

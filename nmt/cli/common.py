@@ -247,7 +247,7 @@ def _drop_output() -> bool:
 def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bool) -> int:
     with contextlib.suppress(OSError):  # the terminal has been closed; the exit code still counts
         if debug:
-            traceback.print_exc()
+            print(traceback.format_exc(), end="", file=sys.stderr)  # at once, for logs that keep it together
         # Names in files of others can hold terminal control sequences.
         print(f"{parser.prog}: " + "\n".join(printable(line) for line in message.split("\n")), file=sys.stderr)
     return code

@@ -65,15 +65,14 @@ def _blocks(parts: Sequence[Any]) -> Any:
             for part, start, width in zip(parts, starts, widths, strict=False)
             for row in part
         ]
-    import numpy as np
-
-    return np.concatenate(
-        [
-            np.pad(part, [(0, 0)] * (part.ndim - 1) + [(start, starts[-1] - start - width)])
-            for part, start, width in zip(parts, starts, widths, strict=False)
-        ],
-        axis=-2,
-    )
+    rows = sum(part.shape[-2] for part in parts)
+    whole = type(parts[0])((*parts[0].shape[:-2], rows, starts[-1]), parts[0].dtype)  # of NumPy, not imported here
+    whole.fill(0)
+    row = 0
+    for part, start, width in zip(parts, starts, widths, strict=False):
+        whole[..., row : row + part.shape[-2], start : start + width] = part
+        row += part.shape[-2]
+    return whole
 
 
 @dataclass(frozen=True)

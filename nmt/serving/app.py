@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +14,11 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nmt import __version__
 from nmt.errors import ConfigError, DataError, printable
-from nmt.serving.access import AccessLog
-from nmt.serving.batching import Job
+from nmt.serving.access import SENTENCES, AccessLog
 from nmt.serving.budget import check_answer
 from nmt.serving.metrics import CONTENT_TYPE
 from nmt.serving.refusal import CLIENT_GONE, RefusedError
@@ -54,6 +54,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
+    _add_translate(app, service)
     if service.settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -62,7 +63,6 @@ def create_app(service: Service) -> FastAPI:
             allow_headers=["Authorization", "Content-Type"],
         )
     app.add_middleware(AccessLog, metrics=service.metrics)
-    _add_translate(app, service)
     _add_state(app, service)
     for path, (name, kind) in FILES.items():
         _add_file(app, path, (PAGES / name).read_bytes(), kind)
@@ -70,13 +70,12 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _add_translate(app: FastAPI, service: Service) -> None:
-    settings = service.settings
+    settings, check_key = service.settings, _key_check(service.settings.api_key)
     schema = schema_of(settings, *service.doors)
 
     @app.post(
         "/translate",
         summary="Translate a sentence, or a list of sentences",
-        dependencies=[Depends(_key_check(settings.api_key))],
         responses={
             200: {"model": Answer, "description": "One translation for each sentence"},
             **_failures(400, 401, 408, 413, 415, 500, 503, 504),
@@ -85,6 +84,7 @@ def _add_translate(app: FastAPI, service: Service) -> None:
     )
     async def translate(request: Request) -> Response:
         until = time.monotonic() + settings.timeout
+        await check_key(request)
         body = await _body(request, service)
         wanted = read_request(body, request.headers.get("content-type", ""), settings, *service.doors)
         if wanted.max_seconds is not None:
@@ -94,11 +94,38 @@ def _add_translate(app: FastAPI, service: Service) -> None:
         check_answer(len(answer), settings)
         return Response(answer, media_type=JSON)
 
+    app.add_middleware(_Directly, answer=translate)
+
+
+class _Directly:
+    """Answers POST /translate without FastAPI, whose way to a function takes longer than all else that a request needs.
+
+    FastAPI documents it, and answers other methods.
+    """
+
+    def __init__(self, app: ASGIApp, answer: Callable[[Request], Awaitable[Response]]) -> None:
+        self._app = app
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/translate" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except RefusedError as error:
+            response = await _refused(request, error)
+        await response(scope, receive, send)
+
 
 async def _body(request: Request, service: Service) -> bytes:
     """The body of a request, which is refused if its time is over, or the server ends, before all of it has arrived."""
     settings, close = service.settings, {"Connection": "close"}
     reading = asyncio.ensure_future(read_body(request, most=settings.max_body_bytes))
+    await asyncio.sleep(0)
+    if reading.done():  # most bodies arrive together with their headers
+        return reading.result()
     ending = asyncio.ensure_future(service.draining.wait())
     try:
         waited: set[asyncio.Future[Any]] = {reading, ending}
@@ -114,24 +141,27 @@ async def _body(request: Request, service: Service) -> bytes:
 
 
 async def _answers(request: Request, service: Service, wanted: Any, *, until: float) -> list[str]:
-    """The result of a job, which is dropped when the client goes away or its time is over."""
-    job: Job | None = None
-    gone = asyncio.ensure_future(_gone(request))
+    """The answers to a request, whose job is dropped when the client goes away or its time is over."""
     try:
         job = await service.submit(wanted)
-        waited: set[asyncio.Future[Any]] = {job.answer, gone}
-        await asyncio.wait(waited, timeout=max(0, until - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
-        if job.answer.done():
-            return job.answer.result()
-        if gone.done():
-            raise RefusedError(CLIENT_GONE, "the client went away")
-        raise RefusedError(504, "the time of this request (max_seconds, or --timeout of the server) is over")
+        request.scope[SENTENCES] = len(job.sentences)
+
+        def fail(status: int, message: str) -> None:
+            if not job.answer.done():
+                job.answer.set_exception(RefusedError(status, message))
+
+        over = "the time of this request (max_seconds, or --timeout of the server) is over"
+        timer = asyncio.get_running_loop().call_later(until - time.monotonic(), fail, 504, over)
+        gone = asyncio.ensure_future(_gone(request))
+        gone.add_done_callback(lambda _: fail(CLIENT_GONE, "the client went away"))
+        try:
+            return await job.answer
+        finally:
+            timer.cancel()
+            gone.cancel()
+            service.drop(job)
     except (ConfigError, DataError) as error:
         raise RefusedError(400, " ".join(map(printable, str(error).split("\n")))) from error
-    finally:
-        gone.cancel()
-        if job is not None:
-            service.drop(job)
 
 
 async def _gone(request: Request) -> None:

@@ -58,10 +58,10 @@ def count(
             f"text: {sum(costs) // hypotheses:,} tokens times {hypotheses} hypotheses are too many. "
             f"Allowed: {settings.max_tokens:,} in all; send less text at a time, or ask for a smaller beam_size."
         )
-    size = _answer_size(parts, chosen)
-    if size > settings.max_answer_bytes:
+    weights = _attention_size(parts, chosen)
+    if weights > settings.max_answer_bytes:
         _refuse(
-            f"details: the attention of this text would have about {size:,} bytes. "
+            f"details: the attention of this text would have about {weights:,} bytes. "
             f"Allowed: {settings.max_answer_bytes:,}; send less text at a time, or ask for a smaller n_best."
         )
     return Budget(costs, chosen)
@@ -95,7 +95,7 @@ def _wishes(translator: Translator, sentence: Request) -> int:
     return sum(map(sum, translator.parts([wishes]))) if wishes.strip() else 0
 
 
-def _answer_size(parts: Sequence[Sequence[int]], options: Mapping[str, Any]) -> int:
+def _attention_size(parts: Sequence[Sequence[int]], options: Mapping[str, Any]) -> int:
     """Bytes of the attention, which grows with the square of a part; alignment is computed from it."""
     details = options.get("details") or ()
     details = {details} if isinstance(details, str) else set(details)

@@ -6,29 +6,32 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
-from typing import Any, Final
-
-import uvicorn
+from typing import Any, Final, NoReturn
 
 from nmt.errors import ConfigError, NmtError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.serving.app import create_app
+from nmt.serving.connections import Connections
 from nmt.serving.service import WARM_UP, Service
 from nmt.serving.settings import Settings
 
 Load = Callable[[], tuple[Translator, Mapping[str, Any]]]
 """Loads the model; returns it and the default options of requests."""
 BACKLOG: Final = 2048
-SECONDS_TO_SEND: Final = 10
-"""Within which clients must read their answers when the server ends."""
+SECONDS_TO_SEND: Final = 0.5
+"""For the last answers, when the time of all requests is over and the server ends."""
+SECONDS_TO_CLOSE: Final = 0.5
+"""For the thread that computes, when nobody waits for it any more."""
 
 _log = logging.getLogger("nmt.serving.status")
 
@@ -51,36 +54,24 @@ def serve(load: Load, settings: Settings, *, models: Sequence[str], host: str, p
 async def _serve(load: Load, settings: Settings, *, models: Sequence[str], listening: socket.socket) -> int:
     doors = ("file",) if are_engine_files(models) else ("run",)
     service = Service(settings, name=", ".join(PurePath(model).name for model in models), doors=doors)
-    server = _Server(
-        uvicorn.Config(
-            create_app(service),
-            http="h11",
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=SECONDS_TO_SEND,
-        ),
-        service,
-    )
-    running = asyncio.create_task(server.serve(sockets=[listening]))
-    loading = asyncio.create_task(asyncio.to_thread(_loaded, load))
-    await asyncio.wait({running, loading}, return_when=asyncio.FIRST_COMPLETED)
-    try:
-        translator, defaults = await loading
-        service.start(translator, defaults)
-        _log.info("kernels: %s", translator.kernels)
-        if translator.without_kernels:
-            _log.warning("WARNING: translation is several times slower than possible: %s", translator.without_kernels)
-        _log.info("serving %s on %s", ", ".join(models), _address(listening))
-        await running
-    finally:
-        server.should_exit = True
-        await asyncio.wait({running})
-        service.close()
-    return server.received or 0
+    connections = Connections(create_app(service), listening, settings)
+    end = _End(service, connections, settings.timeout)
+    with end.signals():
+        connections.open()
+        try:
+            translator, defaults = await asyncio.to_thread(_loaded, load)
+            service.start(translator, defaults)
+            _log.info("kernels: %s", translator.kernels)
+            if translator.without_kernels:
+                _log.warning("translation is several times slower than possible: %s", translator.without_kernels)
+            _log.info("serving %s on %s", ", ".join(models), _address(listening))
+            await end.wait()
+        finally:
+            # It waits for what is being computed, which nobody needs any more.
+            closing = threading.Thread(target=service.close, daemon=True)
+            closing.start()
+            closing.join(SECONDS_TO_CLOSE)
+    return end.number or 0
 
 
 def _loaded(load: Load) -> tuple[Translator, Mapping[str, Any]]:
@@ -90,43 +81,69 @@ def _loaded(load: Load) -> tuple[Translator, Mapping[str, Any]]:
     return translator, defaults
 
 
-class _Server(uvicorn.Server):
-    """Ends as the other commands do: by the first signal when all is answered, by the second at once."""
+class _End:
+    """Ends a server as the other commands end: by the first signal when all is answered, by the second at once."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
+    def __init__(self, service: Service, connections: Connections, timeout: float) -> None:
         self._service = service
+        self._connections = connections
+        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._draining: asyncio.Task[None] | None = None
-        self.received: int | None = None
+        self._signalled = asyncio.Event()
+        self._until = math.inf
+        self.number: int | None = None
         """The signal that ends it."""
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def signals(self) -> Iterator[None]:
+        """Handle the signals that end a server."""
         wanted = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
             wanted.append(signal.SIGHUP)
-        previous = {number: signal.signal(number, self.handle_exit) for number in wanted}
+        previous = {number: signal.signal(number, self._handle) for number in wanted}
         try:
             yield
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.received is not None or self._service.status == "loading":
-            with contextlib.suppress(OSError):
-                print(f"nmt-serve: ended at once by {signal.Signals(sig).name}", file=sys.stderr, flush=True)
-            os._exit(128 + sig)
-        self.received = sig
-        self._loop.call_soon_threadsafe(self._drain)
+    async def wait(self) -> None:
+        """Wait for a signal, and then until all that had been accepted is answered; what comes meanwhile gets 503.
 
-    def _drain(self) -> None:
-        async def drain() -> None:
-            await self._service.drain()
-            self.should_exit = True
+        A request has its answer, or 504, within the time limit of requests. So the process is gone after that, whatever
+        a thread may still compute.
+        """
+        await self._signalled.wait()
+        self._connections.stop()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._service.drain(), self._timeout)
+        await self._connections.close(self._until)
+        _exit_within(2 * SECONDS_TO_CLOSE, self.number or 0)
 
-        self._draining = asyncio.create_task(drain())
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if self.number is not None or self._service.status == "loading":
+            _exit(number, f"ended at once by {name}")
+        self.number = number
+        self._until = self._loop.time() + self._timeout + SECONDS_TO_SEND
+        _exit_within(self._timeout + SECONDS_TO_SEND + 3 * SECONDS_TO_CLOSE, number, f"ended by {name}, late")
+        self._loop.call_soon_threadsafe(self._signalled.set)
+
+
+def _exit_within(seconds: float, number: int, message: str = "") -> None:
+    """End the process after so many seconds if it has not ended by then. No thread can be stopped from outside, and
+    Python waits at its end for one that computes."""
+    timer = threading.Timer(seconds, _exit, (number, message))
+    timer.daemon = True
+    timer.start()
+
+
+def _exit(number: int, message: str) -> NoReturn:
+    if message:
+        _log.warning(message)
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit(128 + number)
 
 
 def _listen(host: str, port: int) -> socket.socket:

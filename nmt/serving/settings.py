@@ -21,6 +21,8 @@ class Settings:
     """Characters of the texts of a request, including prefix and phrases."""
     max_body_bytes: int = 1_000_000
     """Bytes of the body of a request."""
+    max_connections: int | None = None
+    """Connections at a time; None: as many as is usual, and the process may have."""
     max_beam_size: int = 16
     """Largest beam, and number of translations, that a request may ask for."""
     max_tokens: int = 50_000
@@ -31,5 +33,7 @@ class Settings:
     """Bytes of an answer."""
     api_key: str | None = field(default=None, repr=False)
     """Without one everybody may translate."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies, whose X-Forwarded-For names the client."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may use the server from a browser; * for all."""

@@ -293,9 +293,9 @@ def test_options_of_the_command_become_settings_of_the_server(run: Path, monkeyp
 def test_a_missing_package_is_one_line(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setitem(sys.modules, "h11", None)
     assert call("nmt-serve", str(run)) == 2
-    wanted = "nmt-serve: the package uvicorn is not installed; pip install 'nmt-recurrent[serve]'\n"
+    wanted = "nmt-serve: the package h11 is not installed; pip install 'nmt-recurrent[serve]'\n"
     assert capsys.readouterr().err == wanted
 
 
