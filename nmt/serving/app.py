@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,13 +16,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nmt import __version__
-from nmt.errors import ConfigError, DataError, printable
+from nmt.errors import ConfigError, DataError, shortened
 from nmt.serving.access import INTERNAL, SENTENCES, AccessLog
 from nmt.serving.budget import check_answer
 from nmt.serving.metrics import CONTENT_TYPE
-from nmt.serving.refusal import CLIENT_GONE, RefusedError
+from nmt.serving.refusal import CLIENT_GONE, DRAINING, SOON, RefusedError
 from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
-from nmt.serving.service import SOON, Service
+from nmt.serving.service import Service
 
 PAGES: Final = Path(__file__).parent / "pages"
 FILES: Final = {
@@ -87,6 +86,7 @@ def create_api(service: Service) -> FastAPI:
         description="Translates sentences.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # to where the header Host says
     )
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
@@ -141,7 +141,7 @@ def create_api(service: Service) -> FastAPI:
         return JSONResponse(service.health(), headers={"Cache-Control": "no-store"})
 
     for path, (name, kind) in FILES.items():
-        _add_file(app, path, (PAGES / name).read_bytes(), kind)
+        _add_file(app, path, (PAGES / name).read_bytes(), kind, service)
     return app
 
 
@@ -173,7 +173,7 @@ async def _body(request: Request, service: Service) -> bytes:
         if reading.done():
             return reading.result()
         if ending.done():
-            raise RefusedError(503, "the server is draining. Try again later.", headers={**SOON, **close})
+            raise RefusedError(503, DRAINING, headers={**SOON, **close})
         raise RefusedError(408, f"body: has not arrived within {settings.timeout:g} seconds", headers=close)
     finally:
         reading.cancel()
@@ -201,7 +201,7 @@ async def _answers(request: Request, service: Service, wanted: Any, *, until: fl
             gone.cancel()
             service.drop(job)
     except (ConfigError, DataError) as error:
-        raise RefusedError(400, " ".join(map(printable, str(error).split("\n")))) from error
+        raise RefusedError(400, " ".join(str(error).split("\n"))) from error
 
 
 async def _gone(request: Request) -> None:
@@ -210,10 +210,12 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _add_file(app: FastAPI, path: str, content: bytes, kind: str) -> None:
+def _add_file(app: FastAPI, path: str, content: bytes, kind: str, service: Service) -> None:
     @app.head(path, include_in_schema=False)
     @app.get(path, include_in_schema=False)
     async def file() -> Response:
+        if service.draining.is_set():
+            raise RefusedError(503, DRAINING, headers=SOON)
         return Response(content, media_type=kind, headers=POLICY)
 
 
@@ -244,21 +246,18 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Failed, "description": meanings[status]} for status in statuses}
 
 
-def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": message}, status, headers)
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
-    return _error(error.status, error.message, error.headers)
+    return JSONResponse({"error": error.message}, error.status, error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return _error(500, INTERNAL)
+    return JSONResponse({"error": INTERNAL}, 500)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    what = printable(f"{request.method} {request.url.path}")
     allowed = "POST /translate, GET /, /health, /metrics, /docs, /openapi.json"
-    return _error(error.status_code, f"{what}: unknown. Allowed: {allowed}.", error.headers)
+    path = shortened(request.scope["path"])
+    message = f"{request.method} {path}: unknown. Allowed: {allowed}."
+    return await _refused(request, RefusedError(error.status_code, message, headers=error.headers))

@@ -10,12 +10,11 @@ import math
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from nmt.errors import ConfigError, NmtError
 from nmt.interop.engine.opened import are_engine_files
@@ -135,29 +134,24 @@ class _End:
         if number == signal.SIGHUP and _has_terminal() == self._had_terminal:
             self._loop.call_soon_threadsafe(self._told_to_reload.set)
             return
-        name = signal.Signals(number).name
         if self.number is not None or self._service.status == "loading":
-            _exit(number, f"ended at once by {name}")
+            with contextlib.suppress(Exception):  # the signal may have come while the same was being done
+                _log.warning("ended at once by %s", signal.Signals(number).name)
+            os._exit(128 + number)
         self.number = number
         self._until = self._loop.time() + self._timeout + SECONDS_TO_SEND
-        _exit_within(self._timeout + SECONDS_TO_SEND + 3 * SECONDS_TO_CLOSE, number, f"ended by {name}, late")
+        _exit_within(self._timeout + SECONDS_TO_SEND + 3 * SECONDS_TO_CLOSE, number)
         self._loop.call_soon_threadsafe(self._signalled.set)
 
 
-def _exit_within(seconds: float, number: int, message: str = "") -> None:
-    """End the process after so many seconds if it has not ended by then. No thread can be stopped from outside, and
-    Python waits at its end for one that computes."""
-    timer = threading.Timer(seconds, _exit, (number, message))
+def _exit_within(seconds: float, number: int) -> None:
+    """End the process after so many seconds if it has not ended by then, without a word, for which it might wait, too.
+
+    No thread can be stopped from outside, and Python waits at its end for one that computes.
+    """
+    timer = threading.Timer(seconds, os._exit, [128 + number])
     timer.daemon = True
     timer.start()
-
-
-def _exit(number: int, message: str) -> NoReturn:
-    if message:
-        _log.warning(message)
-    with contextlib.suppress(OSError):
-        sys.stderr.flush()
-    os._exit(128 + number)
 
 
 def _has_terminal() -> bool:

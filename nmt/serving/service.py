@@ -20,7 +20,7 @@ from nmt.light.formats import hypothesis_record
 from nmt.serving.batching import SHORT, Batcher, Job
 from nmt.serving.budget import count, is_surely_short
 from nmt.serving.metrics import Metrics
-from nmt.serving.refusal import RefusedError
+from nmt.serving.refusal import SOON, RefusedError
 from nmt.serving.settings import Settings
 
 WARM_UP = "A"
@@ -29,8 +29,6 @@ COUNTED_AT_ONCE = 2000
 """Characters whose tokens are counted in the event loop; those of more in a thread."""
 KNOWN = 256
 """Sets of options whose number of hypotheses is kept."""
-SOON = {"Retry-After": "5"}
-"""The error of a server that is starting or ending."""
 FACTS: Final = ("source_language", "target_language", "device", "precision", "kernels")
 """Of a translator, that clients are told."""
 

@@ -312,10 +312,11 @@ def test_tensors(place: int, form: str, value: int, tmp_path: Path) -> None:
 
 INT8: Final = content_of(MODEL, precision="int8", subwords=VOCABULARIES)
 BF16: Final = content_of(MODEL, precision="bf16", subwords=VOCABULARIES)
+ODD: Final = content_of(make_model(section(cell="gru", embedding_size=13)), subwords=VOCABULARIES)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(("content", "kind"), [(CONTENT, 0), (CONTENT, 1), (BF16, 2), (INT8, 3)])
+@pytest.mark.parametrize(("content", "kind"), [(ODD, 0), (CONTENT, 1), (BF16, 2), (INT8, 3)])
 def test_values_that_are_not_finite(content: bytes, kind: int, value: float, tmp_path: Path) -> None:
     """The first and the last number of the last tensor of each kind: of vectors, matrices, and scales in int8."""
     table = list(struct.iter_unpack("<4I3Q", parts_of(content)["TENS"]))

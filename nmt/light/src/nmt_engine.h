@@ -37,14 +37,13 @@ typedef struct {
     const volatile int32_t *stop;
 } nmt_options;
 
-/* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten
-   or cut short, which ends the process (SIGBUS) when what is gone is needed. */
-
 /* Opens one file, or several as an ensemble whose probabilities are averaged. `kernels` is the name of an instruction
-   set, or null for the best one. */
+   set, or null for the best one. A file is read whole, checked and not looked at again: it may then be exchanged, cut or
+   removed. One that is being written at that moment is refused, like any damaged one. */
 NMT_API nmt_model *nmt_open(const char *const *files, int32_t count, const char *kernels, char *problem, size_t room);
 
-/* The same of a file that is in memory, at a multiple of 64 bytes, and stays there until the model is closed. */
+/* The same of a file that is in memory, at a multiple of 64 bytes. It must stay there, and nobody may change it, until the
+   model is closed: what has been checked is not checked again. */
 NMT_API nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *kernels, char *problem, size_t room);
 
 /* When no call that uses the model is under way; null will do, as for nmt_free. */
