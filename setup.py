@@ -26,7 +26,7 @@ MOSES = ["sacremoses>=0.1"]
 ONNX = ["onnx>=1.16"]
 PLOT = ["matplotlib>=3.7"]
 REPORT = ["jinja2>=3.1", *PLOT]
-SERVE = ["fastapi>=0.115", "prometheus_client>=0.20", "uvicorn>=0.30"]
+SERVE = ["fastapi>=0.115", "h11>=0.16", "prometheus_client>=0.20"]  # older h11 take smuggled requests: CVE-2025-43859
 TENSORBOARD = ["tensorboard>=2.14"]
 TENSORFLOW = ["tensorflow>=2.13"]  # only nmt-convert, only for TensorFlow's own files
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from nmt.library.training import Training as Training
     from nmt.library.training import train as train
     from nmt.library.translator import Translator as Translator
+    from nmt.light.binding import Stop as Stop
+    from nmt.light.errors import StoppedError as StoppedError
 
 _PLACES = {
     "nmt.data.sentences": ("split_sentences",),
@@ -45,6 +47,8 @@ _PLACES = {
     "nmt.library.synthetic": ("SyntheticText", "backtranslate", "distill"),
     "nmt.library.training": ("Training", "train"),
     "nmt.library.translator": ("Translator",),
+    "nmt.light.binding": ("Stop",),
+    "nmt.light.errors": ("StoppedError",),
 }
 _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}
 

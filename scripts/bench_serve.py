@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Measure nmt-serve on this machine: requests per second and latency for 1, 16 and 64 clients, and the library's rate.
+"""Measure nmt-serve on this machine: requests per second and latency for 1, 16 and 64 clients, and of one client beside
+the largest requests that the server accepts; and the library's rate.
 
     scripts/bench_serve.py RUN [MODEL.nmt ...] [--source FILE] [-o docs/benchmarks/serving.md]
 
@@ -12,17 +13,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
+import itertools
 import json
 import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -38,6 +44,10 @@ from nmt.errors import DataError, NmtError
 
 SOURCE = "data/multi30k/test_2016_flickr.en.gz"
 CLIENTS = (1, 16, 64)
+LARGEST = 20_000
+"""Characters that a server accepts by default."""
+WIDEST = 16
+"""The largest beam that it accepts."""
 LIBRARY = """
 import json, sys, time, nmt
 model, beam, limit, lines = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), json.load(sys.stdin)
@@ -100,8 +110,18 @@ def run(arguments: argparse.Namespace) -> int:
             for clients in CLIENTS:
                 print(f"{model}: {clients} clients", file=sys.stderr)
                 found[f"server, {clients} {'client' if clients == 1 else 'clients'}"] = asked(
-                    base, lines, clients=clients, seconds=arguments.seconds
+                    base,
+                    lines,
+                    clients=clients,
+                    seconds=arguments.seconds,
+                    cpu_seconds=partial(cpu_seconds, base),
                 )
+            for name, options in {"text": {}, "text in the widest beam": {"beam_size": WIDEST}}.items():
+                print(f"{model}: beside the largest {name}", file=sys.stderr)
+                with beside(base, largest(base, lines, **options)):
+                    found[f"server, 1 client beside the largest {name}"] = asked(
+                        base, lines, clients=1, seconds=arguments.seconds, cpu_seconds=lambda: 0.0
+                    )
     named = facts("bench_serve.py", threads=available_cores(), peer=None)
     named |= {"beam": str(arguments.beam), "sentences": f"{len(lines):,}"}
     record = {model: {how: one.values() for how, one in found.items()} for model, found in results.items()}
@@ -150,8 +170,15 @@ def served(model: str, arguments: argparse.Namespace) -> Iterator[str]:
         process.stderr.close()
 
 
-def asked(base: str, lines: Sequence[str], *, clients: int, seconds: float) -> Measured:
-    """Measure the server with several clients, each with one request at a time; the first second is not counted."""
+def asked(
+    base: str,
+    lines: Sequence[str],
+    *,
+    clients: int,
+    seconds: float,
+    cpu_seconds: Callable[[], float],
+) -> Measured:
+    """Measure a server with several clients, each with one request at a time; the first second is not counted."""
     host, _, port = base.rpartition(":")
     texts, latencies, counting = cycle(lines), list[float](), [False]
 
@@ -175,13 +202,52 @@ def asked(base: str, lines: Sequence[str], *, clients: int, seconds: float) -> M
         until = time.perf_counter() + 1 + seconds
         running = [asyncio.create_task(client(until)) for _ in range(clients)]
         await asyncio.sleep(1)
-        start, cpu = time.perf_counter(), await asyncio.to_thread(cpu_seconds, base)
+        start, cpu = time.perf_counter(), await asyncio.to_thread(cpu_seconds)
         counting[0] = True
         await asyncio.gather(*running)
-        return time.perf_counter() - start, cpu_seconds(base) - cpu
+        return time.perf_counter() - start, cpu_seconds() - cpu
 
     took, cpu = asyncio.run(all_clients())
     return Measured(len(latencies), took, cpu, latencies)
+
+
+@contextmanager
+def beside(base: str, body: dict[str, Any]) -> Iterator[None]:
+    """Meanwhile another client sends a request again and again, each when the one before it is answered."""
+    ends = threading.Event()
+
+    def send() -> None:
+        while not ends.is_set():
+            status = post(base, body)
+            if status != 200:
+                raise NmtError(f"the largest request was answered with {status}")
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send)
+        try:
+            yield
+        finally:
+            ends.set()
+        sending.result()
+
+
+def largest(base: str, lines: Sequence[str], **options: Any) -> dict[str, Any]:
+    """A request with as much text as the server accepts."""
+    text = " ".join(itertools.islice(cycle(lines), LARGEST))
+    size = LARGEST
+    while post(base, body := {"text": text[:size], **options}) == 413:
+        size = size * 19 // 20
+    return body
+
+
+def post(base: str, body: dict[str, Any]) -> int:
+    """The status of the answer to a request."""
+    request = Request(f"http://{base}/translate", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urlopen(request) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
 
 
 def cpu_seconds(base: str) -> float:
@@ -196,7 +262,8 @@ HEAD = """# The server
 
 `nmt-serve` and its clients on one machine, over the loopback, one sentence in each request, compared with the library
 on the same sentences in the same run. Latency (p50, p99) is how long a client waits for an answer. CPU time is that of
-the process that translates, without that of the clients.
+the process that translates, without that of the clients. Beside the largest text another client
+sends as much as the server accepts, again and again; the sentences of the first alone are counted.
 
 """
 
@@ -210,8 +277,8 @@ def report(results: dict[str, dict[str, Measured]], named: dict[str, str]) -> st
     for model, found in results.items():
         for how, one in found.items():
             p50, p99 = [f"{latency:,.1f}" for latency in one.percentiles(50, 99)] or "--"
-            rate, cpu = one.done / one.seconds, 1000 * one.cpu / max(1, one.done)
-            rows.append(f"| {model} | {how} | {rate:,.1f} | {p50} | {p99} | {cpu:,.2f} |")
+            rate, cpu = one.done / one.seconds, f"{1000 * one.cpu / max(1, one.done):,.2f}" if one.cpu else "-"
+            rows.append(f"| {model} | {how} | {rate:,.1f} | {p50} | {p99} | {cpu} |")
     return "\n".join([*listed(named), ""]) + "\n" + "\n".join(rows) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ipaddress
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -132,6 +133,16 @@ def minutes(text: str) -> float:
 def port(text: str) -> int:
     """A TCP port; 0: any free port."""
     return _whole(text, 0, 65_535)
+
+
+def network(text: str) -> str:
+    """An IP address, or the addresses of a network."""
+    try:
+        return str(ipaddress.ip_network(text.strip()))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not an address such as 127.0.0.1, or a network such as 10.0.0.0/8"
+        ) from None
 
 
 def seconds(text: str) -> float:

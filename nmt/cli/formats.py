@@ -16,14 +16,14 @@ def as_result(translation: Translation) -> Result:
 
 
 def _hypothesis(found: ScoredText) -> Hypothesis:
-    pairs = found.alignment
+    pairs, parts, heads = found.alignment, found.attention_of_parts, found.heads_of_parts
     return Hypothesis(
         found.text,
         found.score,
         found.tokens,
         found.token_scores,
-        found.attention_rows,
+        None if parts is None else tuple(part if isinstance(part, list) else part.tolist() for part in parts),
         None if pairs is None else tuple((source, target) for source, target in pairs),
         found.token_entropies,
-        None if found.heads is None else {name: weights.tolist() for name, weights in found.heads.items()},
+        None if heads is None else tuple({name: own.tolist() for name, own in part.items()} for part in heads),
     )

@@ -103,7 +103,7 @@ def _translation(line: Line) -> Translation:
                 found.tokens,
                 found.token_scores,
                 alignment=found.alignment,
-                attention_as_lists=found.attention,
+                attention_of_parts=found.attention_of_parts,
             )
             for found in result.n_best
         ],

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib.util
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import any_text, milliseconds, port, positive, seconds
-from nmt.cli.common import Terminated, add_device, add_plugins, execute, make_parser
+from nmt.cli.argument_types import any_text, milliseconds, network, port, positive, seconds
+from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.errors import ConfigError
+from nmt.serving.log import FORMATS, logged
 
 if TYPE_CHECKING:
     from nmt.library.translator import Translator
@@ -23,15 +25,17 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Serve a model over HTTP: POST /translate answers {"text": ...} with translations, and / is a page that
 translates while you type. Requests of different clients are translated in common batches. After SIGTERM or Ctrl-C the
-server answers all accepted requests and ends; after a second signal it ends at once."""
+server answers all accepted requests and ends; after a second signal it ends at once. After SIGHUP it loads the model
+again."""
 KEY = "NMT_API_KEY"
-PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
+PACKAGES = ("fastapi", "h11", "prometheus_client")
 """The extra `serve`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (default: the process's) and return its exit code."""
-    return execute(build_parser(), serve, argv)
+    with contextlib.ExitStack() as log:  # which also takes the line that ends the command
+        return execute(build_parser(), functools.partial(serve, log=log), argv)
 
 
 EXAMPLES = (
@@ -55,9 +59,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="do not log requests; warnings and errors are still reported"
     )
+    parser.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="of the log: text (default), or one JSON object a line",
+    )
     add_checkpoint(parser)
     _add_batches(parser.add_argument_group("batches"))
     _add_limits(parser.add_argument_group("limits of a request"))
+    _add_connections(parser.add_argument_group("connections"))
     _add_access(parser.add_argument_group("access"))
     add_decoding(
         parser.add_argument_group("search, if a request sets nothing else (defaults: those of the first model)")
@@ -97,7 +108,8 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         type=seconds,
         default=30,
-        help="time limit of a request, then 504; max_seconds in a request lowers it (default: 30)",
+        help="time limit of a request, then 504, which max_seconds in a request lowers; also of its header, its body, "
+        "and of an idle connection (default: 30)",
     )
     group.add_argument(
         "--max-characters",
@@ -114,11 +126,53 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         help="size of its body, else 413 (default: 1000000)",
     )
     group.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=positive,
+        default=50_000,
+        help="tokens of its texts times hypotheses, which is what it costs, else 413 (default: 50000)",
+    )
+    group.add_argument(
+        "--max-sentence-tokens",
+        metavar="N",
+        type=positive,
+        default=1_000,
+        help="tokens of a sentence, which is translated at once; longer ones are translated in parts of this length, "
+        "or refused with 413 where --split-long allows longer ones (default: 1000)",
+    )
+    group.add_argument(
+        "--max-answer-bytes",
+        metavar="N",
+        type=positive,
+        default=10_000_000,
+        help="size of the answer, attention included, else 413 (default: 10000000)",
+    )
+    group.add_argument(
         "--max-beam-size",
         metavar="N",
         type=positive,
         default=16,
         help="largest beam_size and n_best of a request (default: 16)",
+    )
+
+
+def _add_connections(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--max-connections",
+        metavar="N",
+        type=positive,
+        help="connections at a time; if all are busy, further ones get 503 (default: 1000, or as many as the limit of "
+        "open files of the process, ulimit -n, has room for)",
+    )
+    group.add_argument(
+        "--trust-proxy",
+        dest="trusted_proxies",
+        metavar="ADDRESS",
+        type=network,
+        action="append",
+        default=[],
+        help="believe X-Forwarded-For of requests from this address or network, such as 10.0.0.0/8; repeatable "
+        "(default: of nobody)",
     )
 
 
@@ -140,14 +194,14 @@ def _add_access(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def serve(arguments: argparse.Namespace) -> int:
-    """Serve until a signal arrives, which ends the command like the other commands."""
+def serve(arguments: argparse.Namespace, *, log: contextlib.ExitStack) -> int:
+    """Serve until a signal arrives, which ends the command like the other commands; the log ends with `log`."""
+    log.enter_context(logged(as_json=arguments.log_format == "json", is_quiet=arguments.quiet))
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"the package {missing[0]} is not installed; pip install 'nmt-recurrent[serve]'")
     check_ensemble(arguments, models=len(arguments.models))
     settings = _settings(arguments)
-    _log_to_standard_error(is_quiet=arguments.quiet)
     from nmt.serving.server import serve as served
 
     number = served(
@@ -157,9 +211,9 @@ def serve(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         port=arguments.port,
     )
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise Terminated(number)
+    said, code = ENDINGS[number]
+    logging.getLogger("nmt.serving.status").info(said)
+    return code
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
@@ -196,16 +250,14 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         max_characters=arguments.max_characters,
         max_body_bytes=arguments.max_body_bytes,
         max_beam_size=arguments.max_beam_size,
+        max_connections=arguments.max_connections,
+        trusted_proxies=tuple(arguments.trusted_proxies),
+        max_tokens=arguments.max_tokens,
+        max_sentence_tokens=arguments.max_sentence_tokens,
+        max_answer_bytes=arguments.max_answer_bytes,
         api_key=None if key is None else key.strip(),
         cors_origins=tuple(arguments.cors_origins),
     )
-
-
-def _log_to_standard_error(*, is_quiet: bool) -> None:
-    """Write warnings of all packages, and the log of the server, to standard error."""
-    logging.basicConfig(format="nmt-serve: %(message)s", level=logging.WARNING)
-    logging.getLogger("nmt.serving.status").setLevel(logging.INFO)
-    logging.getLogger("nmt.serving.access").setLevel(logging.WARNING if is_quiet else logging.INFO)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +13,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from nmt.data.matching import canonical, folded
+from nmt.data.matching import MARKS, canonical, folded
 from nmt.data.text import is_empty
 
 FAULTS: Final = MappingProxyType(
@@ -39,6 +40,8 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 _RUN: Final = re.compile("[!-~]+")
 _ADDRESS: Final = re.compile(r"://|@|\w[./\\_]\w", re.ASCII)
 """What addresses, names of files and the like have within a run of ASCII characters."""
+_INSIDE: Final = dict.fromkeys(map(ord, f"{MARKS}\u200c\u200d"))
+"""Marks on letters, vowels written as such and joiners, which end no word."""
 _UNSPACED: Final = {"CJK": 1.5, "THAI": 4.0, "LAO": 4.0, "KHMER": 5.0, "MYANMAR": 5.0, "TIBETAN": 4.0}
 """Letters of a word, about, of scripts without spaces between words."""
 _EAST_ASIAN: Final = frozenset({"HIRAGANA", "KATAKANA", "CJK", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC", "BOPOMOFO"})
@@ -58,7 +61,7 @@ class Norms:
     ratio: float
     """Characters of the source for one of the target."""
     scripts: tuple[str | None, str | None]
-    """Script of most words of each side; None where a side has no letters."""
+    """The usual script of each side; None where a side has no letters."""
 
 
 class NormsOf:
@@ -66,19 +69,29 @@ class NormsOf:
 
     def __init__(self) -> None:
         self._lengths = [0, 0]
-        self._words: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        self._lines = [0, 0]
+        self._with: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
 
     def add(self, pair: Pair) -> None:
         """Count one more pair."""
         for side, line in enumerate(pair):
             self._lengths[side] += len(line)
-            for script, count in words(line).items():
-                self._words[side][script] = self._words[side].get(script, 0.0) + count
+            scripts = words(line).keys()
+            self._lines[side] += bool(scripts)
+            self._with[side].update(scripts)
 
     def norms(self) -> Norms:
         """The usual properties of the pairs so far."""
-        first, second = (max(found, key=found.__getitem__, default=None) for found in self._words)
+        first, second = map(_usual, self._with, self._lines)
         return Norms(max(1, self._lengths[0]) / max(1, self._lengths[1]), (first, second))
+
+
+def _usual(counts: Counter[str], lines: int) -> str | None:
+    """The usual script of lines, of which so many have each: one beside which others may have Latin names, if any."""
+    for script, count in counts.most_common():
+        if script != "LATIN" and 2 * count > lines:
+            return script
+    return max(counts, key=counts.__getitem__, default=None)
 
 
 class HeldOut:
@@ -153,7 +166,7 @@ def words(line: str, *, usual: str | None = None) -> dict[str, float]:
     if line.isascii() and usual in ("LATIN", None):
         return {"LATIN": float(latin)} if (latin := len(_WORD.findall(line))) else {}
     found: dict[str, float] = {}
-    for run in _WORD.findall(line):
+    for run in _WORD.findall(line.translate(_INSIDE)):
         for script, own in groupby(run, key=script_of):
             word = "".join(own)
             if script is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -66,6 +66,16 @@ def folded(text: str) -> str:
 def spellings(text: str) -> list[str]:
     """A text as it is, with its letters composed and decomposed; each once."""
     return list(dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))]))
+
+
+def are_unspaced(lines: Sequence[str]) -> bool:
+    """Whether most letters of lines belong to scripts without spaces between words, and few spaces are there.
+
+    Text that has been split into words has one for every two to four letters.
+    """
+    text = "\n".join(lines)
+    letters, unspaced = sum(map(str.isalpha, text)), len(_UNSPACED.findall(text))
+    return 2 * unspaced > letters > 0 and 8 * text.count(" ") < unspaced
 
 
 def is_boundary(before: str, after: str) -> bool:

@@ -15,6 +15,7 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.data.matching import are_unspaced
 from nmt.errors import ConfigError, DataError, counted, near_miss, say_once
 from nmt.registry import METRICS
 
@@ -28,10 +29,6 @@ _TOKENIZERS: Final = {
     "char": ("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"),
 }
 """Tokenizers of sacreBLEU and the languages that they are for."""
-UNSPACED: Final = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
-"""Characters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Kana, Han."""
 _LOOKED_AT: Final = 1000  # lines
 
 
@@ -102,6 +99,9 @@ class Metric(ABC):
         Raises DataError if there is nothing to score or the streams differ in length.
         """
 
+    def check(self, references: Sequence[Sequence[str]]) -> None:  # noqa: B027
+        """Warn of references for which the metric is not meant, once."""
+
     def scorer(self) -> Scorer | None:
         """sacreBLEU's metric with the settings of this one, for resampling; None if it is not sacreBLEU's."""
         return None
@@ -112,9 +112,6 @@ class SacrebleuMetric(Metric):
 
     label: ClassVar[str | None] = None
     """Shown in place of sacreBLEU's own name, where the settings are not the usual ones."""
-
-    def check(self, references: Sequence[Sequence[str]]) -> None:
-        """Warn of references for which the metric is not meant, once."""
 
     @abstractmethod
     def scorer(self) -> Scorer:
@@ -175,16 +172,6 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def are_unspaced(references: Sequence[Sequence[str]]) -> bool:
-    """Whether most letters of the first lines belong to scripts without spaces between words, and few spaces are there.
-
-    Text that has been split into words has one for every two to four letters.
-    """
-    text = "\n".join(line for stream in references for line in stream[:_LOOKED_AT])
-    letters, unspaced = sum(map(str.isalpha, text)), len(UNSPACED.findall(text))
-    return 2 * unspaced > letters > 0 and 8 * text.count(" ") < unspaced
-
-
 @METRICS.register("bleu")
 class Bleu(SacrebleuMetric):
     """BLEU (Papineni et al., ACL 2002), by default cased, of detokenised text, as WMT reports it."""
@@ -219,7 +206,8 @@ class Bleu(SacrebleuMetric):
         return others | ({} if chosen == USUAL_TOKENIZER else {"tokenize": chosen})
 
     def check(self, references: Sequence[Sequence[str]]) -> None:
-        if self._tokenizer == USUAL_TOKENIZER and self.options.tokenize is None and are_unspaced(references):
+        lines = [line for stream in references for line in stream[:_LOOKED_AT]]
+        if self._tokenizer == USUAL_TOKENIZER and self.options.tokenize is None and are_unspaced(lines):
             say_once(
                 _log,
                 f"warning: bleu: the references have hardly any spaces, by which the tokenizer {USUAL_TOKENIZER} finds "

@@ -96,6 +96,7 @@ def tune(groups: Sequence[Sequence[Entry]], references: Sequence[Sequence[str]],
     scorer: Any = metric.scorer()
     if scorer is None:
         raise ConfigError(f"metric {metric.name}: has no counts that add up, unlike sacreBLEU's metrics")
+    metric.check(references)
     names = _common(groups)
     lists = _lists(groups, references, scorer, names)
     sign = 1 if metric.higher_is_better else -1

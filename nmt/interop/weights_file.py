@@ -148,5 +148,7 @@ def weights_bytes(weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] 
         header[name] = {"dtype": dtype, "shape": list(found[name].shape), "data_offsets": [start, end]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % _LENGTH)
-    data = (found[name].view(-1).view(torch.uint8).numpy().data for name in names)
+    # Of one element or none, contiguous says nothing about the stride, which a view as bytes needs to be 1.
+    flat = (found[name].as_strided((found[name].numel(),), (1,)) for name in names)
+    data = (each.view(torch.uint8).numpy().data for each in flat)
     return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *data])

@@ -28,6 +28,7 @@ from nmt.library.failures import Failure
 from nmt.library.inspection import Inspection
 from nmt.library.request import Request
 from nmt.library.results import PairScore, Result
+from nmt.light.binding import Stop
 from nmt.light.options import NONE, names_of
 
 START = (
@@ -36,6 +37,8 @@ START = (
 )
 """Runs the worker with the program's own search path, so that it finds the same package. Unlike multiprocessing, it
 does not import the program's modules, so the program needs no `if __name__ == "__main__":`."""
+STOP_WAIT = 0.05
+"""Seconds after which a thread that waits looks whether it is to stop."""
 SHORT_WAIT = 5.0
 """Seconds to wait for a worker to end."""
 
@@ -105,10 +108,21 @@ class Client:
         """Raise ConfigError or DataError for options that are not possible."""
         self._ask("check", {"options": _here(options)})
 
-    def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
-        """The results of some sentences, one line each, translated together."""
-        found = self._ask("translate", {"sentences": list(sentences), "options": _here(options)})
+    def translate(
+        self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
+    ) -> list[Result]:
+        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
+        found = self._ask("translate", {"sentences": list(sentences), "options": _here(options)}, stop=stop)
         return cast("list[Result]", found)
+
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+        return cast("int", self._ask("hypotheses", {"options": _here(options)}))
+
+    def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
+        """The source tokens of each part in which each sentence, one line, would be translated."""
+        asked = {"sentences": list(sentences), "options": _here(options)}
+        return cast("list[list[int]]", self._ask("parts", asked))
 
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         """The scores of (source, target) pairs, computed together."""
@@ -126,7 +140,7 @@ class Client:
         """End the process."""
         self._end()
 
-    def _ask(self, method: str, arguments: dict[str, Any]) -> Any:
+    def _ask(self, method: str, arguments: dict[str, Any], *, stop: Stop | None = None) -> Any:
         """The worker's answer. Raises the worker's error, and NmtError if it has ended."""
         if self._owner != os.getpid():
             raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
@@ -137,8 +151,8 @@ class Client:
             line.waiting[number] = mine
         try:
             self._send((number, method, arguments))
-            answer = mine.get()
-        except BaseException:  # Ctrl-C
+            answer = mine.get() if stop is None else _unless(stop, mine)
+        except BaseException:  # Ctrl-C, or stopped
             with line.guard:
                 (line.waiting or {}).pop(number, None)
             with contextlib.suppress(OSError):
@@ -169,6 +183,14 @@ class Client:
         return NmtError(
             f"the worker process {how}, perhaps for lack of memory; call nmt.load again to start another one"
         )
+
+
+def _unless(stop: Stop, answers: queue.SimpleQueue[Answer | None]) -> Answer | None:
+    """The answer; StoppedError soon after `stop.set()`."""
+    while True:
+        stop.check()
+        with contextlib.suppress(queue.Empty):
+            return answers.get(timeout=STOP_WAIT)
 
 
 def _start(descriptor: int) -> subprocess.Popen[bytes]:

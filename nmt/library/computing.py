@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nmt.library.inspection import Inspection
 from nmt.library.request import Request
 from nmt.library.results import PairScore, Result
+from nmt.light.binding import Stop
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -45,8 +46,16 @@ class Computing(Protocol):
     def check(self, options: dict[str, Any]) -> None:
         """Raise ConfigError or DataError for options that are not possible."""
 
-    def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
-        """The results of some sentences, one line each, translated together."""
+    def translate(
+        self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
+    ) -> list[Result]:
+        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
+
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+
+    def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
+        """The source tokens of each part in which each sentence, one line, would be translated."""
 
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         """The scores of (source, target) pairs, computed together."""

@@ -25,6 +25,7 @@ from nmt.library.options import OWN, chosen_details
 from nmt.library.request import WISHES, Request
 from nmt.library.results import Hypothesis, PairScore, Result
 from nmt.library.turns import Turns
+from nmt.light.binding import Stop
 from nmt.light.options import as_keys
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
@@ -35,8 +36,6 @@ from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.request import Request as Asked
 from nmt.search.translation import ScoredText
 
-Cancelled = Callable[[], object]
-"""Called before each batch; an exception ends the work."""
 SCORING_TOKENS = 4096
 """Value of decoding.batch_tokens: auto for scoring, where the logits of all target tokens are in memory at once."""
 
@@ -88,18 +87,31 @@ class Engine:
             self._translator(options)
 
     def translate(
-        self, sentences: Sequence[str | Request], options: dict[str, Any], *, cancelled: Cancelled | None = None
+        self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
     ) -> list[Result]:
-        """The results of some sentences, one line each, translated together."""
+        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
         with self._turn("search"):
-            translator = self._translator(options, cancelled=cancelled)
+            translator = self._translator(options, stop=stop)
             found = translator.translate_window([*map(_asked, sentences)], details=chosen_details(options))
             return [self._result(translation) for translation in found]
 
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+        self._check_usable()
+        chosen_details(options)
+        with own_selection(self._kernels["search"]):
+            return self._translator(options).hypotheses
+
+    def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
+        """The source tokens of each part in which each sentence, one line, would be translated."""
+        self._check_usable()
+        with own_selection(self._kernels["search"]):
+            return self._translator(options).parts([*map(_asked, sentences)])
+
     def score(
-        self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None, cancelled: Cancelled | None = None
+        self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None, stop: Stop | None = None
     ) -> list[PairScore]:
-        """The scores of (source, target) pairs, computed together."""
+        """The scores of (source, target) pairs, computed together; `stop` as in `translate`."""
         configured = self._decoding.batch_tokens
         tokens = batch_tokens or (SCORING_TOKENS if configured == "auto" else configured)
         with self._turn("scoring"):
@@ -111,7 +123,7 @@ class Engine:
                 batch_tokens=tokens,
                 others=others,
                 mean=ensemble_mean(self._decoding, models=len(self._models)),
-                before_batch=self._before_batch(cancelled),
+                before_batch=self._between(stop),
             )
             return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown) for pair in found]
 
@@ -157,7 +169,7 @@ class Engine:
         if not self._loaded:
             raise NmtError("this translator is closed")
 
-    def _translator(self, options: dict[str, Any], *, cancelled: Cancelled | None = None) -> Translator:
+    def _translator(self, options: dict[str, Any], *, stop: Stop | None = None) -> Translator:
         """A new search for each call, so that no state passes from one call to another."""
         own = {name: options.get(name, usual) for name, usual in OWN.items()}
         first = self._loaded[0]
@@ -166,18 +178,23 @@ class Engine:
             first.tokenizer,
             self._changed({name: value for name, value in options.items() if name not in OWN}),
             scores=own["scores"],
-            before_batch=self._before_batch(cancelled),
+            before_batch=self._between(stop),
+            before_step=self._between(stop, gives_way=self._device.type == "cpu"),
             prepared=self._prepared,
             lines=self._lines,
         )
 
-    def _before_batch(self, cancelled: Cancelled | None) -> Callable[[], None]:
-        def before_batch() -> None:
-            if cancelled is not None:
-                cancelled()
-            self._turns.pass_on()
+    def _between(self, stop: Stop | None, *, gives_way: bool = True) -> Callable[[], None]:
+        """What is done between two pieces of work: other threads have their turns. On a GPU a batch is one piece, as
+        the graphs of its steps keep their states."""
 
-        return before_batch
+        def between() -> None:
+            if stop is not None:
+                stop.check()
+            if gives_way:
+                self._turns.pass_on()
+
+        return between
 
     def _changed(self, options: dict[str, Any]) -> DecodingConfig:
         if "precision" in options:
@@ -211,16 +228,16 @@ def _kernels(device: torch.device, chosen: Selection) -> tuple[str, str]:
 
 
 def _hypothesis(found: ScoredText) -> Hypothesis:
-    attention = found.attention
+    parts, heads = found.attention_of_parts, found.heads_of_parts
     return Hypothesis(
         found.text,
         found.score,
         found.tokens,
         found.token_scores,
-        None if attention is None else array(attention),
+        None if parts is None else tuple(map(array, parts or (torch.zeros(0, 0),))),
         None if found.alignment is None else tuple((source, target) for source, target in found.alignment),
         found.token_entropies,
-        None if found.heads is None else {name: array(weights) for name, weights in found.heads.items()},
+        None if heads is None else tuple({name: array(own) for name, own in part.items()} for part in heads),
     )
 
 

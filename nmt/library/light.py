@@ -18,6 +18,7 @@ from nmt.library.light_options import Named, light_options, refused_wish
 from nmt.library.request import WISHES, Request
 from nmt.library.results import PairScore, Result
 from nmt.light import collected as _collected  # noqa: F401  (a fork during its import would block it in the child)
+from nmt.light.binding import Stop
 from nmt.light.cards import cards_of
 from nmt.light.errors import EngineError
 from nmt.light.pace import Pace
@@ -98,11 +99,12 @@ class EngineFiles:
         *,
         before_call: Callable[[], object] | None = None,
         on_call: Callable[[int], object] | None = None,
+        stop: Stop | None = None,
     ) -> list[Line]:
         """Translate lines with the options in `chosen`, by calls that are short enough to be interrupted.
 
         `before_call` may raise an exception, which ends the work; `on_call` is called with the number of lines of each
-        call.
+        call. `stop` ends a call at its next step.
         """
         threads = self._threads if len(texts) > 1 else 1
         found: list[Line] = []
@@ -116,7 +118,7 @@ class EngineFiles:
                 on_call(len(some))
             start = time.monotonic()
             try:
-                found += self._translator.translated_parts(some, **chosen, threads=threads)
+                found += self._translator.translated_parts(some, stop=stop, **chosen, threads=threads)
             except EngineError:
                 self._check_usable()
                 raise
@@ -127,11 +129,22 @@ class EngineFiles:
         """Raise ConfigError for options that are not possible."""
         self.chosen(options, say=self._say)
 
-    def translate(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[Result]:
-        """The results of some sentences, one line each, translated together."""
+    def translate(
+        self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
+    ) -> list[Result]:
+        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
         chosen = self.chosen(options, say=self._say)
-        found = self.lines([self._text(sentence) for sentence in sentences], chosen)
+        found = self.lines([self._text(sentence) for sentence in sentences], chosen, stop=stop)
         return [_with_array(self._noted(result, lengths)) for result, lengths in found]
+
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+        return self._translator.beam_size(**self.chosen(options, say=self._say)) or 1
+
+    def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
+        """The source tokens of each part in which each sentence, one line, would be translated."""
+        chosen = self.chosen(options, say=self._say)
+        return self._translator.parts([self._text(sentence) for sentence in sentences], **chosen)
 
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         """The engine does not score: ConfigError."""
@@ -180,11 +193,17 @@ class EngineFiles:
 
 def _with_array(result: Result) -> Result:
     """The same with attention as NumPy arrays [T, S], as `nmt.load` promises."""
-    if result.n_best[0].attention is None:
+    if result.n_best[0].attention_of_parts is None:
         return result
     import numpy as np
 
     def array(rows: list[list[float]]) -> Any:
         return np.array(rows, dtype=np.float32).reshape(len(rows), len(rows[0]) if rows else 0)
 
-    return replace(result, n_best=[replace(found, attention=array(found.attention)) for found in result.n_best])
+    return replace(
+        result,
+        n_best=[
+            replace(found, attention_of_parts=tuple(map(array, found.attention_of_parts or ([],))))
+            for found in result.n_best
+        ],
+    )

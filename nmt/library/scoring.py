@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -41,10 +42,10 @@ def chosen_metrics(
 
 def target_of(pair: str, *, called: str) -> str:
     """The target language of a pair such as en-de; ConfigError, which says how the pair is `called`, for others."""
-    source, _, target = pair.partition("-")
-    if not source or not target:
+    found = re.fullmatch(r"[^-]+(?:-(?:[A-Z][a-z]{3}|[A-Z]{2}))*-(.+)", pair)  # the source may be zh-Hans, zh-CN
+    if found is None:
         raise ConfigError(f"{called}: {shown(pair)} is not a language pair. Allowed: two codes, such as en-de.")
-    return target
+    return found[1]
 
 
 def measured(

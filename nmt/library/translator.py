@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nmt.library.computing import Computing
     from nmt.library.inspection import Inspection
     from nmt.library.options import Options
+    from nmt.light.binding import Stop
 
 WINDOW = 2000
 """Sentences sorted by length and translated together; this bounds the memory for input of any length."""
@@ -87,20 +88,26 @@ class Translator:
         return self._computing.facts.languages[1]
 
     @overload
-    def translate(self, text: str | Request, **options: Unpack[Options]) -> Result: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, text: str | Request, *, stop: Stop | None = None, **options: Unpack[Options]
+    ) -> Result: ...
 
     @overload
-    def translate(self, text: Sequence[str | Request], **options: Unpack[Options]) -> list[Result]: ...
+    def translate(
+        self, text: Sequence[str | Request], *, stop: Stop | None = None, **options: Unpack[Options]
+    ) -> list[Result]: ...
 
     def translate(
-        self, text: str | Request | Sequence[str | Request], **options: Unpack[Options]
+        self, text: str | Request | Sequence[str | Request], *, stop: Stop | None = None, **options: Unpack[Options]
     ) -> Result | list[Result]:
         """Translate a sentence, or a list of sentences, which is faster than one by one.
 
         A string is one sentence: line ends in it count as spaces. An empty string has an empty translation. `options`
-        are those of `nmt.library.options.Options`; the wishes of a `Request` replace the wishes among them.
+        are those of `nmt.library.options.Options`; the wishes of a `Request` replace the wishes among them. Another
+        thread, such as a timer, ends the call before the next step of the search by `stop.set()`.
 
         Raises:
+            StoppedError: it was stopped.
             TypeError: `text` is neither a string or `Request` nor a list or tuple of them; wishes are not text.
             ConfigError: unknown options, values that are not allowed, options that do not go together.
             DataError: text holds half of a surrogate pair; no translation can fulfil the wishes; a shortlist cannot be
@@ -109,12 +116,29 @@ class Translator:
         """
         wishes, given = _given(options)
         if isinstance(text, str | Request):
-            (result,) = self._translated([_sentence(text, "text", wishes)], given)
+            (result,) = self._translated([_sentence(text, "text", wishes)], given, stop)
             return result
         sentences = [_sentence(item, f"text[{place}]", wishes) for place, item in enumerate(_listed(text, "text"))]
         if not sentences:
             self._computing.check(given)
-        return list(self._windows(iter(sentences), given, size=WINDOW))
+        return list(self._windows(iter(sentences), given, size=WINDOW, stop=stop))
+
+    def hypotheses(self, **options: Unpack[Options]) -> int:
+        """How many hypotheses of a sentence a search with such options computes at once, such as the size of a beam.
+
+        Times the tokens of a text (`parts`) this is what its translation costs. Errors are those of `translate`.
+        """
+        return self._computing.hypotheses(_given(options)[1])
+
+    def parts(self, text: Sequence[str | Request], **options: Unpack[Options]) -> list[list[int]]:
+        """How many source tokens each part of each line has: its sentences, or parts of what is too long for one.
+
+        These are what `translate` would translate with the same `options`, and its errors are raised. An empty line has
+        no part.
+        """
+        wishes, given = _given(options)
+        lines = [_sentence(item, f"text[{place}]", wishes)[1] for place, item in enumerate(_listed(text, "text"))]
+        return self._computing.parts(lines, given)
 
     def stream(
         self, sentences: Iterable[str | Request], *, window: int = WINDOW, **options: Unpack[Options]
@@ -209,9 +233,11 @@ class Translator:
         languages = f"{self.source_language}-{self.target_language}"
         return f"<nmt.Translator {name}, {languages}, {facts.device}, {self.precision}, {self._computing.place}>"
 
-    def _translated(self, window: Sequence[Sentence], options: dict[str, Any]) -> list[Result]:
+    def _translated(
+        self, window: Sequence[Sentence], options: dict[str, Any], stop: Stop | None = None
+    ) -> list[Result]:
         """Of sentences as they were given and as lines."""
-        results = self._computing.translate([line for _, line in window], options)
+        results = self._computing.translate([line for _, line in window], options, stop=stop)
         pairs = zip(window, results, strict=True)
         return [
             result if given == result.source else dataclasses.replace(result, source=given)
@@ -225,9 +251,10 @@ class Translator:
         *,
         size: int,
         failures: Sequence[Exception] = (),
+        stop: Stop | None = None,
     ) -> Iterator[Result]:
         while window := _taken(sentences, size=size, length=lambda pair: len(pair[0])):
-            yield from self._translated(window, options)
+            yield from self._translated(window, options, stop)
         if failures:
             raise failures[0]
 

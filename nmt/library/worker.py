@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from nmt.library.failures import Failure
+from nmt.light.binding import Stop
+from nmt.light.errors import StoppedError
 
 if TYPE_CHECKING:
     from nmt.library.engine import Engine
@@ -26,18 +28,13 @@ THREADS = 8
 """Most requests at a time; they take turns from batch to batch."""
 
 
-class CancelledError(Exception):
-    """The program no longer waits."""
-
-
 class Worker:
     """Answers requests until the program closes the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
-        self._begun: set[int] = set()
-        self._cancelled: set[int] = set()
+        self._begun: dict[int, Stop] = {}
         self._engine: Engine
 
     def run(self) -> None:
@@ -48,9 +45,10 @@ class Worker:
             while True:
                 number, method, arguments = self._connection.recv()
                 if method == "cancel":
-                    self._cancelled.update({number} & self._begun)
+                    if (stop := self._begun.get(number)) is not None:
+                        stop.set()
                 else:
-                    self._begun.add(number)
+                    self._begun[number] = Stop()
                     pool.submit(self._answer, number, method, arguments)
 
     def say(self, number: int | None, kind: str, value: object) -> None:
@@ -61,19 +59,14 @@ class Worker:
     def _answer(self, number: int, method: str, arguments: dict[str, Any]) -> None:
         try:
             self.say(number, "result", self._do(number, method, arguments))
-        except CancelledError:
-            pass
+        except StoppedError:
+            pass  # the program no longer waits
         except BaseException as error:
             self.say(number, "error", Failure.of(error))
         finally:
-            self._begun.discard(number)
-            self._cancelled.discard(number)
+            self._begun.pop(number, None)
 
     def _do(self, number: int, method: str, arguments: dict[str, Any]) -> object:
-        def cancelled() -> None:
-            if number in self._cancelled:
-                raise CancelledError
-
         if method == "load":
             from nmt.library.engine import Engine
             from nmt.training.allocator import keep_large_blocks
@@ -86,11 +79,14 @@ class Worker:
             return None
         if method == "joined":
             return self._engine.joined(**arguments)
-        cancelled()
+        if method in ("hypotheses", "parts"):
+            return getattr(self._engine, method)(**arguments)
+        stop = self._begun[number]
+        stop.check()
         if method == "inspect":
             return self._engine.inspect(**arguments)
         work = self._engine.translate if method == "translate" else self._engine.score
-        return work(**arguments, cancelled=cancelled)
+        return work(**arguments, stop=stop)
 
 
 class Forward(logging.Handler):

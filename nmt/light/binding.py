@@ -11,7 +11,7 @@ import os
 from collections import namedtuple
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_size_t, c_void_p
 
-from .errors import ArgumentError, EngineError
+from .errors import ArgumentError, EngineError, StoppedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ _FUNCTIONS: Final = {
     "nmt_option_name": (c_char_p, [c_int32]),
     "nmt_option": (c_double, [c_void_p, c_char_p]),
     "nmt_set_option": (c_int32, [c_void_p, c_char_p, c_double, c_char_p, c_size_t]),
+    "nmt_set_stop": (None, [c_void_p, POINTER(c_int32)]),
     "nmt_translate": (c_void_p, _STRINGS),
+    "nmt_cut": (c_void_p, _STRINGS),
     "nmt_translate_ids": (c_void_p, [c_void_p, POINTER(POINTER(c_int32)), *_STRINGS[2:]]),
 }
 """Results and parameters of the functions."""
@@ -58,6 +60,27 @@ class NotCopied:
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
         raise ArgumentError(f"a {name} cannot be copied or pickled; open the file again where it is used")
+
+
+class Stop(NotCopied):
+    """Ends a call of `translate` in another thread: give it as `stop`, and `set` it."""
+
+    def __init__(self) -> None:
+        self.flag = c_int32(0)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it has been set."""
+        return bool(self.flag.value)
+
+    def set(self) -> None:
+        """The call ends before its next step, and raises StoppedError."""
+        self.flag.value = 1
+
+    def check(self) -> None:
+        """Raise StoppedError if it has been set."""
+        if self.is_set:
+            raise StoppedError("stopped")
 
 
 class Library(NotCopied):
@@ -173,11 +196,14 @@ class Model(NotCopied):
         address = self.code.nmt_piece(used.handle, target, number, ctypes.byref(size))
         return ctypes.string_at(address, size.value).decode("utf-8", "replace") if address else ""
 
-    def translate(self, lines: Sequence[bytes], options: Options) -> Results:
-        """Lines in UTF-8; EngineError for options that are not allowed."""
+    def translate(
+        self, lines: Sequence[bytes], options: Options, *, stop: Stop | None = None, only_cut: bool = False
+    ) -> Results:
+        """Lines in UTF-8; EngineError for options that are not allowed. `only_cut`: only cut into parts."""
         count = len(lines)
         sizes = (c_size_t * count)(*map(len, lines))
-        return self._results("nmt_translate", (c_char_p * count)(*lines), sizes, count, options)
+        name = "nmt_cut" if only_cut else "nmt_translate"
+        return self._results(name, (c_char_p * count)(*lines), sizes, count, options, stop)
 
     def translate_ids(self, sentences: Sequence[Sequence[int]], options: Options) -> Results:
         """Sentences in ids, without their end symbols; EngineError also for ids that do not exist."""
@@ -191,13 +217,20 @@ class Model(NotCopied):
         """Give the memory back, once calls under way have ended."""
         self._open = None
 
-    def _results(self, name: str, items: Any, sizes: Any, count: int, options: Options) -> Results:
+    def _results(
+        self, name: str, items: Any, sizes: Any, count: int, options: Options, stop: Stop | None = None
+    ) -> Results:
         given = self._given(options)
+        if stop is not None:
+            given = ctypes.create_string_buffer(given.raw, len(given))  # that of other calls has no flag
+            self.code.nmt_set_stop(given, ctypes.byref(stop.flag))
         problem = ctypes.create_string_buffer(_ROOM)
         call = getattr(self.code, name)
         used = self._used()
         handle = call(used.handle, items, sizes, count, given, problem, _ROOM)
         if not handle:
+            if stop is not None:
+                stop.check()
             raise EngineError(_line(problem.value))
         return Results(self, handle, count)
 
@@ -261,6 +294,14 @@ class Results(NotCopied):
         size = c_size_t(0)
         return self._code.nmt_source_ids(self._handle, line, part, ctypes.byref(size))[: size.value]
 
+    def lengths(self, line: int) -> list[int]:
+        """Tokens of the source of each part, the end symbol not counted."""
+        size, found = c_size_t(0), []
+        for part in range(self.parts(line)):
+            self._code.nmt_source_ids(self._handle, line, part, ctypes.byref(size))
+            found.append(size.value - 1)
+        return found
+
     def ids(self, line: int, i: int, part: int) -> list[int]:
         """Tokens of a translation, the end symbol counted where it has one."""
         size = c_size_t(0)
@@ -276,6 +317,12 @@ class Results(NotCopied):
         width, count = len(self.source_ids(line, part)), len(self.ids(line, i, part))
         found = self._code.nmt_attention(self._handle, line, i, part)
         return [found[row * width : (row + 1) * width] for row in range(count)]
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Give the memory back."""

@@ -49,13 +49,13 @@ def _hypothesis(
     tokens = [found.ids(place, i, part) for part in parts] if details else []
     scores = [value for part in parts for value in found.log_probs(place, i, part)] if "scores" in details else []
     wanted = not {"attention", "alignment"}.isdisjoint(details)
-    attention = _block_diagonal([found.attention(place, i, part) for part in parts]) if wanted else []
+    attention = [found.attention(place, i, part) for part in parts] if wanted else []
     return Hypothesis(
         text,
         score,
         tuple(_pieces(model, tokens, target=True)) if "tokens" in details else None,
         tuple(scores) if "scores" in details else None,
-        attention if "attention" in details else None,
+        tuple(attention) if "attention" in details else None,
         _alignment(attention, _words(model, sources, line, target=False), _words(model, tokens, text, target=True))
         if "alignment" in details
         else None,
@@ -109,26 +109,17 @@ def _length(text: str) -> int:
 
 
 def _alignment(
-    attention: list[list[float]], from_words: Sequence[int], to_words: Sequence[int]
+    parts: list[list[list[float]]], from_words: Sequence[int], to_words: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
     """For each word of the translation the source word with the largest weight, of its pieces together."""
     sums: dict[int, dict[int, float]] = {}
-    for row, word in zip(attention, to_words, strict=True):
-        own = sums.setdefault(word, {}) if word >= 0 else {}
-        for weight, source in zip(row, from_words, strict=True):
-            if source >= 0:
-                own[source] = own.get(source, 0.0) + weight
+    targets, start = iter(to_words), 0
+    for part in parts:
+        for row in part:
+            word = next(targets)
+            own = sums.setdefault(word, {}) if word >= 0 else {}
+            for weight, source in zip(row, from_words[start:], strict=False):
+                if source >= 0:
+                    own[source] = own.get(source, 0.0) + weight
+        start += len(part[0]) if part else 0
     return tuple((max(own, key=own.__getitem__), word) for word, own in sorted(sums.items()) if own)
-
-
-def _block_diagonal(parts: list[list[list[float]]]) -> list[list[float]]:
-    """The attention of parts within all source tokens, 0 elsewhere."""
-    if len(parts) == 1:
-        return parts[0]
-    widths = [len(part[0]) if part else 0 for part in parts]
-    starts = [0, *accumulate(widths)]
-    return [
-        [0.0] * start + row + [0.0] * (starts[-1] - start - width)
-        for part, start, width in zip(parts, starts, widths, strict=False)
-        for row in part
-    ]

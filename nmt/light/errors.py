@@ -13,6 +13,10 @@ class EngineError(NmtError):
     """A model file, an option or a text that cannot be used."""
 
 
+class StoppedError(NmtError):
+    """A call that its `Stop` has ended."""
+
+
 class ArgumentError(EngineError, TypeError):
     """A value of a type that is not allowed; a TypeError, too."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +37,8 @@ def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
     If requested, the object has `source_tokens`, and a translation `tokens`, `token_scores`,
     `token_entropies`, `attention` (a list for each token, of a number for each source token, in four decimals), `heads`
     (by the name of an attending layer a list for each head, each like `attention`) and `alignment` (pairs of a word of
-    the source and one of the translation, both from 0).
+    the source and one of the translation, both from 0). Of a line that was translated in parts, a list is of the source
+    tokens of the token's own part, and `attention_begins` has for each token the place of the first of them.
 
     `notes`, which replaces the notes of `result`, is present if there are any: `not_utf8`, `split`,
     `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`.
@@ -75,10 +78,20 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
         record["token_scores"] = [_finite(score) for score in hypothesis.token_scores]
     if hypothesis.token_entropies is not None:
         record["token_entropies"] = list(hypothesis.token_entropies)
-    if hypothesis.attention is not None:
-        record["attention"] = _rounded(hypothesis.attention)
-    if hypothesis.heads is not None:
-        record["heads"] = {name: [_rounded(head) for head in heads] for name, heads in hypothesis.heads.items()}
+    parts, heads = hypothesis.attention_of_parts, hypothesis.heads_of_parts
+    if parts is not None:
+        record["attention"] = [row for part in parts for row in _rounded(part)]
+    if heads is not None:
+        record["heads"] = {
+            name: [[row for part in heads for row in _rounded(part[name][head])] for head in range(len(heads[0][name]))]
+            for name in (heads[0] if heads else {})
+        }
+    several = parts or [next(iter(part.values()))[0] for part in heads or () if part]
+    if len(several) > 1:
+        begins = [0, *accumulate(len(part[0]) if len(part) else 0 for part in several)]
+        record["attention_begins"] = [
+            begin for part, begin in zip(several, begins, strict=False) for _ in range(len(part))
+        ]
     if hypothesis.alignment is not None:
         record["alignment"] = [list(pair) for pair in hypothesis.alignment]
     return record

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 
@@ -19,17 +22,57 @@ class Hypothesis:
     """With `details=["tokens"]`: as the model wrote them, the end symbol counted where it has ended."""
     token_scores: tuple[float, ...] | None = field(default=None, repr=False)
     """With `details=["scores"]`: the log-probability of each token, those before it given."""
-    attention: Any = field(default=None, repr=False, compare=False)
-    """With `details=["attention"]`: over the source tokens when each token was written [T, S], by `nmt.load` an array
-    of NumPy, by `nmt_light` a list for each token."""
+    attention_of_parts: tuple[Any, ...] | None = field(default=None, repr=False, compare=False)
+    """With `details=["attention"]`: of each part in which the line was translated, such as a sentence, weights over its
+    source tokens when each token was written [T, S], by `nmt.load` an array of NumPy, by `nmt_light` a list for each
+    token."""
     alignment: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
     """With `details=["alignment"]`: pairs of a word of the source and one of `text`, from 0."""
     token_entropies: tuple[float, ...] | None = field(default=None, repr=False)
     """With `details=["entropies"]`: the entropy in nats of the distribution that each token is from, over the words
     of a shortlist where there is one. By `nmt.load` of a run or a folder alone; the same for `heads`."""
-    heads: Any = field(default=None, repr=False, compare=False)
-    """With `details=["heads"]`: the attention of each attending layer by its name, arrays of NumPy [heads, T, S]; the
-    mean over all heads of all layers is `attention`. In an ensemble, names begin with the number of the model: `0.`."""
+    heads_of_parts: tuple[dict[str, Any], ...] | None = field(default=None, repr=False, compare=False)
+    """With `details=["heads"]`: of each part the attention of each attending layer by its name, arrays of NumPy
+    [heads, T, S]; the mean over all heads of all layers is the attention. In an ensemble, names begin with the number
+    of the model: `0.`."""
+
+    @cached_property
+    def attention(self) -> Any:
+        """The attention over the source tokens of the whole line, 0 between parts; None if it was not asked for."""
+        return None if self.attention_of_parts is None else _blocks(self.attention_of_parts)
+
+    @cached_property
+    def heads(self) -> Any:
+        """The same of the attention of each head."""
+        if not self.heads_of_parts:
+            return None if self.heads_of_parts is None else {}
+        of_layers = {name: [part[name] for part in self.heads_of_parts] for name in self.heads_of_parts[0]}
+        return {
+            name: [*map(_blocks, zip(*parts, strict=True))] if isinstance(parts[0], list) else _blocks(parts)
+            for name, parts in of_layers.items()
+        }
+
+
+def _blocks(parts: Sequence[Any]) -> Any:
+    """Matrices of parts, lists or arrays [..., T, S], as blocks of one, 0 elsewhere."""
+    if len(parts) <= 1:
+        return parts[0] if parts else []
+    widths = [part.shape[-1] if hasattr(part, "shape") else len(part[0]) if part else 0 for part in parts]
+    starts = [0, *accumulate(widths)]
+    if isinstance(parts[0], list):
+        return [
+            [0.0] * start + list(row) + [0.0] * (starts[-1] - start - width)
+            for part, start, width in zip(parts, starts, widths, strict=False)
+            for row in part
+        ]
+    rows = sum(part.shape[-2] for part in parts)
+    whole = type(parts[0])((*parts[0].shape[:-2], rows, starts[-1]), parts[0].dtype)  # of NumPy, not imported here
+    whole.fill(0)
+    row = 0
+    for part, start, width in zip(parts, starts, widths, strict=False):
+        whole[..., row : row + part.shape[-2], start : start + width] = part
+        row += part.shape[-2]
+    return whole
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final, TypeAlias, overload
 
-    from .binding import Model, Options, Results
+    from .binding import Model, Options, Results, Stop
     from .options import Option
     from .results import Result
 
@@ -90,26 +90,29 @@ class Translator(NotCopied):
     if TYPE_CHECKING:
 
         @overload
-        def translate(self, text: str, **options: Any) -> Result: ...
+        def translate(self, text: str, *, stop: Stop | None = None, **options: Any) -> Result: ...
 
         @overload
-        def translate(self, text: Sequence[str], **options: Any) -> list[Result]: ...
+        def translate(self, text: Sequence[str], *, stop: Stop | None = None, **options: Any) -> list[Result]: ...
 
-    def translate(self, text: str | Sequence[str], **options: Any) -> Result | list[Result]:
+    def translate(
+        self, text: str | Sequence[str], *, stop: Stop | None = None, **options: Any
+    ) -> Result | list[Result]:
         """Translate a sentence, or a list of sentences, which is faster than one by one.
 
         A string is one sentence: line ends in it count as spaces. An empty string has an empty translation.
 
         Options are those that docs/decoding_options.md has for nmt-light, by their names; their defaults are in the
-        file. `shortlist=False` means the same as `none`: all words are allowed.
+        file. `shortlist=False` means the same as `none`: all words are allowed. Another thread ends the call by
+        `stop.set()`.
 
-        Raises EngineError for options that are not allowed, for half of a surrogate pair, which is not text, and for
-        anything else that is no text, then also a TypeError.
+        Raises StoppedError if it was stopped, EngineError for options that are not allowed, for half of a surrogate
+        pair, which is not text, and for anything else that is no text, then also a TypeError.
         """
         chosen, details = self._options(options)
         if isinstance(text, str):
-            return self._translated([text], chosen, details)[0]
-        return self._translated(text, chosen, details)
+            return self._translated([text], chosen, details, stop)[0]
+        return self._translated(text, chosen, details, stop)
 
     def stream(self, lines: Iterable[str], *, window: int = 2000, **options: Any) -> Iterator[Result]:
         """Translate the items of an iterable, lazily and in order, `window` sentences at a time.
@@ -131,7 +134,7 @@ class Translator(NotCopied):
 
     def texts(self, lines: Sequence[str], **options: Any) -> list[str]:
         """Only the best translations, without the other fields of a `Result`."""
-        found = self.found([_encoded(line, place) for place, line in enumerate(_checked(lines))], **options)
+        found = self.found(_encoded(lines), **options)
         return found.texts().decode("utf-8", "replace").split("\n")[:-1]
 
     def found(self, lines: Sequence[bytes], **options: Any) -> Results:
@@ -197,23 +200,29 @@ class Translator(NotCopied):
         attention = not {"attention", "alignment"}.isdisjoint(details)
         return options._replace(beam_of_one=search == "beam", attention=attention), details
 
-    def translated_parts(self, lines: Sequence[str], **options: Any) -> list[tuple[Result, list[int]]]:
+    def parts(self, lines: Sequence[str], **options: Any) -> list[list[int]]:
+        """The source tokens of each part in which each line would be translated; options are those of `translate`."""
+        chosen, _ = self._options(options)
+        with self._model.translate(_encoded(lines), chosen, only_cut=True) as found:
+            return [found.lengths(place) for place in range(len(lines))]
+
+    def translated_parts(
+        self, lines: Sequence[str], *, stop: Stop | None = None, **options: Any
+    ) -> list[tuple[Result, list[int]]]:
         """`translate` of a list; with each result the source tokens of each part in which its line was translated."""
-        return self._read(lines, *self._options(options))
+        return self._read(lines, *self._options(options), stop)
 
-    def _translated(self, lines: Sequence[str], options: Options, details: tuple[str, ...]) -> list[Result]:
-        return [result for result, _ in self._read(lines, options, details)]
+    def _translated(
+        self, lines: Sequence[str], options: Options, details: tuple[str, ...], stop: Stop | None = None
+    ) -> list[Result]:
+        return [result for result, _ in self._read(lines, options, details, stop)]
 
-    def _read(self, lines: Sequence[str], options: Options, details: tuple[str, ...]) -> list[tuple[Result, list[int]]]:
-        found = self._model.translate([_encoded(line, place) for place, line in enumerate(_checked(lines))], options)
-        try:
+    def _read(
+        self, lines: Sequence[str], options: Options, details: tuple[str, ...], stop: Stop | None
+    ) -> list[tuple[Result, list[int]]]:
+        with self._model.translate(_encoded(lines), options, stop=stop) as found:
             results = self.results(found, lines, details=details)
-            return [
-                (result, [len(found.source_ids(place, part)) - 1 for part in range(found.parts(place))])
-                for place, result in enumerate(results)
-            ]
-        finally:
-            found.close()
+            return [(result, found.lengths(place)) for place, result in enumerate(results)]
 
 
 def unknown_detail(name: str) -> str:
@@ -250,17 +259,16 @@ def _value(option: Option, value: object) -> Any:
     return value
 
 
-def _checked(lines: Sequence[str]) -> Sequence[str]:
+def _encoded(lines: Sequence[object]) -> list[bytes]:
+    """Each text as one line of UTF-8."""
     if isinstance(lines, str | bytes) or not isinstance(lines, Sequence):
         raise ArgumentError(f"text must be a string, or a list of strings, not {type(lines).__name__}")
-    return lines
-
-
-def _encoded(line: object, place: int) -> bytes:
-    """A text as one line of UTF-8."""
-    if not isinstance(line, str):
-        raise ArgumentError(f"text[{place}] must be a string, not {type(line).__name__}")
-    try:
-        return line.replace("\n", " ").replace("\r", " ").encode("utf-8")
-    except UnicodeEncodeError:
-        raise EngineError(f"text[{place}] holds half of a surrogate pair, which is not text") from None
+    found = []
+    for place, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise ArgumentError(f"text[{place}] must be a string, not {type(line).__name__}")
+        try:
+            found.append(line.replace("\n", " ").replace("\r", " ").encode("utf-8"))
+        except UnicodeEncodeError:
+            raise EngineError(f"text[{place}] holds half of a surrogate pair, which is not text") from None
+    return found

@@ -32,7 +32,8 @@ class MbrOptions:
     number: int = 32
     """Number of samples of a sentence, or width of the beam; beam_size is not used."""
     utility: Literal["chrf", "bleu"] = "chrf"
-    """What a candidate is compared with the others by: sacreBLEU's chrF2 or BLEU of sentences."""
+    """What a candidate is compared with the others by: sacreBLEU's chrF2 or BLEU of sentences, in scripts without
+    spaces of characters."""
     temperature: float = 1.0
     """What the log-probabilities of samples are divided by, as in `sample`."""
     top_k: int = 0

@@ -5,7 +5,7 @@ N rows of hypotheses, sentence-major, of B sentences; V words, t words so far.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -100,13 +100,18 @@ class RuledModel(Generic[S]):
         rules: Sequence[Rule] = (),
         words: Tensor | None = None,
         fusion: Fusion | None = None,
+        before_step: Callable[[], object] | None = None,
     ) -> None:
-        """`words` [V]: ids of the words of `model` where these are not all ids, in order."""
+        """`words` [V]: ids of the words of `model` where these are not all ids, in order.
+
+        `before_step` is called before each step; what it raises ends the search.
+        """
         self._model = model
         self._adjustments = tuple(adjustments)
         self._rules = tuple(rules)
         self._words = words
         self._fusion = fusion
+        self._before_step = before_step
 
     @property
     def is_plain(self) -> bool:
@@ -126,7 +131,14 @@ class RuledModel(Generic[S]):
     ) -> RuledModel[S]:
         adjustments = self._adjustments if adjustments is None else adjustments
         rules = self._rules if rules is None else rules
-        return RuledModel(self._model, adjustments=adjustments, rules=rules, words=self._words, fusion=self._fusion)
+        return RuledModel(
+            self._model,
+            adjustments=adjustments,
+            rules=rules,
+            words=self._words,
+            fusion=self._fusion,
+            before_step=self._before_step,
+        )
 
     def start(self, source: Tensor) -> Any:
         """State before the first token of the batch's sentences [B, S]."""
@@ -139,6 +151,7 @@ class RuledModel(Generic[S]):
     def best(self, tokens: Tensor | None, state: Any, choice: Choice) -> tuple[BestWords, Any]:
         """The best words after feeding `tokens` [N]; None is the zero vector."""
         if self.is_plain:
+            self._begin_step()
             return self._model.best(tokens, state, choice)
         log_probs, state = self.step(tokens, state)
         return best_words(log_probs, choice._replace(normalize=False)), state
@@ -148,6 +161,7 @@ class RuledModel(Generic[S]):
 
         Excluded words have -infinity; the others are not normalised again.
         """
+        self._begin_step()
         if self.is_plain:
             logits, state = self._model.step(tokens, state)
             return log_probabilities(logits), state
@@ -157,12 +171,17 @@ class RuledModel(Generic[S]):
     def attending_step(self, tokens: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Any]:
         """As `step`, between log-probabilities and state the attention [N, S]; see `AttendingModel`."""
         model: Any = self._model
+        self._begin_step()
         if self.is_plain:
             logits, attention, state = model.attending_step(tokens, state)
             return log_probabilities(logits), attention, state
         logits, attention, inner = model.attending_step(tokens, state.inner)
         log_probs, state = self._changed(logits, tokens, replace(state, inner=inner))
         return log_probs, attention, state
+
+    def _begin_step(self) -> None:
+        if self._before_step is not None:
+            self._before_step()
 
     def _changed(self, logits: Tensor, tokens: Tensor | None, state: RuledState[S]) -> tuple[Tensor, RuledState[S]]:
         """Log-probabilities as all of this makes them, and the state after `tokens`; `state` has the words before."""

@@ -6,17 +6,18 @@ associated with its source tokens.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import safetensors
+import safetensors.torch
 import torch
 from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer
 from nmt.errors import DataError
-from nmt.files.safe import check_size, open_regular, path_of
+from nmt.files.safe import open_regular, read_bounded
 from nmt.interop.weights_file import weights_bytes
 
 _FORMAT = "nmt-shortlist-1"
@@ -82,13 +83,14 @@ def read_shortlist(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]
     """What nmt-shortlist wrote about a shortlist, and its tensors; DataError for any other file, or none."""
     try:
         with open_regular(Path(path)) as stream:
-            check_size(stream, largest=_LARGEST)
-            with safetensors.safe_open(path_of(stream), framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
-    except (OSError, safetensors.SafetensorError) as error:
+            content = read_bounded(stream, largest=_LARGEST)
+        # Not mapped into memory, where it would change with the file, and end the process where the file is cut.
+        tensors = safetensors.torch.load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    except (OSError, KeyError, ValueError, safetensors.SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(f"{path}: not a readable shortlist ({reason}); nmt-shortlist makes one") from error
+    metadata = header.get("__metadata__") or {}
     if metadata.get("format") != _FORMAT or {name: part.dtype for name, part in tensors.items()} != _TYPES:
         raise DataError(f"{path}: not a shortlist; nmt-shortlist makes one")
     return metadata, tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from nmt.errors import ConfigError
 
@@ -29,43 +29,15 @@ class ScoredText:
     """As the model wrote them, the end symbol counted where it has ended; of a line in parts those of all parts."""
     token_scores: tuple[float, ...] | None = None
     """The log-probability of each token, those before it given."""
-    attention_of_parts: tuple[Tensor, ...] | None = None
-    """Over the source tokens when each token was written [T, S], of each part of the line."""
+    attention_of_parts: tuple[Any, ...] | None = None
+    """Over the source tokens when each token was written [T, S], of each part of the line; lists where no torch
+    translates."""
     alignment: Alignment | None = None
     """Pairs of words, what white space separates: of the line, and of `text`."""
-    attention_as_lists: list[list[float]] | None = None
-    """In place of `attention_of_parts`, where no torch translates: over all source tokens."""
     token_entropies: tuple[float, ...] | None = None
     """The entropy of the distribution of each token in nats; of the words of a shortlist, where there is one."""
     heads_of_parts: tuple[dict[str, Tensor], ...] | None = None
     """What `attention` is the mean of: that of each attending layer [heads, T, S], of each part of the line."""
-
-    @property
-    def attention(self) -> Tensor | None:
-        """Over all source tokens [T, S]; of a line in parts block by block, 0 elsewhere."""
-        parts = self.attention_of_parts
-        if parts is None:
-            return None
-        import torch
-
-        return torch.block_diag(*parts) if parts else torch.zeros(0, 0)
-
-    @property
-    def heads(self) -> dict[str, Tensor] | None:
-        """Over all source tokens [heads, T, S] by the name of the layer; of a line in parts block by block."""
-        parts = self.heads_of_parts
-        if not parts:
-            return None if parts is None else {}
-        import torch
-
-        of_layers = {name: zip(*(part[name] for part in parts), strict=True) for name in parts[0]}
-        return {name: torch.stack([torch.block_diag(*head) for head in heads]) for name, heads in of_layers.items()}
-
-    @property
-    def attention_rows(self) -> list[list[float]] | None:
-        """The attention over all source tokens, a list for each token."""
-        attention = self.attention
-        return self.attention_as_lists if attention is None else attention.tolist()
 
 
 def with_details(text: str, details: Details, alignment: Alignment = ()) -> ScoredText:

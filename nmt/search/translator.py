@@ -84,6 +84,7 @@ class Translator:
         window: int = WINDOW,
         scores: bool = True,
         before_batch: Callable[[], object] | None = None,
+        before_step: Callable[[], object] | None = None,
         on_batch: Callable[[int], object] | None = None,
         prepared: PreparedModels | None = None,
         fusion: Fusion | None = None,
@@ -94,10 +95,11 @@ class Translator:
         `device` is where all of them are; by default the first parameter of `model` says so.
 
         The weights are taken over as they are now, in the number format `precision`. Without `scores` greedy
-        search is faster and gives NaN for them. `before_batch` is called before each batch; what it raises ends the
-        work. `on_batch` is then told how many sentences the batch has. `prepared` are these models as another
-        translator has them (`Translator.prepared`), in the number format that `decoding` asks for; they are not
-        converted again. `fusion` is the language model that `decoding` names, where that has been loaded already.
+        search is faster and gives NaN for them. `before_batch` is called before each batch, `before_step` before each
+        step of a search; what they raise ends the work. `on_batch` is then told how many sentences the batch has.
+        `prepared` are these models as another translator has them (`Translator.prepared`), in the number format that
+        `decoding` asks for; they are not converted again. `fusion` is the language model that `decoding` names, where
+        that has been loaded already.
         `lines` says what the model was trained on; without it, `decoding.split: auto` splits no line.
 
         Raises DataError for a shortlist or a glossary that cannot be used, ConfigError for a search or a model that
@@ -121,6 +123,7 @@ class Translator:
             check_attention(prepared.models, key="decoding.coverage_penalty")
         self._scores = scores
         self._before_batch = before_batch
+        self._before_step = before_step
         self._on_batch = on_batch
         self._constraints = ConstraintsMaker(tokenizer, decoding)
         self._keeper = Keeper(tokenizer, decoding)
@@ -169,6 +172,18 @@ class Translator:
             if place in sources
             else self._untranslated(request, details)
             for place, request in enumerate(requests)
+        ]
+
+    @property
+    def hypotheses(self) -> int:
+        """Hypotheses of a sentence that the search computes at once."""
+        return self._search.hypotheses(self._decoding)
+
+    def parts(self, lines: Sequence[str | Request]) -> list[list[int]]:
+        """The tokens of each part in which each line would be translated."""
+        sources = self._sources([as_request(line) for line in lines])
+        return [
+            [len(part.ids) for part in sources[place].parts] if place in sources else [] for place in range(len(lines))
         ]
 
     def _sources(self, requests: Sequence[Request]) -> dict[int, Source]:
@@ -305,7 +320,14 @@ class Translator:
         rules = self._constraints.rules(constraints, words=words, device=source.device)
         longer = self._longer(source[0].tolist(), constraints[0])  # more than 0 only for a sentence alone
         return self._search.search(
-            RuledModel(model, adjustments=adjustments_of(decoding), rules=rules, words=words, fusion=self._fusion),
+            RuledModel(
+                model,
+                adjustments=adjustments_of(decoding),
+                rules=rules,
+                words=words,
+                fusion=self._fusion,
+                before_step=self._before_step,
+            ),
             source,
             beam_size=decoding.beam_size,
             length_penalty=decoding.length_penalty,

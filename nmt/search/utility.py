@@ -14,6 +14,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from nmt.data.matching import are_unspaced
+
 CHAR_ORDER: Final = 6
 WORD_ORDER: Final = 4
 BETA: Final = 2
@@ -37,12 +39,16 @@ def chrf(texts: Sequence[str]) -> Tensor:
 
 
 def bleu(texts: Sequence[str]) -> Tensor:
-    """Sentence BLEU [M, M] in percent, as sacreBLEU's `sentence_bleu`: of text i with text j as its reference."""
+    """Sentence BLEU [M, M] in percent, as sacreBLEU's `sentence_bleu`: of text i with text j as its reference.
+
+    Of words, or of characters in scripts without spaces between words.
+    """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.helpers import extract_all_word_ngrams
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
 
-    tokenize = Tokenizer13a()
+    tokenize = TokenizerChar() if are_unspaced(texts) else Tokenizer13a()
     counts: list[list[dict[Hashable, int]]] = []
     lengths = []
     for text in texts:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Final
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.errors import printable
+from nmt.errors import counted
+from nmt.serving.log import id_of, request_id
 from nmt.serving.metrics import Metrics
 
 INTERNAL = "internal error; see the log of the server"
+SENTENCES: Final = "nmt.sentences"
+"""The key of a scope that has the number of sentences of the request."""
+LONGEST_PATH: Final = 200
+"""Characters of a path in the log."""
 
 _log = logging.getLogger("nmt.serving.access")
 _errors = logging.getLogger("nmt.serving.errors")
@@ -29,25 +35,39 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        status = 0
+        status, is_whole = 0, False
+        name = id_of(next((value for key, value in scope["headers"] if key == b"x-request-id"), None))
+        request_id.set(name)
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_whole
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name.encode())]
+            else:
+                is_whole = not message.get("more_body")
             await send(message)
 
         try:
             await self._app(scope, receive, noted)
         except Exception:
             _errors.exception("internal error")
-            if status:  # half of an answer is sent; the connection ends
+            if not status:
+                await JSONResponse({"error": INTERNAL}, 500)(scope, receive, noted)
+            elif not is_whole:  # half of an answer is sent; the connection ends
                 raise
-            await JSONResponse({"error": INTERNAL}, 500)(scope, receive, noted)
         finally:
             seconds = time.perf_counter() - start
             if scope["path"] == "/translate" and scope["method"] == "POST":
                 self._metrics.answered(status, seconds)
-            client = scope.get("client") or ("-",)
-            what = printable(f"{client[0]} {scope['method']} {scope['path']}")
-            _log.info("%s %d %.1f ms", what, status, 1000 * seconds)
+            if _log.isEnabledFor(logging.INFO):
+                _say(scope, status, 1000 * seconds)
+
+
+def _say(scope: Scope, status: int, milliseconds: float) -> None:
+    method, path, sentences = scope["method"], scope["path"][:LONGEST_PATH], scope.get(SENTENCES)
+    client = (scope.get("client") or ("-",))[0]
+    said = f"{client} {method} {path} {status} {milliseconds:.1f} ms"
+    fields = {"client": client, "method": method, "path": path, "status": status}
+    fields |= {"milliseconds": round(milliseconds, 1), "sentences": sentences}
+    _log.info(said if sentences is None else f"{said}, {counted(sentences, 'sentence')}", extra={"fields": fields})

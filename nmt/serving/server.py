@@ -6,29 +6,30 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import os
 import signal
 import socket
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, Final
-
-import uvicorn
 
 from nmt.errors import ConfigError, NmtError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.serving.app import create_app
-from nmt.serving.service import WARM_UP, Service
+from nmt.serving.connections import Connections
+from nmt.serving.refusal import RefusedError
+from nmt.serving.service import Load, Service
 from nmt.serving.settings import Settings
 
-Load = Callable[[], tuple[Translator, Mapping[str, Any]]]
-"""Loads the model; returns it and the default options of requests."""
 BACKLOG: Final = 2048
-SECONDS_TO_SEND: Final = 10
-"""Within which clients must read their answers when the server ends."""
+SECONDS_TO_SEND: Final = 0.5
+"""For the last answers, when the time of all requests is over and the server ends."""
+SECONDS_TO_CLOSE: Final = 0.5
+"""For the thread that computes, when nobody waits for it any more."""
 
 _log = logging.getLogger("nmt.serving.status")
 
@@ -49,84 +50,117 @@ def serve(load: Load, settings: Settings, *, models: Sequence[str], host: str, p
 
 
 async def _serve(load: Load, settings: Settings, *, models: Sequence[str], listening: socket.socket) -> int:
-    doors = ("file",) if are_engine_files(models) else ("run",)
+    is_file = are_engine_files(models)
+    doors = ("file",) if is_file else ("run",)
     service = Service(settings, name=", ".join(PurePath(model).name for model in models), doors=doors)
-    server = _Server(
-        uvicorn.Config(
-            create_app(service),
-            http="h11",
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=SECONDS_TO_SEND,
-        ),
-        service,
-    )
-    running = asyncio.create_task(server.serve(sockets=[listening]))
-    loading = asyncio.create_task(asyncio.to_thread(_loaded, load))
-    await asyncio.wait({running, loading}, return_when=asyncio.FIRST_COMPLETED)
-    try:
-        translator, defaults = await loading
-        service.start(translator, defaults)
-        _log.info("kernels: %s", translator.kernels)
-        if translator.without_kernels:
-            _log.warning("WARNING: translation is several times slower than possible: %s", translator.without_kernels)
-        _log.info("serving %s on %s", ", ".join(models), _address(listening))
-        await running
-    finally:
-        server.should_exit = True
-        await asyncio.wait({running})
-        service.close()
-    return server.received or 0
+
+    def opened() -> tuple[Translator, Mapping[str, Any]]:
+        if are_engine_files(models) != is_file:  # clients have been told what it can do
+            kind = "one file for the engine" if is_file else "a run or an exported folder"
+            raise ConfigError(f"{models[0]}: is of another kind than when the server started. Allowed: {kind}.")
+        return load()
+
+    connections = Connections(create_app(service), listening, settings)
+    end = _End(service, connections, settings.timeout)
+    with end.signals():
+        connections.open()
+        try:
+            await service.open(opened)
+            _log.info("serving %s on %s", ", ".join(models), _address(listening))
+            reloading = asyncio.create_task(end.reload_when_told())
+            await end.wait()
+            reloading.cancel()
+        finally:
+            # It waits for what is being computed, which nobody needs any more.
+            closing = threading.Thread(target=service.close, daemon=True)
+            closing.start()
+            closing.join(SECONDS_TO_CLOSE)
+    return end.number or 0
 
 
-def _loaded(load: Load) -> tuple[Translator, Mapping[str, Any]]:
-    """The model, which has translated once: what is wrong with it, or with the options, shows at the start."""
-    translator, defaults = load()
-    translator.translate(WARM_UP, **defaults)
-    return translator, defaults
+class _End:
+    """Ends a server as the other commands end: by the first signal when all is answered, by the second at once.
 
+    SIGHUP reloads the model, unless it says that the terminal has been closed: then it is a signal to end, too.
+    """
 
-class _Server(uvicorn.Server):
-    """Ends as the other commands do: by the first signal when all is answered, by the second at once."""
-
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
+    def __init__(self, service: Service, connections: Connections, timeout: float) -> None:
         self._service = service
+        self._connections = connections
+        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._draining: asyncio.Task[None] | None = None
-        self.received: int | None = None
+        self._signalled = asyncio.Event()
+        self._had_terminal = _has_terminal()
+        self._told_to_reload = asyncio.Event()
+        self._until = math.inf
+        self.number: int | None = None
         """The signal that ends it."""
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def signals(self) -> Iterator[None]:
+        """Handle the signals that end a server, or reload its model."""
         wanted = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
             wanted.append(signal.SIGHUP)
-        previous = {number: signal.signal(number, self.handle_exit) for number in wanted}
+        previous = {number: signal.signal(number, self._handle) for number in wanted}
         try:
             yield
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.received is not None or self._service.status == "loading":
-            with contextlib.suppress(OSError):
-                print(f"nmt-serve: ended at once by {signal.Signals(sig).name}", file=sys.stderr, flush=True)
-            os._exit(128 + sig)
-        self.received = sig
-        self._loop.call_soon_threadsafe(self._drain)
+    async def reload_when_told(self) -> None:
+        """Reload after each SIGHUP; once for those that arrive during a reload, as the files may have changed since."""
+        while True:
+            await self._told_to_reload.wait()
+            self._told_to_reload.clear()
+            with contextlib.suppress(RefusedError):  # the log says it
+                await self._service.reload()
 
-    def _drain(self) -> None:
-        async def drain() -> None:
-            await self._service.drain()
-            self.should_exit = True
+    async def wait(self) -> None:
+        """Wait for a signal, and then until all that had been accepted is answered; what comes meanwhile gets 503.
 
-        self._draining = asyncio.create_task(drain())
+        A request has its answer, or 504, within the time limit of requests. So the process is gone after that, whatever
+        a thread may still compute.
+        """
+        await self._signalled.wait()
+        self._connections.stop()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._service.drain(), self._timeout)
+        await self._connections.close(self._until)
+        _exit_within(2 * SECONDS_TO_CLOSE, self.number or 0)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and _has_terminal() == self._had_terminal:
+            self._loop.call_soon_threadsafe(self._told_to_reload.set)
+            return
+        if self.number is not None or self._service.status == "loading":
+            with contextlib.suppress(Exception):  # the signal may have come while the same was being done
+                _log.warning("ended at once by %s", signal.Signals(number).name)
+            os._exit(128 + number)
+        self.number = number
+        self._until = self._loop.time() + self._timeout + SECONDS_TO_SEND
+        _exit_within(self._timeout + SECONDS_TO_SEND + 3 * SECONDS_TO_CLOSE, number)
+        self._loop.call_soon_threadsafe(self._signalled.set)
+
+
+def _exit_within(seconds: float, number: int) -> None:
+    """End the process after so many seconds if it has not ended by then, without a word, for which it might wait, too.
+
+    No thread can be stopped from outside, and Python waits at its end for one that computes.
+    """
+    timer = threading.Timer(seconds, os._exit, [128 + number])
+    timer.daemon = True
+    timer.start()
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from nmt.data.matching import are_unspaced
 from nmt.data.text import is_empty
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
 from nmt.search.notes import AT_LIMIT
@@ -65,7 +66,7 @@ def chosen(made: Made, reference: str | None, *, n_best: int, nearest: str | Non
         return [*made.written[:n_best], *[""] * (n_best - len(made.written))]
     if reference is None or is_empty(reference) or len(made.texts) == 1:
         return [made.written[0]]
-    similarity = SIMILARITIES[nearest]()
+    similarity = SIMILARITIES[nearest](are_unspaced([reference]))
     scores = {text: similarity(text, reference) for text in dict.fromkeys(made.texts)}
     return [made.written[made.texts.index(max(scores, key=scores.__getitem__))]]
 
@@ -75,16 +76,17 @@ Similarity = Callable[[str, str], float]
 
 
 @cache
-def _bleu() -> Similarity:
-    """sacreBLEU's BLEU of sentences, without orders that a short one cannot have."""
+def _bleu(unspaced: bool) -> Similarity:
+    """sacreBLEU's BLEU of sentences, without orders that a short one cannot have; where no spaces tell words apart, of
+    characters."""
     from sacrebleu.metrics.bleu import BLEU
 
-    metric = BLEU(effective_order=True)
+    metric = BLEU(effective_order=True, tokenize="char" if unspaced else "13a")
     return lambda text, reference: float(metric.sentence_score(text, [reference]).score)
 
 
 @cache
-def _chrf() -> Similarity:
+def _chrf(unspaced: bool) -> Similarity:
     """sacreBLEU's chrF2."""
     from sacrebleu.metrics.chrf import CHRF
 
@@ -92,4 +94,4 @@ def _chrf() -> Similarity:
     return lambda text, reference: float(metric.sentence_score(text, [reference]).score)
 
 
-SIMILARITIES: Final[Mapping[str, Callable[[], Similarity]]] = MappingProxyType({"bleu": _bleu, "chrf": _chrf})
+SIMILARITIES: Final[Mapping[str, Callable[[bool], Similarity]]] = MappingProxyType({"bleu": _bleu, "chrf": _chrf})

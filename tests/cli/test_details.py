@@ -35,12 +35,16 @@ def test_each_adds_its_keys(run: Path, tmp_path: Path, capfd: pytest.CaptureFixt
         for record in records:
             assert ("source_tokens" in record) == bool({"tokens", "attention", "heads"} & set(given))
             for translation in record["translations"]:
-                assert set(translation) == {"text", "score", *(keys[name] for name in given)}
+                wanted = {"text", "score", *(keys[name] for name in given)}
+                assert {*translation} - {"attention_begins"} == wanted
+                begins = translation.get("attention_begins", [0] * 99)
+                for row in (*translation.get("attention", []), *translation.get("heads", {}).get("decoder.0", [[]])[0]):
+                    assert (len(row) == len(record["source_tokens"])) == ("attention_begins" not in translation)
+                assert begins == sorted(begins) and begins[0] == 0
                 if "heads" in given and record["source"]:
                     ((name, heads),) = translation["heads"].items()
                     assert name == "decoder.0"
                     assert len(heads[0]) == len(translation["token_entropies"])
-                    assert {len(row) for row in heads[0]} <= {len(record["source_tokens"])}
 
 
 @pytest.mark.parametrize("form", ["text", "moses", "jsonl"])
@@ -110,12 +114,9 @@ def test_what_another_process_sends_is_the_same(run: Path, details: Details) -> 
         for ours, sent in zip(found.hypotheses, again.hypotheses, strict=True):
             for name in ("text", "score", "tokens", "token_scores", "token_entropies", "alignment"):
                 assert getattr(ours, name) == getattr(sent, name)
-            if ours.attention is None:
-                assert (sent.attention, sent.heads) == (None, None)
-            else:
-                assert sent.attention is not None
-                assert torch.equal(ours.attention, sent.attention)
-                assert ours.heads is not None
-                assert sent.heads is not None
-                assert list(ours.heads) == list(sent.heads)
-                assert all(torch.equal(ours.heads[name], sent.heads[name]) for name in ours.heads)
+            for part, other in zip(ours.attention_of_parts or (), sent.attention_of_parts or (), strict=True):
+                assert torch.equal(part, other)
+            for layers, others in zip(ours.heads_of_parts or (), sent.heads_of_parts or (), strict=True):
+                assert list(layers) == list(others)
+                assert all(torch.equal(layers[name], others[name]) for name in layers)
+            assert (ours.attention_of_parts is None) == (sent.attention_of_parts is None) == (not details)

@@ -319,7 +319,7 @@ def test_a_file_that_is_no_mapping_is_named(write, content):
 def test_a_file_that_is_not_text_is_named(tmp_path):
     path = tmp_path / "b.yaml"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"b\.yaml: cannot be read: not UTF-8"):
+    with pytest.raises(ConfigError, match=r"b\.yaml, line 1: not UTF-8 .* looks like UTF-16"):
         load_config(path)
 
 

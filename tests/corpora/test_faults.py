@@ -56,6 +56,8 @@ def test_a_side_in_another_script() -> None:
     assert faults("OK", "OK!", norms) == []
     assert words("東京タワーへ行く") == {"CJK": pytest.approx(8 / 1.5)}
     assert words("мама, Eva") == {"CYRILLIC": 1, "LATIN": 1}
+    assert words("मैं हिन्दी बोलता हूँ") == {"DEVANAGARI": 4} and words("می\u200cخواهم") == {"ARABIC": 1}
+    assert words("Cafe\u0301 scho\u0308n", usual="LATIN") == {"LATIN": 2}
     assert words("see http://example.com/a-b or a@b.de") == {"LATIN": 2}
 
 
@@ -84,6 +86,23 @@ def test_names_in_latin_letters_are_ordinary_in_any_script(line: str, script: st
     assert is_in_script(line, script)
     english = "He likes to use a computer with many windows"
     assert not is_in_script(english, script) and not is_in_script(f"{english} {line[0]}", script)
+
+
+@pytest.mark.parametrize(
+    ("lines", "script"),
+    [
+        (["安装Windows 10 Pro。", "iPhone 15 Pro Max发布", "Adobe Photoshop CC教程", "Microsoft Office Home版"], "CJK"),
+        (["ติดตั้ง Windows 10 Pro", "สอน Adobe Photoshop CC", "Windows 11"], "THAI"),
+        (["Anna Maria heißt Müller", "Die 日本人 sind da.", "12"], "LATIN"),
+    ],
+)  # fmt: skip
+def test_the_usual_script_of_a_text_full_of_names(lines: list[str], script: str) -> None:
+    norms = NormsOf()
+    for line in lines:
+        norms.add(Pair("a line of text", line))
+    found = norms.norms()
+    assert found.scripts == ("LATIN", script)
+    assert all("wrong_script" not in faults("a line of text", line, found) for line in lines[:2])
 
 
 def test_forms_of_unicode_do_not_hide_duplicates_and_held_out_sentences() -> None:

@@ -47,6 +47,21 @@ def test_the_target_is_spelled_as_it_is(files: tuple[list[Path], list[Path]], op
     assert list(tokenizer.unspelled("target", TEXTS)) == []
 
 
+def test_ordinary_text_of_five_languages_is_kept(tmp_path: Path) -> None:
+    """The counts stand in docs/configuring.md."""
+    rows = [line.split("\t") for line in (Path(__file__).parent / "typography.tsv").read_text("utf-8").splitlines()]
+    (tmp_path / "t").write_text("".join(f"{text}\n" for _, text in rows) * 4, encoding="utf-8")
+    for rule, counts in (("nmt_nfkc", (6, 6, 8, 7, 5)), ("nfc", (0,) * 5), ("identity", (0,) * 5)):
+        tokenizer = trained(([tmp_path / "t"],) * 2, normalization=rule, vocab_size=600)
+        for language, count in zip(("fa", "th", "zh", "fr", "ca"), counts, strict=True):
+            lines = [text for own, text in rows if own == language]
+            found = dict(tokenizer.unspelled("target", lines))
+            assert (len(lines), len(found)) == (10, count)
+            for place, line in enumerate(lines):
+                (ids,) = tokenizer.encode_target([line])
+                assert tokenizer.decode_target(ids) == found.get(place, line)
+
+
 def test_separate_vocabularies_have_a_rule_each(files: tuple[list[Path], list[Path]]) -> None:
     tokenizer = trained(files, joint=False)
     assert tokenizer.decode_source(tokenizer.encode_source(["10² Ａ"])[0]) == "102 A"

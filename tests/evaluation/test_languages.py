@@ -10,9 +10,10 @@ import pytest
 
 import nmt
 from nmt.cli import evaluate, rank
+from nmt.data.matching import are_unspaced
 from nmt.errors import say_once
 from nmt.evaluation import build_metric
-from nmt.evaluation.metrics import are_unspaced, bleu_tokenizer
+from nmt.evaluation.metrics import bleu_tokenizer
 
 TEXTS = {
     "zh": ["我用Windows和Office。", "会议在今天举行。", "他喜欢喝茶。"],
@@ -56,7 +57,7 @@ def test_a_text_compared_with_itself_has_100(language: str) -> None:
 
 def test_a_text_without_spaces_in_an_unknown_language_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     for language in ("zh", "ja", "th", "km", "my"):
-        assert are_unspaced([TEXTS[language]])
+        assert are_unspaced(TEXTS[language])
         say_once.cache_clear()
         caplog.clear()
         for _ in range(2):
@@ -72,10 +73,12 @@ def test_a_text_without_spaces_in_an_unknown_language_is_said_once(caplog: pytes
     assert caplog.records == []
 
 
-def test_commands_take_the_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_the_language(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     text, lists = tmp_path / "t", tmp_path / "list"
     text.write_text("".join(line + "\n" for line in TEXTS["zh"]), encoding="utf-8")
-    for options in (["-l", "en-zh"], ["--language", "zh-CN"]):
+    for options in (["-l", "en-zh"], ["-l", "zh-Hant-zh-CN"], ["-l", "EN-ZH"], ["--language", "zh-CN"]):
         assert evaluate.main(["--hyp", str(text), "--ref", str(text), "--metrics", "bleu", "--json", *options]) == 0
         (found,) = json.loads(capsys.readouterr().out)
         assert found["score"] == pytest.approx(100) and "tok:zh" in found["signature"]
@@ -86,4 +89,7 @@ def test_commands_take_the_language(tmp_path: Path, capsys: pytest.CaptureFixtur
     ]
     lists.write_text("".join(entries), encoding="utf-8")
     assert rank.main([str(lists), "--tune", "--ref", str(text), "--language", "zh"]) == 0
-    assert "bleu 100.00" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "bleu 100.00" in said and "hardly any spaces" not in said
+    assert rank.main([str(lists), "--tune", "--ref", str(text)]) == 0
+    assert "hardly any spaces" in capsys.readouterr().err + caplog.text

@@ -202,8 +202,8 @@ def _written(path: Path) -> None:
 
 
 def _made(path: Path) -> None:
-    with new_directory(path, prefix="."):
-        pass
+    with new_directory(path, prefix=".") as folder:
+        folder.rmdir()
 
 
 @pytest.mark.parametrize("make", [_replaced, _written, _made])

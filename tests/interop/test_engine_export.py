@@ -123,6 +123,17 @@ def test_bf16_values_are_the_nearest() -> None:
         assert torch.equal(found, weight.to(torch.bfloat16).double() if kind else weight)
 
 
+def test_a_sum_of_weights_that_is_infinite_is_refused() -> None:
+    """The engine would refuse the file."""
+    model = make_model(section())
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.startswith("initial_states.maps.0") and name.endswith(("offset", "bias")):
+                weight.fill_(3e38)
+    with pytest.raises(ConfigError, match="^model: the sum of a bias and an offset of a layer norm is beyond"):
+        content_of(model)
+
+
 def test_int8_translates_nearly_as_fp32() -> None:
     model = make_model(section(hidden_size=32, embedding_size=32, init_range=0.1))
     exact, rounded = (Search(engine_file(model, precision=precision), SENTENCES[0]) for precision in ("fp32", "int8"))

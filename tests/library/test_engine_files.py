@@ -359,3 +359,22 @@ for thread in threads:
 print("done")
 """
     assert by_itself(program, exported.file) == "done\n"
+
+
+def test_another_thread_ends_a_search(by_file: nmt.Translator) -> None:
+    stop, text = nmt.Stop(), [" ".join(LINES)] * 100_000
+    timer = threading.Timer(0.2, stop.set)
+    timer.start()
+    with pytest.raises(nmt.StoppedError):
+        by_file.translate(text, stop=stop, beam_size=50)
+    timer.join()
+    assert by_file.translate("a b", stop=nmt.Stop()).text == by_file.translate("a b").text
+    with pytest.raises(nmt.StoppedError):  # which has been set before
+        by_file.translate("a b", stop=stop)
+
+
+def test_parts_are_those_of_the_run(by_run: nmt.Translator, by_file: nmt.Translator) -> None:
+    lines = [*LINES, "a b. c d. " * 3]
+    for options in ({}, {"split": "sentences"}, {"split_long": 3}):
+        assert by_file.parts(lines, **options) == by_run.parts(lines, **options)  # type: ignore[arg-type]
+    assert by_file.hypotheses(n_best=9) == 9 and by_file.hypotheses(search="greedy") == 1

@@ -136,3 +136,40 @@ def test_a_short_call_need_not_wait_for_the_end_of_a_long_one(local: nmt.Transla
     order.append("short")
     thread.join()
     assert order == ["short", "long"]
+
+
+@pytest.mark.parametrize("name", ["local", "remote"])
+def test_another_thread_ends_a_search(name: str, request: pytest.FixtureRequest) -> None:
+    """Between two of its steps: of this one there would be a million."""
+    translator: nmt.Translator = request.getfixturevalue(name)
+    stop = nmt.Stop()
+    timer = threading.Timer(0.2, stop.set)
+    timer.start()
+    with pytest.raises(nmt.StoppedError):
+        translator.translate("a b", stop=stop, max_length_offset=1_000_000, min_length=1_000_000)
+    timer.join()
+    assert outcome([translator.translate("a b", stop=nmt.Stop())]) == outcome([translator.translate("a b")])
+    with pytest.raises(nmt.StoppedError):  # which has been set before
+        translator.translate(["a b"], stop=stop)
+
+
+def test_a_long_search_lets_others_have_their_turns(local: nmt.Translator) -> None:
+    stop = nmt.Stop()
+    endless = {"max_length_offset": 1_000_000, "min_length": 1_000_000}
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(local.translate, "a b", stop=stop, **endless)
+        assert outcome([local.translate("c", max_length_offset=3)])
+        assert not long.done()
+        stop.set()
+        with pytest.raises(nmt.StoppedError):
+            long.result(HANGS)
+
+
+@pytest.mark.parametrize("name", ["local", "remote"])
+def test_parts_and_hypotheses_say_what_a_translation_costs(name: str, request: pytest.FixtureRequest) -> None:
+    translator: nmt.Translator = request.getfixturevalue(name)
+    assert translator.parts(["a b c", "", "d"]) == [[3], [], [1]]
+    assert translator.parts(["a b c d a"], split_long=2) == [[2, 2, 1]]
+    assert (translator.hypotheses(beam_size=7), translator.hypotheses(beam_size=1)) == (7, 1)
+    with pytest.raises(nmt.ConfigError, match="beam_size"):
+        translator.hypotheses(beam_size=0)

@@ -9,7 +9,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,9 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.library.worker import CancelledError, Worker
+from nmt.library.worker import Worker
+from nmt.light.binding import Stop
+from nmt.light.errors import StoppedError
 from tests.conftest import HANGS
 from tests.library.conftest import SENTENCES
 from tests.library.test_threads import outcome
@@ -123,7 +124,7 @@ def test_files_are_found_from_the_programs_directory(
 
 
 class Halted:
-    """In place of the models: a call that goes on when it may, and asks then whether it was cancelled."""
+    """In place of the models: a call that goes on when it may, and asks then whether it was stopped."""
 
     facts = None
 
@@ -131,13 +132,13 @@ class Halted:
         self.begun, self.may, self.ended = threading.Event(), threading.Event(), threading.Event()
         self.is_cancelled = False
 
-    def translate(self, sentences: list[str], *, cancelled: Callable[[], object] = lambda: None) -> list[str]:
+    def translate(self, sentences: list[str], *, stop: Stop) -> list[str]:
         if sentences == ["long"]:
             self.begun.set()
             assert self.may.wait(HANGS)
             try:
-                cancelled()
-            except CancelledError:
+                stop.check()
+            except StoppedError:
                 self.is_cancelled = True
                 raise
             finally:

@@ -1,21 +1,24 @@
 /* Opens damaged model files, whose checksums are right, and translates with those that are taken, under the compiler's sanitizers; or
    lets each allocation in turn fail, for which it is linked with --wrap=malloc and its like; or translates from several threads; or
-   prints what the lines of the text become.
+   forks while they translate, and translates in the child; or prints what the lines of the text become.
 
-   Arguments: model, file with text, what ("damage", "allocations", "ensemble", "threads", "lines"), rounds, seed. Prints how many files were
-   opened, how many allocations have failed, or how many threads there were. Of "threads" the rounds are those of each thread, of "lines"
-   0 takes kernels in plain C, 1 the best ones, whose name is printed first. */
+   Arguments: model, file with text, what ("damage", "allocations", "ensemble", "threads", "forks", "lines"), rounds, seed. Prints how many
+   files were opened, how many allocations have failed, or how many threads there were. Of "threads" the rounds are those of each thread, of
+   "forks" they are the children, of "lines" 0 takes kernels in plain C, 1 the best ones, whose name is printed first. */
 
-#define _POSIX_C_SOURCE 200809L
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "engine_use.h"
 
@@ -38,6 +41,16 @@ void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); 
 void *__wrap_calloc(size_t count, size_t size) { return fails() ? NULL : __real_calloc(count, size); }
 void *__wrap_realloc(void *p, size_t size) { return fails() ? NULL : __real_realloc(p, size); }
 void *__wrap_aligned_alloc(size_t at, size_t size) { return fails() ? NULL : __real_aligned_alloc(at, size); }
+#endif
+
+#ifdef SLOW_LOCKS
+/* In place of that of the system: whoever has a lock holds it so long that a fork meets it. */
+int pthread_mutex_lock(pthread_mutex_t *mutex) {
+    int (*real)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_lock");
+    int result = real(mutex);
+    usleep(100);
+    return result;
+}
 #endif
 
 static uint64_t state;
@@ -196,6 +209,51 @@ static long use_from_threads(content model, long rounds) {
     return THREADS;
 }
 
+static atomic_bool is_over;
+
+static void translate_one(nmt_model *m) {
+    char problem[ROOM];
+    const int32_t id = 3, *one = &id;
+    const size_t length = 1;
+    nmt_options o = nmt_defaults(m);
+    o.beam_size = 1, o.max_length_offset = 0;
+    nmt_results *r = nmt_translate_ids(m, &one, &length, 1, &o, problem, ROOM);
+    if (!r) abort();
+    nmt_free(r);
+}
+
+static void *translate_until_over(void *context) {
+    while (!is_over) translate_one(context);
+    return NULL;
+}
+
+static long fork_meanwhile(content model, long rounds) {
+    char problem[ROOM];
+    pthread_t threads[THREADS];
+    nmt_model *m = nmt_open_memory(model.bytes, model.size, NULL, problem, ROOM);
+    if (!m) abort();
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, translate_until_over, m)) exit(2);
+    for (long round = 0; round < rounds; round++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(SECONDS); /* ends one that waits for a thread of its parent */
+            translate_one(m);
+            _exit(0);
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child) exit(2);
+        if (status) {
+            fprintf(stderr, "child %ld: status %d\n", round, status);
+            exit(1);
+        }
+    }
+    is_over = true;
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    nmt_close(m);
+    return THREADS;
+}
+
 static long print_lines(content model, content text, const char *kernels) {
     char problem[ROOM];
     nmt_model *m = nmt_open_memory(model.bytes, model.size, kernels, problem, ROOM);
@@ -225,6 +283,7 @@ int main(int count, char **arguments) {
     if (!strcmp(what, "damage")) result = open_damaged(model, text, rounds);
     else if (!strcmp(what, "lines")) result = print_lines(model, text, rounds ? NULL : "plain");
     else if (!strcmp(what, "threads")) result = use_from_threads(model, rounds);
+    else if (!strcmp(what, "forks")) result = fork_meanwhile(model, rounds);
     else result = fail_allocations(model, arguments[1], !strcmp(what, "ensemble"));
     printf("%ld\n", result);
     for (int i = 0; i < LINES; i++) free(texts[i]);

@@ -30,7 +30,7 @@ const c = {
     return 1;
   },
   nmt_free: () => { seen.freed++; },
-  nmt_flags: () => 0, nmt_parts: () => 2, nmt_count: () => 1, nmt_score: () => -1,
+  nmt_flags: () => 0, nmt_parts: () => 2, nmt_sentences: () => 2, nmt_count: () => 1, nmt_score: () => -1,
   nmt_text: (_, line, i, size) => text("x zy", size),
   nmt_source_ids: (_, line, part, size) => told(SOURCE[part], size, Int32Array),
   nmt_ids: (_, line, i, part, size) => told(TARGET[part], size, Int32Array),

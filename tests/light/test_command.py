@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import math
 import os
 import shlex
 import signal
@@ -301,7 +300,7 @@ def test_a_closed_standard_output_is_an_error(engine: Path, model: Path, tmp_pat
 def test_a_line_without_a_translation_is_an_error_at_the_end(run: Any, tmp_path: Path) -> None:
     own = make_model(section())
     with torch.no_grad():
-        own.embeddings.source[4 + ord(ONE) - 0x4E00] = math.nan  # as `pieces` numbers characters
+        own.embeddings.source[4 + ord(ONE) - 0x4E00] = 3e38  # as `pieces` numbers characters
     vocabularies = pieces(own.source_vocab_size), pieces(own.target_vocab_size)
     (tmp_path / "odd.nmt").write_bytes(content_of(own, subwords=vocabularies))
     code, out, err = run(f"{TWO}\n{ONE}\n{TWO}\n".encode(), "-q", models=(tmp_path / "odd.nmt",))

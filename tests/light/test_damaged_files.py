@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -69,6 +71,9 @@ def test_what_is_no_file_of_the_engine(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.nmt")  # opening it must not wait for a writer
     assert problem_of(tmp_path / "pipe.nmt") == "not a regular file"
     assert refused(b"", tmp_path) == "empty"
+    with (tmp_path / "vast.nmt").open("wb") as stream:
+        stream.truncate(1 << 42)  # of which no more is read, and for which no memory is taken
+    assert problem_of(tmp_path / "vast.nmt") == "not a model file of nmt's engine"
     for content in (b"\x89", b"PK\x03\x04" * 99, b"\0" * 4096, CONTENT[1:]):
         assert refused(content, tmp_path) == "not a model file of nmt's engine"
 
@@ -118,6 +123,84 @@ def test_truncated_at_every_boundary(place: int, tmp_path: Path) -> None:
         assert said.startswith("truncated") or (end < 8 and said.startswith("not a model")), said
         if end >= HEADER:
             assert "inconsistent: " in refused(with_checksum(CONTENT[:end]), tmp_path)
+
+
+EXCHANGED: Final = """
+import os, sys, threading
+from nmt.light import EngineError, Translator
+
+path, library = sys.argv[1:]
+lines = ["\u4e01\u4e02", "\u4e03", "\u4e00 \u4e05"] * 20
+own = open(path, "rb").read()
+other = open(path + ".other", "rb").read()
+assert len(own) == len(other)
+
+
+def put(*contents):  # what cp and rsync --inplace do
+    with open(path, "r+b", buffering=0) as stream:
+        for content in contents:
+            stream.seek(0)
+            for place in range(0, len(content), 4096):
+                stream.write(content[place : place + 4096])
+            stream.truncate(len(content))
+
+
+def found(model):
+    return [(result.text, result.score) for result in model.translate(lines)]
+
+
+with Translator([path, path], library=library) as ensemble:
+    averaged = found(ensemble)
+with Translator(path, library=library) as model:
+    wanted, card = found(model), model.card
+    assert [text for text, _ in averaged] == [text for text, _ in wanted]
+    put(other)
+    with Translator(path, library=library) as exchanged:
+        others = found(exchanged)
+    assert others != wanted
+    for content in (own, other, b"", os.urandom(len(own)), own + other, b"\\0" * 100):
+        results = []
+        thread = threading.Thread(target=lambda: results.extend(found(model) for _ in range(10)))
+        thread.start()
+        put(content)
+        thread.join()
+        assert results + [found(model)] == [wanted] * 11 and model.card == card
+opened, said, is_over = 0, set(), threading.Event()
+
+
+def go_on():
+    while not is_over.is_set():
+        put(own, other)
+
+
+thread = threading.Thread(target=go_on)
+put(own)
+thread.start()
+for _ in range(60):
+    try:
+        with Translator(path, library=library) as model:
+            opened += found(model) in (wanted, others)
+    except EngineError as error:
+        opened += 1
+        said.add(str(error).removeprefix(path))
+is_over.set()
+thread.join()
+assert opened == 60 and said <= {": damaged: its checksum does not match its content"}, (opened, said)
+print("done")
+"""
+
+
+def test_a_file_that_is_exchanged_in_place(tmp_path: Path) -> None:
+    """What is open translates as before, to the last digit; what is being written is opened whole or refused."""
+    data = bytearray(parts_of(CONTENT)["DATA"])
+    for place in range(3, len(data), 4):
+        data[place] ^= 0x80  # the sign of each weight
+    path = tmp_path / "model.nmt"
+    path.write_bytes(with_sections(CONTENT, META=b'{"is": "own"}'))
+    (tmp_path / "model.nmt.other").write_bytes(with_sections(CONTENT, DATA=bytes(data), META=b'{"is": "two"}'))
+    command = [sys.executable, "-c", EXCHANGED, str(path), str(needed_engine())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-2000:]
 
 
 def test_longer_than_it_says(tmp_path: Path) -> None:
@@ -227,6 +310,40 @@ def test_tensors(place: int, form: str, value: int, tmp_path: Path) -> None:
     assert refused(with_values(CONTENT, "TENS", place, form, value), tmp_path) == "inconsistent: tensor 0"
 
 
+INT8: Final = content_of(MODEL, precision="int8", subwords=VOCABULARIES)
+BF16: Final = content_of(MODEL, precision="bf16", subwords=VOCABULARIES)
+ODD: Final = content_of(make_model(section(cell="gru", embedding_size=13)), subwords=VOCABULARIES)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(("content", "kind"), [(ODD, 0), (CONTENT, 1), (BF16, 2), (INT8, 3)])
+def test_values_that_are_not_finite(content: bytes, kind: int, value: float, tmp_path: Path) -> None:
+    """The first and the last number of the last tensor of each kind: of vectors, matrices, and scales in int8."""
+    table = list(struct.iter_unpack("<4I3Q", parts_of(content)["TENS"]))
+    number = max(i for i, each in enumerate(table) if each[0] == kind)
+    _, rows, columns, _, values, scales, _ = table[number]
+    high, wide = -(-rows // 32) * 32, columns + columns % 2 * (kind == 2)
+    start, count = (scales, rows) if kind == 3 else (values, columns if kind == 0 else high * wide)
+    width = 2 if kind == 2 else 4
+    stored = struct.pack("<f", value)[4 - width :]
+    for place in (start, start + width * (count - 1)):
+        changed = with_values(content, "DATA", place, f"{width}s", stored)  # type: ignore[arg-type]
+        assert refused(changed, tmp_path) == f"inconsistent: tensor {number} holds NaN or infinity"
+    largest = struct.pack("<f", -3.3e38)[4 - width :]
+    path = tmp_path / "model.nmt"
+    path.write_bytes(with_values(content, "DATA", start, f"{width}s", largest))  # type: ignore[arg-type]
+    Translator(path, library=needed_engine()).close()
+
+
+def test_tensors_that_share_their_values(tmp_path: Path) -> None:
+    """Checking them could take for ever: a million that are each as large as the file."""
+    table = parts_of(CONTENT)["TENS"]
+    said = f"inconsistent: tensor {len(table) // TENSOR} lies where others do"
+    largest = max(struct.iter_unpack("<4I3Q", table), key=lambda each: each[1] * each[2])
+    changed = with_sections(CONTENT, TENS=table + struct.pack("<4I3Q", *largest) * 1000)
+    assert refused(changed, tmp_path) == said
+
+
 def test_int8_tensors(tmp_path: Path) -> None:
     """Their scales and sums lie in the data, too, and they are no wider than their sums can be."""
     wide = 1 << 18
@@ -327,6 +444,8 @@ EMBED, LINEAR, LOOP, ROTATE, ATTEND_ADDITIVE, CACHE, GRU = 1, 2, 11, 12, 14, 17,
         ("ENCO", EMBED, 44, "I", 0),  # a tensor that it must not have
         ("ENCO", EMBED, 52, "I", 1),
         ("ENCO", EMBED, 60, "f", float("nan")),
+        ("ENCO", LINEAR, 60, "f", float("inf")),
+        ("ENCO", LOOP, 60, "f", float("-inf")),
         ("ENCO", LINEAR, 16, "I", 1),
         ("ENCO", LINEAR, 40, "I", 10_000),
         ("ENCO", LINEAR, 52, "I", 1),

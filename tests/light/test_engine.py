@@ -244,7 +244,7 @@ def test_tokens_that_are_there_already_are_less_or_more_probable(kind: str, pena
 def test_without_a_finite_probability_there_is_no_translation(tmp_path: Path) -> None:
     model = make_model(section())
     with torch.no_grad():
-        model.embeddings.softmax_table[:] = math.nan
+        model.embeddings.softmax_table[:] = 3e38 * torch.randn_like(model.embeddings.softmax_table).sign()
     engine = opened(model, tmp_path)
     for beam in (1, 3):
         results = engine.translate_ids([[3, 4]], options(engine, beam_size=beam))

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from nmt.search.shortlist import Shortlist
+from tests.compiled import needed_engine
 from tests.interop.engine_models import TRANSFORMER, content_of, make_model, section
-from tests.light.engine_driver import SANITIZED, WRAPPED, driver, run_driver
+from tests.light.engine_driver import DRIVER, SANITIZED, WRAPPED, driver, linked, run_driver
 from tests.light.engine_files import pieces
 from tests.light.subword_models import odd_lines
 from tests.light.subwords_library import skip_without
@@ -89,3 +90,9 @@ def test_threads_share_a_model_without_a_race(tmp_path: Path) -> None:
     program = driver(tmp_path, *flags, kernels=("-O1",))  # kernels know no state but that of their callers
     changes, more = MODELS["gru with a shortlist"]
     assert run_driver(program, tmp_path, content(changes, **more), TEXT, what="threads", rounds=6) == 4
+
+
+def test_a_child_of_a_process_whose_threads_translate_does_not_wait_for_them(tmp_path: Path) -> None:
+    program = linked(tmp_path / "driver", DRIVER, [str(needed_engine()), "-ldl"], "-DSLOW_LOCKS")
+    changes, more = MODELS["gru with a shortlist"]
+    assert run_driver(program, tmp_path, content(changes, **more), TEXT, what="forks", rounds=50) == 4

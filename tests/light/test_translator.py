@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -189,3 +191,39 @@ def test_a_closed_translator_says_so(translator: Translator, engine: Path) -> No
     assert repr(other) == f"<Translator {translator.paths[0]}, closed>"
     with pytest.raises(NmtError, match="^the model is closed$"):
         other.translate(LINES)
+
+
+FORKS = """
+import os, signal, sys, threading
+from nmt.light import Translator
+
+importing, forked = threading.Event(), threading.Event()
+
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        importing.set()
+        forked.wait(20)
+
+
+sys.meta_path.insert(0, Slow())
+with Translator(sys.argv[1], library=sys.argv[2]) as translator:
+    thread = threading.Thread(target=lambda: (translator.translate("\u4e01"), translator.card))
+    thread.start()
+    while thread.is_alive() and not importing.wait(0.01):
+        pass  # until what a first translation imports is half there
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        result = translator.translate("\u4e01")
+        os._exit(0 if result.text is not None and translator.card == {} else 2)
+    forked.set()
+    thread.join()
+    print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_process_that_forks_during_the_first_translation_does_not_hang(translator: Translator, engine: Path) -> None:
+    command = [sys.executable, "-c", FORKS, translator.paths[0], str(engine)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "0\n"

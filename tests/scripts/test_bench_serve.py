@@ -48,6 +48,7 @@ def test_all_of_it_in_small(tmp_path: Path) -> None:
     text = output.read_text(encoding="utf-8")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| run.nmt ")]
     clients = ["server, 1 client", "server, 16 clients", "server, 64 clients"]
+    clients += [f"server, 1 client beside the largest text{beam}" for beam in ("", " in the widest beam")]
     assert [row[2].strip() for row in rows] == ["library, one by one", "library, as one list", *clients]
     assert all(float(row[3].replace(",", "")) > 0 for row in rows)
     kept = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["results"]["run.nmt"]

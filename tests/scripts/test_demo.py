@@ -72,7 +72,7 @@ def test_a_mistake_ends_the_demo_with_its_line(tmp_path: Path, setting: str, mes
 def test_a_failing_step_ends_the_demo(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = demo("--set", f"run_dir={tmp_path / 'file' / 'run'}")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr and "demo: BLEU" not in done.stdout
 
 

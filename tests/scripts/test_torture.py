@@ -54,6 +54,12 @@ def test_odd_lines_both_ways(inputs: ModuleType, tmp_path: Path) -> None:
     assert found["lines translated twice with a beam"] == found["lines translated twice with greedy search"] == 30
 
 
+@pytest.mark.slow
+def test_a_server_among_clients_of_all_kinds(inputs: ModuleType, tmp_path: Path) -> None:
+    found = importlib.import_module("torture_server").server(tmp_path, requests=300, seed=1)
+    assert found["answers, all of them right"] > 100 and found["requests: half-closed"] > 0
+
+
 def test_runs_that_differ_are_told_apart(runs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_corpus(tmp_path)
     config = write_config(tmp_path)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from nmt.data import EOS, pad
 from nmt.errors import ConfigError
@@ -21,7 +22,7 @@ from nmt.search.hypothesis import Hypothesis, penalty_of
 from nmt.search.reading import read_heads, read_hypotheses, tokens_of
 from nmt.search.restricted import RestrictedModel
 from nmt.search.shortlist import BatchWords
-from nmt.search.translation import DETAILS
+from nmt.search.translation import DETAILS, ScoredText
 from tests.models.test_seq2seq import make
 from tests.tiny_run import make_run
 
@@ -41,6 +42,21 @@ def subwords(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 def translator(loaded: LoadedModel, *, others: Any = (), **changes: Any) -> Translator:
     decoding = dataclasses.replace(loaded.config.decoding, **{"precision": "fp32", **changes})
     return Translator(loaded.model, loaded.tokenizer, decoding, others=others)
+
+
+def attention(found: ScoredText) -> Tensor | None:
+    """Of all parts of a line, block by block [T, S]."""
+    parts = found.attention_of_parts
+    return None if parts is None else torch.block_diag(*parts) if parts else torch.zeros(0, 0)
+
+
+def heads(found: ScoredText) -> dict[str, Tensor] | None:
+    """The same of each layer [heads, T, S]."""
+    parts = found.heads_of_parts
+    if not parts:
+        return None if parts is None else {}
+    of_layers = {name: zip(*(part[name] for part in parts), strict=True) for name in parts[0]}
+    return {name: torch.stack([torch.block_diag(*head) for head in own]) for name, own in of_layers.items()}
 
 
 @pytest.mark.parametrize(
@@ -75,15 +91,15 @@ def test_attention_is_that_of_the_model(loaded: LoadedModel) -> None:
     names = loaded.tokenizer.target_tokens(range(loaded.tokenizer.target_size))
     for line, translation in zip(LINES, found, strict=True):
         (hypothesis,) = translation.hypotheses
-        assert hypothesis.attention is not None
+        assert attention(hypothesis) is not None
         assert translation.source_pieces is not None
         assert hypothesis.tokens is not None
-        assert hypothesis.attention.shape == (len(hypothesis.tokens), len(translation.source_pieces))
+        assert attention(hypothesis).shape == (len(hypothesis.tokens), len(translation.source_pieces))
         if hypothesis.tokens:
             source = [*loaded.tokenizer.encode_source([line])[0], EOS]
             target = [names.index(token) for token in hypothesis.tokens]
             wanted = loaded.model.attention(torch.tensor([source]), torch.tensor([target])).mean[0]
-            torch.testing.assert_close(hypothesis.attention, wanted, atol=1e-5, rtol=0)
+            torch.testing.assert_close(attention(hypothesis), wanted, atol=1e-5, rtol=0)
             assert translation.source_pieces[-1] == "<eos>"
 
 
@@ -95,15 +111,15 @@ def test_heads_have_the_attention_as_their_mean(subwords: LoadedModel, changes: 
     for translation in translator(subwords, **changes).translate_window(lines, details=("heads", "attention")):
         assert translation.source_pieces is not None
         for hypothesis in translation.hypotheses:
-            assert hypothesis.heads is not None
-            assert hypothesis.attention is not None
+            assert heads(hypothesis) is not None
+            assert attention(hypothesis) is not None
             if translation.source == "":
-                assert hypothesis.heads == {}
+                assert heads(hypothesis) == {}
                 continue
-            assert list(hypothesis.heads) == ["decoder.0"]
-            (weights,) = hypothesis.heads.values()
-            assert weights.shape == (1, *hypothesis.attention.shape)
-            torch.testing.assert_close(weights.mean(0), hypothesis.attention, atol=1e-5, rtol=0)
+            assert list(heads(hypothesis)) == ["decoder.0"]
+            (weights,) = heads(hypothesis).values()
+            assert weights.shape == (1, *attention(hypothesis).shape)
+            torch.testing.assert_close(weights.mean(0), attention(hypothesis), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -178,15 +194,15 @@ def test_an_ensemble_has_the_mean(loaded: LoadedModel, tmp_path_factory: pytest.
     other = load_model(make_run(tmp_path_factory.mktemp("runs") / "run", steps=(30,), best=(30,))).model
     together = translator(loaded, others=[other]).translate_window(["a b c"], details=DETAILS)[0].hypotheses[0]
     assert together.tokens is not None
-    assert together.attention is not None
+    assert attention(together) is not None
     assert together.token_scores is not None
     target = [*loaded.tokenizer.encode_target([" ".join(together.tokens[:-1])])[0], EOS]
     source = torch.tensor([[*loaded.tokenizer.encode_source(["a b c"])[0], EOS]])
     means = [model.attention(source, torch.tensor([target])).mean[0] for model in (loaded.model, other)]
-    torch.testing.assert_close(together.attention, torch.stack(means).mean(0), atol=1e-5, rtol=0)
-    assert together.heads is not None
-    assert list(together.heads) == ["0.decoder.0", "1.decoder.0"]
-    for weights, mean in zip(together.heads.values(), means, strict=True):
+    torch.testing.assert_close(attention(together), torch.stack(means).mean(0), atol=1e-5, rtol=0)
+    assert heads(together) is not None
+    assert list(heads(together)) == ["0.decoder.0", "1.decoder.0"]
+    for weights, mean in zip(heads(together).values(), means, strict=True):
         torch.testing.assert_close(weights.mean(0), mean, atol=1e-5, rtol=0)
     with torch.no_grad():
         each = [model(source, torch.tensor([target]))[0].softmax(-1) for model in (loaded.model, other)]
@@ -207,11 +223,11 @@ def test_a_line_in_parts(loaded: LoadedModel) -> None:
         assert hypothesis.tokens == tuple(token for part in own for token in part.tokens or ())
         scores = [score for part in own for score in part.token_scores or ()]
         assert hypothesis.token_scores == pytest.approx(scores, abs=1e-5)
-        assert hypothesis.attention is not None
-        blocks = torch.block_diag(*(part.attention for part in own if part.attention is not None))
-        torch.testing.assert_close(hypothesis.attention, blocks, atol=1e-5, rtol=0)
-        assert hypothesis.heads is not None
-        torch.testing.assert_close(hypothesis.heads["decoder.0"][0], blocks, atol=1e-5, rtol=0)
+        assert attention(hypothesis) is not None
+        blocks = torch.block_diag(*(attention(part) for part in own if attention(part) is not None))
+        torch.testing.assert_close(attention(hypothesis), blocks, atol=1e-5, rtol=0)
+        assert heads(hypothesis) is not None
+        torch.testing.assert_close(heads(hypothesis)["decoder.0"][0], blocks, atol=1e-5, rtol=0)
         entropies = [entropy for part in own for entropy in part.token_entropies or ()]
         assert hypothesis.token_entropies == pytest.approx(entropies, abs=1e-5)
         shifted, sources, targets = [], 0, 0
@@ -246,8 +262,8 @@ def test_nothing_is_computed_unless_asked_for(loaded: LoadedModel, monkeypatch: 
         monkeypatch.setattr(owner, "attending_step", never)
     settings = {"placeholders": True, "replace_unknown": True}
     found = translator(loaded, **settings).translate_window(["a b c"], details=("tokens",))[0].hypotheses[0]
-    assert (found.token_scores, found.attention, found.alignment) == (None, None, None)
-    assert (found.token_entropies, found.heads) == (None, None)
+    assert (found.token_scores, attention(found), found.alignment) == (None, None, None)
+    assert (found.token_entropies, heads(found)) == (None, None)
     assert found.tokens is not None
     with pytest.raises(AssertionError, match="not asked for"):
         translator(loaded).translate_window(["a"], details=("scores",))

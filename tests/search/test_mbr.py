@@ -39,6 +39,12 @@ def test_utilities_are_those_of_sacrebleu() -> None:
         torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
 
 
+def test_bleu_of_scripts_without_spaces_is_that_of_characters() -> None:
+    texts = ["我们明天喝咖啡。", "我们今天喝咖啡。", "他不在家。"]
+    expected = [[sacrebleu.sentence_bleu(one, [other], tokenize="char").score for other in texts] for one in texts]
+    torch.testing.assert_close(bleu(texts), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+
+
 def test_candidates_are_ordered_by_their_expected_utility() -> None:
     candidates = [Hypothesis([place], -float(place)) for place in range(len(TEXTS))]
     candidates.append(Hypothesis([0], float("-inf"), is_finite=False))

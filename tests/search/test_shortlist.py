@@ -136,6 +136,15 @@ def test_the_translator_keeps_to_the_file(loaded: LoadedModel, tmp_path: Path, b
     assert words
 
 
+def test_a_file_that_is_exchanged_in_place_changes_nothing(loaded: LoadedModel, tmp_path: Path) -> None:
+    path = write(tmp_path / "list", loaded, frequent=[3, 4], partners=[3])
+    shortlist = load_shortlist(path, loaded.tokenizer)
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        stream.write(b"\xff" * size)
+    assert shortlist.frequent.tolist() == [3, 4] and shortlist.partners.tolist() == [3]
+
+
 def test_a_file_that_does_not_fit(loaded: LoadedModel, tmp_path: Path) -> None:
     good = write(tmp_path / "good", loaded, frequent=[3, 4])
     assert load_shortlist(good, loaded.tokenizer).frequent.tolist() == [3, 4]

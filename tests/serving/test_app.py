@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,7 +23,6 @@ from nmt.serving.access import INTERNAL
 from nmt.serving.app import FILES, PAGES, create_app
 from nmt.serving.service import Service
 from nmt.serving.settings import Settings
-from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported
 
 SENTENCES = ["a b c", "c", "", "d d a", "b longer a", "two\nlines", "unknown b"]
@@ -34,17 +34,25 @@ Test = Callable[[httpx.AsyncClient, Service], Coroutine[Any, Any, None]]
 class Fake:
     """A translator that waits until it may, and fails as told."""
 
-    source_language, target_language, device, precision, kernels = "en", "de", "cpu", "fp32", "none"
+    source_language, target_language, device = "en", "de", "cpu"
+    precision, kernels, without_kernels = "fp32", "none", ""
 
     def __init__(self, *, error: Exception | None = None) -> None:
         self.may, self.begun = threading.Event(), threading.Event()
         self.asked: list[str] = []
         self._error = error
 
-    def translate(self, sentences: Sequence[nmt.Request], **options: Any) -> list[nmt.Result]:
+    def hypotheses(self, **options: Any) -> int:
+        return 4
+
+    def parts(self, sentences: Sequence[nmt.Request], **options: Any) -> list[list[int]]:
+        return [[len(sentence.text)] for sentence in sentences]
+
+    def translate(self, sentences: Sequence[nmt.Request], *, stop: nmt.Stop, **options: Any) -> list[nmt.Result]:
         self.asked += [sentence.text for sentence in sentences]
         self.begun.set()
-        assert self.may.wait(HANGS)
+        while not self.may.wait(0.01):
+            stop.check()
         if self._error is not None:
             raise self._error
         return [nmt.Result(sentence.text, [nmt.Hypothesis(sentence.text.upper(), -1.0)]) for sentence in sentences]
@@ -75,8 +83,8 @@ def served(
             finally:
                 if isinstance(translator, Fake):
                     translator.may.set()
-                if service._batcher is not None:
-                    service._batcher.close()
+                for model in service._models:
+                    model.batcher.close()
 
     asyncio.run(run())
 
@@ -312,13 +320,17 @@ def test_a_body_that_is_too_long_is_413_also_in_chunks() -> None:
 
 def test_the_help_names_the_status_of_what_is_too_long() -> None:
     said = dict(re.findall(r"--(max-\S+) N\s+[^-]*?,\s+else\s+(\d+)", build_parser().format_help()))
-    assert {*said} == {"max-characters", "max-body-bytes"}
+    assert {*said} == {"max-characters", "max-body-bytes", "max-tokens", "max-answer-bytes"}
 
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         assert (await client.post("/translate", json={"text": "a" * 11})).status_code == int(said["max-characters"])
         assert (await client.post("/translate", json={"text": "a" * 101})).status_code == int(said["max-body-bytes"])
+        assert (await client.post("/translate", json={"text": "ä" * 10})).status_code == int(said["max-tokens"])
+        assert (await client.post("/translate", json={"text": "a"})).status_code == int(said["max-answer-bytes"])
 
-    served(Fake(), test, max_characters=10, max_body_bytes=100)
+    translator = Fake()
+    translator.may.set()
+    served(translator, test, max_characters=10, max_body_bytes=100, max_tokens=39, max_answer_bytes=20)
 
 
 def test_a_full_queue_is_503_with_retry_after() -> None:
@@ -338,6 +350,78 @@ def test_a_full_queue_is_503_with_retry_after() -> None:
         assert (await second).status_code == 200
 
     served(translator, test, max_queue=2, max_wait=0.0)
+
+
+def test_a_request_costs_tokens_times_hypotheses(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        text = "a b. " * 50
+        (parts,) = translator.parts([text])
+        cost = sum(part + 1 for part in parts)
+        service.settings = replace(service.settings, max_tokens=5 * cost)
+        only(await client.post("/translate", json={"text": text, "beam_size": 5}))
+        wishes = {"beam_size": 1, "required": [*"abcdef"]}  # each of which takes a search of its own
+        for body in ({"beam_size": 6}, {"text": text + "b.", "beam_size": 5}, wishes):
+            found = await client.post("/translate", json={"text": text, **body})
+            assert found.status_code == 413
+            assert f"Allowed: {5 * cost:,} in all" in found.json()["error"]
+
+    served(translator, test)
+
+
+def test_a_sentence_has_a_limit_of_its_own(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        text = "a b " * 20
+        assert only(await client.post("/translate", json={"text": text}))["notes"] == ["split"]
+        service._defaults = {"split_long": "none"}
+        found = await client.post("/translate", json={"text": text})
+        assert (found.status_code, found.json()["error"][-30:]) == (
+            413,
+            "be translated at once. Allowed: 10 in a sentence."[-30:],
+        )
+        assert only(await client.post("/translate", json={"text": "a b. " * 5}))["text"]
+
+    served(translator, test, max_sentence_tokens=10)
+
+
+def test_an_answer_is_as_large_as_is_allowed(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        body: dict[str, Any] = {"text": "a b c " * 20, "n_best": 4, "details": ["attention"]}
+        found = await client.post("/translate", json=body)
+        assert found.status_code == 413 and found.json()["error"].startswith("details: the attention of this text")
+        found = await client.post("/translate", json={**body, "details": ["tokens", "scores"], "text": ["a b c"] * 50})
+        assert found.status_code == 413 and found.json()["error"].startswith("text: the answer has ")
+        only(await client.post("/translate", json={"text": "a", "details": ["attention"]}))
+
+    served(translator, test, max_answer_bytes=10_000)
+
+
+def test_the_attention_of_a_text_in_parts_is_that_of_each(translator: nmt.Translator) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        text, details = "a b c d a b c d", ["attention", "tokens"]
+        found = only(await client.post("/translate", json={"text": text, "details": details}))
+        wanted = translator.translate(text, details=details, split_long=5).best
+        first, second = wanted.attention_of_parts
+        assert found["attention_begins"] == [0] * len(first) + [first.shape[1]] * len(second)
+        for begin, row, whole in zip(found["attention_begins"], found["attention"], wanted.attention, strict=True):
+            assert row == pytest.approx(whole[begin : begin + len(row)], abs=1e-3)
+            assert sum(row) == pytest.approx(1, abs=1e-2) and whole.sum() == pytest.approx(1, abs=1e-3)
+
+    served(translator, test, max_sentence_tokens=5)
+
+
+def test_work_ends_with_the_time_of_its_request() -> None:
+    translator = Fake()
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        found = await client.post("/translate", json={"text": "a", "max_seconds": 0.1})
+        assert found.status_code == 504
+        first = asyncio.ensure_future(client.post("/translate", json={"text": "b"}))
+        while translator.asked != ["a", "b"]:  # so the thread is free, although "a" was never answered
+            await asyncio.sleep(0.001)
+        translator.may.set()
+        assert only(await first)["text"] == "B"
+
+    served(translator, test)
 
 
 def test_health_is_ready_loading_or_draining() -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+import nmt
 from nmt.errors import DataError
 from nmt.library.request import Request
-from nmt.serving.batching import Batcher, Job
+from nmt.serving.batching import BATCH, SHORT, Batcher, Job
 from nmt.serving.metrics import Metrics
 from nmt.serving.refusal import RefusedError
-from tests.conftest import HANGS
 
 
 class Model:
@@ -28,12 +28,17 @@ class Model:
         self.may = threading.Event()
         self.may.set()
         self.begun = threading.Event()
+        self.waits: set[str] | None = None
+        """Texts that wait until it may; None: all."""
+        self.stopped = 0
 
-    def __call__(self, sentences: Sequence[Request], options: Mapping[str, Any]) -> list[str]:
+    def __call__(self, sentences: Sequence[Request], options: Mapping[str, Any], stop: nmt.Stop) -> list[str]:
         texts = [sentence.text for sentence in sentences]
         self.batches.append((texts, dict(options)))
         self.begun.set()
-        assert self.may.wait(HANGS)
+        while (self.waits is None or self.waits.intersection(texts)) and not self.may.wait(0.01):
+            self.stopped += stop.is_set
+            stop.check()
         if "bad" in texts:
             raise DataError("bad")
         return [text.upper() for text in texts]
@@ -56,8 +61,9 @@ def batched(test: Callable[[Batcher, Model], Coroutine[Any, Any, None]], **chang
     return metrics
 
 
-def submit(batcher: Batcher, *texts: str, **options: Any) -> Job:
-    return batcher.submit([Request(text) for text in texts], options)
+def submit(batcher: Batcher, *texts: str, cost: int = 0, **options: Any) -> Job:
+    """`cost`: of each sentence."""
+    return batcher.submit([Request(text) for text in texts], options, [cost] * len(texts))
 
 
 async def held(batcher: Batcher, model: Model) -> Job:
@@ -264,3 +270,45 @@ def test_it_is_idle_when_all_is_answered() -> None:
         assert first.answer.done()
 
     batched(test)
+
+
+def test_a_long_request_does_not_keep_a_short_one_waiting() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.may.clear()
+        model.waits = {"long", "second"}
+        long = [submit(batcher, name, cost=SHORT + 1) for name in ("long", "second", "third")]
+        assert await submit(batcher, "a", cost=SHORT).answer == ["A"]
+        assert await submit(batcher, "b", cost=SHORT).answer == ["B"]
+        assert not any(job.answer.done() for job in long)
+        model.may.set()
+        assert [await job.answer for job in long] == [["LONG"], ["SECOND"], ["THIRD"]]
+
+    batched(test)
+
+
+def test_a_batch_of_costly_sentences_is_small() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        job = submit(batcher, *"abcde", cost=BATCH // 2)
+        assert await job.answer == [*"ABCDE"]
+        assert sorted(texts for texts, _ in model.batches) == [["a", "b"], ["c", "d"], ["e"]]
+
+    batched(test)
+
+
+@pytest.mark.parametrize("cost", [1, SHORT + 1])
+def test_what_nobody_waits_for_is_computed_no_further(cost: int) -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.may.clear()
+        jobs = [submit(batcher, name, cost=cost) for name in "ab"]
+        while not model.begun.is_set():
+            await asyncio.sleep(0.001)
+        batcher.drop(jobs[0])
+        await asyncio.sleep(0.05)
+        assert not jobs[1].answer.done()  # which may be in the same batch
+        batcher.drop(jobs[1])
+        while model.stopped < len(model.batches):
+            await asyncio.sleep(0.001)
+        model.waits = set()
+        assert await submit(batcher, "c", cost=cost).answer == ["C"]
+
+    batched(test, max_wait=0.05)

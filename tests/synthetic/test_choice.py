@@ -26,6 +26,11 @@ def test_the_nearest_is_the_one_with_the_best_score_of_the_first_of_equals(name:
         assert chosen(of(TEXTS), reference, n_best=4, nearest=name) == [f"{TEXTS[expected]} #{expected}"]
 
 
+def test_without_spaces_the_nearest_is_found_by_characters() -> None:
+    texts = ("他不在家。", "我们今天喝茶。", "我们今天喝咖啡。")
+    assert chosen(of(texts), "我们明天喝咖啡。", n_best=3, nearest="bleu") == [f"{texts[2]} #2"]
+
+
 @pytest.mark.parametrize("reference", [None, "", "  "])
 def test_without_a_reference_the_best(reference: str | None) -> None:
     assert chosen(of(TEXTS), reference, n_best=4, nearest="bleu") == [f"{TEXTS[0]} #0"]

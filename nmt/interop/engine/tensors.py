@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.errors import ConfigError
 from nmt.ops.matrices.inference import quantize_rows
 
 Precision = Literal["int8", "fp32", "bf16"]
@@ -76,9 +77,15 @@ class Tensors:
         return torch.cat([part.detach() for part in self._parts[number]]).float().cpu()
 
     def stored(self) -> Iterator[Stored]:
-        """All of them, as they are written, one after the other."""
+        """All of them, as they are written, one after the other.
+
+        ConfigError for what the engine refuses: a sum of two finite weights can be infinite.
+        """
         for number in range(len(self._parts)):
-            yield _stored(self.values(number), self.precision)
+            values = self.values(number)
+            if not bool(values.isfinite().all()):
+                raise ConfigError("model: the sum of a bias and an offset of a layer norm is beyond the range of fp32")
+            yield _stored(values, self.precision)
 
     def size(self) -> int:
         """Bytes of all tensors, without gaps between them; known without their values."""

@@ -145,7 +145,7 @@ static bool product_fits(const where *w, const instruction *i, shape *s) {
         if (i->n != (uint64_t)matrix->columns || w->in_loop) return false;
         if ((uint64_t)matrix->rows != (w->encode ? w->m->set.source_size : w->m->set.target_size)) return false;
         *s = (shape){.out = i->n, .vectors = {false, true}, .lengths = {0, i->n}, .may_miss = {false, true}};
-        return isfinite(i->f);
+        return true;
     }
     if (i->n != (uint64_t)matrix->rows) return false;
     *s = (shape){.out = i->n, .a = (uint64_t)matrix->columns};
@@ -208,12 +208,12 @@ static bool check_program(model *m, const program *code, bool encode, uint64_t m
     for (i64 at = 0; at < code->count; at++) {
         const instruction *i = &code->code[at];
         where w = {m, encode, at < loop_end};
-        bool fine;
+        bool fine = isfinite(i->f);
         if (i->op == LOOP) {
-            fine = encode && !w.in_loop && i->n > 0 && (i64)i->n < code->count - at && (i->p == 0 || i->p == 1);
+            fine = fine && encode && !w.in_loop && i->n > 0 && (i64)i->n < code->count - at && (i->p == 0 || i->p == 1);
             loop_end = at + 1 + (i64)i->n;
         } else {
-            fine = check_instruction(&w, i);
+            fine = fine && check_instruction(&w, i);
         }
         if (!fine) REFUSE("inconsistent: instruction %lld of %s", (long long)at, name);
         if ((work += work_of(m, i)) > most) REFUSE("inconsistent: %s computes too much for its weights", name);

@@ -3,6 +3,8 @@
 #ifndef NMT_ENGINE_PARTS_H
 #define NMT_ENGINE_PARTS_H
 
+#include <stdatomic.h>
+
 #include "nmt_engine.h"
 #include "parts.h"
 #include "search.h"
@@ -13,7 +15,7 @@ enum { LARGEST_ENSEMBLE = 64, IDLE = 64, ROWS = 40 }; /* ROWS: hypotheses that a
 
 struct nmt_model {
     int count;
-    mapped_file files[LARGEST_ENSEMBLE];
+    void *files[LARGEST_ENSEMBLE]; /* what was read of them; null where the caller has it */
     model *models[LARGEST_ENSEMBLE];
     nmt_options defaults;
     split_rules rules; /* of the source language */
@@ -22,10 +24,9 @@ struct nmt_model {
     bool spaced;       /* whether the target language has spaces between sentences */
     subwords *source, *target; /* the same where the file has only one */
     const kernels *k;
-    lock *lock; /* of what is below */
-    searcher *idle[IDLE];
-    i64 idle_rows[IDLE];
-    int idle_count;
+    /* Searchers that no call uses. No lock guards them: in the child of a process that forks meanwhile it would be held
+       for ever. */
+    _Atomic(searcher *) idle[IDLE];
 };
 
 /* A line: its parts are `first` to `first + parts`. */
@@ -51,7 +52,7 @@ bool options_allowed(const nmt_options *, char *problem, size_t room);
 /* The options that a file asks for; false where this engine cannot do what it asks for. */
 bool options_of_model(const model *, nmt_options *, char *problem, size_t room);
 
-/* Searches all parts of the results by as many threads as the options say. False where memory ends. */
+/* Searches all parts of the results by as many threads as the options say. False as searcher_run. */
 bool search_all(nmt_model *, nmt_results *, const nmt_options *);
 
 #endif

@@ -1,6 +1,6 @@
 /* Reads a model file that lies in memory. Nothing of it is used before it has been checked, so that the interpreter
-   need not look again: sections and tensors lie within the file, and each instruction reads and writes within its
-   registers. */
+   need not look again: sections and tensors lie within the file, weights are finite, and each instruction reads and
+   writes within its registers. */
 
 #include "model.h"
 
@@ -15,7 +15,7 @@
 #error "model files are read where they lie: a machine with little-endian numbers is needed"
 #endif
 
-enum { HEADER = 32, ENTRY = 24, VERSION = 1, LARGEST_COUNT = 1 << 20 };
+enum { ENTRY = 24, VERSION = 1, LARGEST_COUNT = 1 << 20 };
 enum { LONGEST_OFFSET = 1000, LARGEST_SEARCH = 100000 }; /* a file asks for; a caller may ask for more */
 enum { MOST_INT8 = 1 << 17 }; /* columns, so that sums of products stay within an int32 */
 
@@ -83,23 +83,30 @@ static bool all_zero(const uint8_t *bytes, uint64_t from, uint64_t to) {
     return from >= to;
 }
 
-/* The sections, each where the table says. */
-static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS], char *problem, size_t room) {
-    if (size < sizeof MAGIC || memcmp(bytes, MAGIC, sizeof MAGIC)) REFUSE("not a model file of nmt's engine");
-    if (size < HEADER) REFUSE("truncated: %zu bytes", size);
-    uint32_t version = u32_at(bytes + 8), count = u32_at(bytes + 12);
+bool model_begins(const void *bytes, size_t size, char *problem, size_t room) {
+    const uint8_t *header = bytes;
+    if (size < sizeof MAGIC || memcmp(header, MAGIC, sizeof MAGIC)) REFUSE("not a model file of nmt's engine");
+    if (size < MODEL_HEADER) REFUSE("truncated: %zu bytes", size);
+    uint32_t version = u32_at(header + 8);
+    uint64_t whole = u64_at(header + 16);
     if (version != VERSION)
         REFUSE("format %u, which this version of the engine does not know; it reads format %d", version, VERSION);
-    if (u64_at(bytes + 16) != size)
-        REFUSE("truncated or extended: %zu bytes instead of %llu", size, (unsigned long long)u64_at(bytes + 16));
-    if (!all_zero(bytes, 28, HEADER)) REFUSE("damaged: its header");
-    if (u32_at(bytes + 24) != crc32_of(bytes + HEADER, size - HEADER))
+    if (whole != size) REFUSE("truncated or extended: %zu bytes instead of %llu", size, (unsigned long long)whole);
+    if (!all_zero(header, 28, MODEL_HEADER)) REFUSE("damaged: its header");
+    return true;
+}
+
+/* The sections, each where the table says. */
+static bool read_sections(const uint8_t *bytes, size_t size, span found[SECTIONS], char *problem, size_t room) {
+    if (!model_begins(bytes, size, problem, room)) return false;
+    uint32_t count = u32_at(bytes + 12);
+    if (u32_at(bytes + 24) != crc32_of(bytes + MODEL_HEADER, size - MODEL_HEADER))
         REFUSE("damaged: its checksum does not match its content");
-    if (count > SECTIONS || (uint64_t)HEADER + (uint64_t)count * ENTRY > size)
+    if (count > SECTIONS || (uint64_t)MODEL_HEADER + (uint64_t)count * ENTRY > size)
         REFUSE("inconsistent: %u sections", count);
-    uint64_t end = HEADER + (uint64_t)count * ENTRY;
+    uint64_t end = MODEL_HEADER + (uint64_t)count * ENTRY;
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *entry = bytes + HEADER + (size_t)i * ENTRY;
+        const uint8_t *entry = bytes + MODEL_HEADER + (size_t)i * ENTRY;
         uint32_t name = u32_at(entry);
         uint64_t offset = u64_at(entry + 8), length = u64_at(entry + 16);
         int which = 0;
@@ -127,21 +134,43 @@ static const void *data_at(span data, uint64_t offset, uint64_t count, uint64_t 
     return (const uint8_t *)data.bytes + offset;
 }
 
-static bool read_tensor(const uint8_t *entry, span data, tensor *to) {
+static const uint64_t F32_EXPONENTS = 0x7f8000007f800000u, BF16_EXPONENTS = 0x7f807f807f807f80u; /* in eight bytes */
+
+/* Whether no number is NaN or infinity, whose exponents are all ones: one more there gets into the sign. */
+static bool all_finite(const void *numbers, uint64_t size, uint64_t exponents) {
+    const uint64_t lowest = exponents & ~(exponents << 1), signs = exponents << 1 & ~exponents;
+    const uint8_t *at = numbers, *end = at + size;
+    uint64_t found = 0, last = 0;
+    for (; end - at >= 8; at += 8) found |= (u64_at(at) & exponents) + lowest;
+    memcpy(&last, at, (size_t)(end - at));
+    return !((found | ((last & exponents) + lowest)) & signs);
+}
+
+/* Takes the bytes of a tensor from those of the data that are `left`, so that checking them all takes no longer than
+   there are. Null, or what is wrong with it, behind its number. */
+static const char *read_tensor(const uint8_t *entry, span data, uint64_t *left, tensor *to) {
     static const uint32_t group[] = {1, 1, 2, 4}, bytes[] = {4, 4, 2, 1};
     uint32_t type = u32_at(entry), rows = u32_at(entry + 4), columns = u32_at(entry + 8);
-    if (type > MATRIX_INT8 || !rows || !columns || rows > INT32_MAX / 2 || columns > INT32_MAX / 2) return false;
-    if ((type == VECTOR_F32 && rows != 1) || (type == MATRIX_INT8 && columns > MOST_INT8)) return false;
+    if (type > MATRIX_INT8 || !rows || !columns || rows > INT32_MAX / 2 || columns > INT32_MAX / 2) return "";
+    if ((type == VECTOR_F32 && rows != 1) || (type == MATRIX_INT8 && columns > MOST_INT8)) return "";
     uint64_t wide = ((uint64_t)columns + group[type] - 1) / group[type] * group[type];
     uint64_t high = type == VECTOR_F32 ? 1 : ((uint64_t)rows + STRIP - 1) / STRIP * STRIP;
     *to = (tensor){.type = (tensor_type)type, .rows = rows, .columns = columns};
-    if (high > UINT64_MAX / 8 / wide) return false;
-    to->values = data_at(data, u64_at(entry + 16), wide * high, bytes[type]);
+    if (high > UINT64_MAX / 8 / wide) return "";
+    uint64_t size = wide * high * bytes[type];
+    to->values = data_at(data, u64_at(entry + 16), size, 1);
     if (type == MATRIX_INT8) {
         to->scales = data_at(data, u64_at(entry + 24), rows, sizeof *to->scales);
         to->sums = data_at(data, u64_at(entry + 32), rows, sizeof *to->sums);
+        size += rows * (sizeof *to->scales + sizeof *to->sums);
     }
-    return to->values && (type != MATRIX_INT8 || (to->scales && to->sums));
+    if (!to->values || (type == MATRIX_INT8 && (!to->scales || !to->sums))) return "";
+    if (size > *left) return " lies where others do";
+    *left -= size;
+    bool finite = type == MATRIX_INT8   ? all_finite(to->scales, rows * sizeof *to->scales, F32_EXPONENTS)
+                  : type == MATRIX_BF16 ? all_finite(to->values, size, BF16_EXPONENTS)
+                                        : all_finite(to->values, size, F32_EXPONENTS);
+    return finite ? NULL : " holds NaN or infinity";
 }
 
 /* The parts of a shortlist, whose numbers are all within the vocabularies. */
@@ -190,9 +219,12 @@ static bool read_all(model *m, const void *bytes, size_t size, char *problem, si
     m->kept = calloc(registers + 1, sizeof *m->kept);
     m->cache_widths = calloc((size_t)m->set.caches + 1, sizeof *m->cache_widths);
     if (!m->tensors || !m->kept || !m->cache_widths) REFUSE("not enough memory");
-    for (size_t i = 0; i < tensors; i++)
-        if (!read_tensor((const uint8_t *)found[TENS].bytes + i * KNOWN[TENS].item, found[DATA], &m->tensors[i]))
-            REFUSE("inconsistent: tensor %zu", i);
+    uint64_t left = found[DATA].size;
+    for (size_t i = 0; i < tensors; i++) {
+        const uint8_t *entry = (const uint8_t *)found[TENS].bytes + i * KNOWN[TENS].item;
+        const char *said = read_tensor(entry, found[DATA], &left, &m->tensors[i]);
+        if (said) REFUSE("inconsistent: tensor %zu%s", i, said);
+    }
     m->tensor_count = (i64)tensors;
     m->registers = found[REGS].bytes, m->register_count = (i64)registers;
     m->states = found[STAT].bytes, m->state_count = (i64)(found[STAT].size / sizeof(state_kind));

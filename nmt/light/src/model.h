@@ -85,7 +85,12 @@ typedef struct {
     span stored;              /* options by their names */
 } model;
 
-/* The model in `size` bytes at a multiple of 64, which must outlive it. Null with a line in `problem` where they are
+enum { MODEL_HEADER = 32 };
+
+/* Whether that may be the beginning of a model file of `size` bytes: its first MODEL_HEADER, or all if it has fewer. */
+bool model_begins(const void *bytes, size_t size, char *problem, size_t room);
+
+/* The model in `size` bytes at a multiple of 64, which must outlive it and stay as they are. Null with a line in `problem` where they are
    not one. */
 model *model_open(const void *bytes, size_t size, char *problem, size_t room);
 void model_close(model *);

@@ -32,16 +32,18 @@ typedef struct {
     int32_t split;             /* lines into sentences; 0: where the training text had one a line, 1: always, 2: never */
     int32_t split_long;        /* sentences of more tokens are translated in parts; 0: none */
     float repeat_penalty;      /* divides the logits of tokens that a translation already has; 1: none */
+
+    /* Read before each step, unless null: another thread ends the call by a value other than 0. */
+    const volatile int32_t *stop;
 } nmt_options;
 
-/* Files are mapped, not read: one that is open may be replaced (a new file gets its name), but must not be overwritten
-   or cut short, which ends the process (SIGBUS) when what is gone is needed. */
-
 /* Opens one file, or several as an ensemble whose probabilities are averaged. `kernels` is the name of an instruction
-   set, or null for the best one. */
+   set, or null for the best one. A file is read whole, checked and not looked at again: it may then be exchanged, cut or
+   removed. One that is being written at that moment is refused, like any damaged one. */
 NMT_API nmt_model *nmt_open(const char *const *files, int32_t count, const char *kernels, char *problem, size_t room);
 
-/* The same of a file that is in memory, at a multiple of 64 bytes, and stays there until the model is closed. */
+/* The same of a file that is in memory, at a multiple of 64 bytes. It must stay there, and nobody may change it, until the
+   model is closed: what has been checked is not checked again. */
 NMT_API nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *kernels, char *problem, size_t room);
 
 /* When no call that uses the model is under way; null will do, as for nmt_free. */
@@ -58,6 +60,7 @@ NMT_API void nmt_options_begin(const nmt_model *, nmt_options *);
 NMT_API const char *nmt_option_name(int32_t i);
 NMT_API double nmt_option(const nmt_options *, const char *name);
 NMT_API int32_t nmt_set_option(nmt_options *, const char *name, double value, char *problem, size_t room);
+NMT_API void nmt_set_stop(nmt_options *, const volatile int32_t *stop);
 
 /* The name of the instruction set that it computes with. */
 NMT_API const char *nmt_kernels(const nmt_model *);
@@ -70,7 +73,11 @@ NMT_API const char *nmt_card(const nmt_model *, int32_t number, size_t *size);
 NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                                    const nmt_options *, char *problem, size_t room);
 
-/* The same of sentences in ids, without their end symbols. */
+/* Only cuts lines into the parts that would be translated, for nmt_parts, nmt_sentences and nmt_source_ids alone. */
+NMT_API nmt_results *nmt_cut(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
+                             const nmt_options *, char *problem, size_t room);
+
+/* The same as nmt_translate of sentences in ids, without their end symbols. */
 NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths, size_t count,
                                        const nmt_options *, char *problem, size_t room);
 

@@ -10,14 +10,13 @@
 
 void nmt_close(nmt_model *m) {
     if (!m) return;
-    for (int i = 0; i < m->idle_count; i++) searcher_close(m->idle[i]);
+    for (int i = 0; i < IDLE; i++) searcher_close(atomic_load(&m->idle[i]));
     for (int i = 0; i < m->count; i++) {
         model_close(m->models[i]);
-        unmap_file(&m->files[i]);
+        free(m->files[i]);
     }
     if (m->target != m->source) subwords_close(m->target);
     subwords_close(m->source);
-    lock_free(m->lock);
     free(m);
 }
 
@@ -85,13 +84,10 @@ static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, 
     const model *first = m->models[0];
     const char *said = NULL;
     char own[200];
-    m->lock = lock_new();
     read_cards(m);
     m->k = choose_kernels(name);
     if (!options_of_model(first, &m->defaults, own, sizeof own))
         snprintf(problem, room, "%s: %s", what, own);
-    else if (!m->lock)
-        snprintf(problem, room, "not enough memory");
     else if (!m->k)
         refuse_kernels(name, problem, room);
     else if (!(m->source = subwords_open(first->source_pieces.bytes, first->source_pieces.size, &said)))
@@ -120,8 +116,10 @@ nmt_model *nmt_open(const char *const *files, int32_t count, const char *name, c
     if (!m) REFUSE("not enough memory");
     for (; m->count < count; m->count++) {
         int i = m->count;
-        const char *said = map_file(files[i], &m->files[i]);
-        if (!said && !(m->models[i] = model_open(m->files[i].bytes, m->files[i].size, own, sizeof own))) said = own;
+        size_t size;
+        m->files[i] = read_file(files[i], model_begins, &size, own, sizeof own);
+        if (m->files[i]) m->models[i] = model_open(m->files[i], size, own, sizeof own);
+        const char *said = m->models[i] ? NULL : own;
         if (!said && i &&
             (m->models[i]->set.source_size != m->models[0]->set.source_size ||
              m->models[i]->set.target_size != m->models[0]->set.target_size ||

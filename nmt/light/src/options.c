@@ -33,7 +33,7 @@ static const row TABLE[] = {
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
 
-_Static_assert(COUNT * sizeof(int32_t) == sizeof(nmt_options), "each option has a row");
+_Static_assert(offsetof(nmt_options, stop) - COUNT * sizeof(int32_t) < sizeof(int32_t *), "each option has a row");
 
 static double value_of(const nmt_options *o, const row *r) {
     const char *at = (const char *)o + r->offset;
@@ -87,6 +87,8 @@ int32_t nmt_set_option(nmt_options *o, const char *name, double value, char *pro
     memcpy((char *)o + r->offset, r->is_float ? (const void *)&number : (const void *)&whole, sizeof whole);
     return 1;
 }
+
+void nmt_set_stop(nmt_options *o, const volatile int32_t *stop) { o->stop = stop; }
 
 bool options_of_model(const model *m, nmt_options *o, char *problem, size_t room) {
     char said[100];

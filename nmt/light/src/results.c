@@ -118,11 +118,11 @@ static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o,
     for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, &r->lines[i], texts);
     if (fine && (!texts || join_lines(r))) return r;
     nmt_free(r);
-    REFUSE("not enough memory");
+    REFUSE("%s", is_stopped(o) ? "stopped" : "not enough memory");
 }
 
-nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count,
-                           const nmt_options *o, char *problem, size_t room) {
+nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count, const nmt_options *o,
+                     char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
     cutting how = {&m->rules, m->split, m->trained, (size_t)o->split_long, m->spaced};
     if (o->split) how.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
@@ -138,6 +138,12 @@ nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t 
         }
         r->lines[i].parts = r->all.parts - r->lines[i].first;
     }
+    return r;
+}
+
+nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count,
+                           const nmt_options *o, char *problem, size_t room) {
+    nmt_results *r = nmt_cut(m, lines, sizes, count, o, problem, room);
     return r ? complete(m, r, o, true, problem, room) : NULL;
 }
 

@@ -114,6 +114,8 @@ static void close_slots(searcher *s) {
     s->slots = s->beam = 0;
 }
 
+i64 searcher_rows(const searcher *s) { return s->rows; }
+
 void searcher_close(searcher *s) {
     if (!s) return;
     close_slots(s);
@@ -480,6 +482,6 @@ bool searcher_run(searcher *s, const nmt_options *set, const sentence *sentences
                   found_list *results) {
     s->set = set, s->active = 0;
     bool fine = open_slots(s, set->beam_size) && change(s, sentences, next, context, results);
-    while (fine && s->active) fine = step(s) && change(s, sentences, next, context, results);
+    while (fine && s->active) fine = !is_stopped(set) && step(s) && change(s, sentences, next, context, results);
     return fine;
 }

@@ -32,15 +32,19 @@ typedef struct {
 
 typedef struct searcher searcher;
 
+static inline bool is_stopped(const nmt_options *o) { return o->stop && *o->stop; }
+
 /* For one thread, with at most so many hypotheses at a time, of which there are at least as many as the largest beam
    has. The models have the same vocabularies. Null where memory ends. */
 searcher *searcher_open(const model *const *models, int count, const kernels *, i64 rows);
+i64 searcher_rows(const searcher *);
 void searcher_close(searcher *);
 
 /* The number of a sentence that is still to be searched, different at each call, or -1 if there is none. */
 typedef i64 (*next_sentence)(void *context);
 
-/* Searches the sentences that `next` gives and writes what is found to results[number]. False where memory ends. */
+/* Searches the sentences that `next` gives and writes what is found to results[number]. False where memory ends, or the
+   options' flag says stop. */
 bool searcher_run(searcher *, const nmt_options *, const sentence *sentences, next_sentence next, void *context,
                   found_list *results);
 

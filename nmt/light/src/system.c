@@ -8,63 +8,56 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *map_file(const char *path, mapped_file *to) {
-    struct stat status;
-    *to = (mapped_file){0};
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe without a writer does not block */
-    if (file < 0) return strerror(errno);
-    const char *problem = NULL;
-    if (fstat(file, &status)) {
-        problem = strerror(errno);
-    } else if (!S_ISREG(status.st_mode)) {
-        problem = "not a regular file";
-    } else if (status.st_size <= 0) {
-        problem = "empty";
-    } else if ((uintmax_t)status.st_size > PTRDIFF_MAX) {
-        problem = "larger than memory can be";
-    } else {
-        void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-        if (bytes == MAP_FAILED)
-            problem = strerror(errno);
-        else
-            *to = (mapped_file){bytes, (size_t)status.st_size, true};
+enum { MOST_AT_ONCE = 1 << 30 }; /* bytes; some systems refuse 2^31 */
+
+/* Reads on until there are `end` bytes, or all that a file still has. */
+static bool read_until(int file, char *bytes, size_t *size, size_t end) {
+    while (*size < end) {
+        size_t left = end - *size;
+        ssize_t count = read(file, bytes + *size, left < MOST_AT_ONCE ? left : MOST_AT_ONCE);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return count == 0;
+        *size += (size_t)count;
     }
-    close(file);
-    return problem;
+    return true;
 }
 
-void unmap_file(mapped_file *file) {
-    if (file->mapped) munmap(file->bytes, file->size);
-    *file = (mapped_file){0};
+void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size, char *problem, size_t room),
+                size_t *size, char *problem, size_t room) {
+    struct stat status;
+    char first[FIRST_BYTES], *bytes = NULL;
+    const char *said = NULL;
+    bool taken = false;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe without a writer does not block */
+    *size = 0;
+    if (file < 0 || fstat(file, &status)) said = strerror(errno);
+    else if (!S_ISREG(status.st_mode)) said = "not a regular file";
+    else if (status.st_size <= 0) said = "empty";
+    else if (!read_until(file, first, size, sizeof first)) said = strerror(errno);
+    else taken = begins(first, *size < sizeof first ? *size : (size_t)status.st_size, problem, room);
+    if (taken) {
+        size_t end = (size_t)status.st_size;
+        bytes = end <= PTRDIFF_MAX - 64 ? aligned_alloc(64, (end + 63) / 64 * 64) : NULL;
+        if (bytes) memcpy(bytes, first, *size);
+        if (!bytes) said = "not enough memory";
+        else if (!read_until(file, bytes, size, end)) said = strerror(errno);
+    }
+    if (file >= 0) close(file);
+    if (said) snprintf(problem, room, "%s", said);
+    if (taken && !said) return bytes;
+    free(bytes);
+    return NULL;
 }
-
-struct lock {
-    pthread_mutex_t mutex;
-};
-
-lock *lock_new(void) {
-    lock *l = malloc(sizeof *l);
-    if (l && pthread_mutex_init(&l->mutex, NULL)) free(l), l = NULL;
-    return l;
-}
-
-void lock_free(lock *l) {
-    if (l) pthread_mutex_destroy(&l->mutex);
-    free(l);
-}
-
-void lock_take(lock *l) { pthread_mutex_lock(&l->mutex); }
-void lock_give(lock *l) { pthread_mutex_unlock(&l->mutex); }
 
 typedef struct {
     void (*work)(void *);
@@ -89,22 +82,12 @@ void run_threads(int threads, void (*work)(void *), void *context) {
 
 #else
 
-const char *map_file(const char *path, mapped_file *to) {
-    (void)path;
-    *to = (mapped_file){0};
-    return "there are no files here";
+void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size, char *problem, size_t room),
+                size_t *size, char *problem, size_t room) {
+    (void)path, (void)begins, (void)size;
+    snprintf(problem, room, "there are no files here");
+    return NULL;
 }
-
-void unmap_file(mapped_file *file) { (void)file; }
-
-struct lock {
-    int none;
-};
-
-lock *lock_new(void) { return calloc(1, sizeof(lock)); }
-void lock_free(lock *l) { free(l); }
-void lock_take(lock *l) { (void)l; }
-void lock_give(lock *l) { (void)l; }
 
 void run_threads(int threads, void (*work)(void *), void *context) {
     (void)threads;

@@ -1,5 +1,5 @@
-/* What an operating system gives: files in memory, threads and locks. Where there are no threads (WebAssembly) one does
-   all the work. */
+/* What an operating system gives: the content of files, and threads. Where there are none (WebAssembly) one does all the
+   work. */
 
 #ifndef NMT_SYSTEM_H
 #define NMT_SYSTEM_H
@@ -7,22 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A file in memory, at a multiple of 64 bytes. */
-typedef struct {
-    void *bytes;
-    size_t size;
-    bool mapped;
-} mapped_file;
+enum { FIRST_BYTES = 64 };
 
-/* Null, or one line that says why not; it need not be freed. */
-const char *map_file(const char *path, mapped_file *);
-void unmap_file(mapped_file *);
-
-typedef struct lock lock;
-lock *lock_new(void);
-void lock_free(lock *);
-void lock_take(lock *);
-void lock_give(lock *);
+/* The content of a regular file in memory of its own, at a multiple of 64 bytes, to be freed: whatever becomes of the
+   file, that stays as it was checked. It is read, and memory taken for it, only if `begins` accepts its FIRST_BYTES, or
+   all of its `size` if it has fewer. Null with a line in `problem`. */
+void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size, char *problem, size_t room),
+                size_t *size, char *problem, size_t room);
 
 /* Calls `work` with `context` from so many threads at once, of which this is one, and returns when all have returned.
    Fewer where there are no more. */

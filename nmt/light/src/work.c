@@ -5,27 +5,22 @@
 
 #include "engine.h"
 
-/* A searcher with at least so many rows: one that is idle, or a new one. */
-static searcher *take_searcher(nmt_model *m, i64 rows) {
-    searcher *found = NULL;
-    lock_take(m->lock);
-    for (int i = 0; !found && i < m->idle_count; i++)
-        if (m->idle_rows[i] == rows) {
-            found = m->idle[i], m->idle_count--;
-            m->idle[i] = m->idle[m->idle_count], m->idle_rows[i] = m->idle_rows[m->idle_count];
-        }
-    lock_give(m->lock);
-    return found ? found : searcher_open((const model *const *)m->models, m->count, m->k, rows);
+static void give_searcher(nmt_model *m, searcher *s) {
+    for (int i = 0; i < IDLE; i++) {
+        searcher *none = NULL;
+        if (atomic_compare_exchange_strong(&m->idle[i], &none, s)) return;
+    }
+    searcher_close(s);
 }
 
-static void give_searcher(nmt_model *m, searcher *s, i64 rows) {
-    lock_take(m->lock);
-    if (m->idle_count < IDLE) {
-        m->idle[m->idle_count] = s, m->idle_rows[m->idle_count++] = rows;
-        s = NULL;
+/* A searcher with so many rows: one that is idle, or a new one. */
+static searcher *take_searcher(nmt_model *m, i64 rows) {
+    for (int i = 0; i < IDLE; i++) {
+        searcher *found = atomic_load(&m->idle[i]) ? atomic_exchange(&m->idle[i], NULL) : NULL;
+        if (found && searcher_rows(found) == rows) return found;
+        if (found) give_searcher(m, found);
     }
-    lock_give(m->lock);
-    searcher_close(s);
+    return searcher_open((const model *const *)m->models, m->count, m->k, rows);
 }
 
 /* Sentences that threads take from, the longest first. */
@@ -34,18 +29,16 @@ typedef struct {
     const nmt_options *set;
     sentence *sentences;
     size_t *order;
-    i64 count, next, rows;
-    lock *lock;
+    i64 count, rows;
+    _Atomic(i64) next;
     found_list *found;
-    bool failed;
+    atomic_bool failed;
 } work;
 
 static i64 next_of(void *context) {
     work *w = context;
-    lock_take(w->lock);
-    i64 number = w->next < w->count && !w->failed ? (i64)w->order[w->next++] : -1;
-    lock_give(w->lock);
-    return number;
+    i64 place = w->failed ? w->count : w->next++;
+    return place < w->count ? (i64)w->order[place] : -1;
 }
 
 static void do_work(void *context) {
@@ -53,13 +46,11 @@ static void do_work(void *context) {
     searcher *s = take_searcher(w->m, w->rows);
     bool fine = s && searcher_run(s, w->set, w->sentences, next_of, w, w->found);
     if (fine) {
-        give_searcher(w->m, s, w->rows);
+        give_searcher(w->m, s);
         return;
     }
     searcher_close(s);
-    lock_take(w->lock);
     w->failed = true;
-    lock_give(w->lock);
 }
 
 /* Numbers by falling length, of equal ones in order: a merge sort of `order` with as much room behind it. */
@@ -86,8 +77,7 @@ bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     w.rows = o->beam_size > ROWS ? o->beam_size : w.count == 1 ? o->beam_size : ROWS;
     w.sentences = calloc(r->all.parts + 1, sizeof *w.sentences);
     w.order = calloc(2 * r->all.parts + 1, sizeof *w.order);
-    w.lock = lock_new();
-    bool fine = w.sentences && w.order && w.lock;
+    bool fine = w.sentences && w.order;
     for (size_t i = 0, start = 0; fine && i < r->all.parts; start = r->all.ends[i++]) {
         w.sentences[i] = (sentence){r->all.ids + start, (i64)(r->all.ends[i] - start)};
         w.order[i] = i;
@@ -99,6 +89,5 @@ bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     fine = fine && !w.failed;
     free(w.sentences);
     free(w.order);
-    lock_free(w.lock);
     return fine;
 }

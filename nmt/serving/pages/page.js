@@ -111,8 +111,9 @@ function block(line, result) {
   if (result.attention) {
     const isMarked = [...result.source_tokens, ...result.tokens].some((piece) => piece.startsWith("\u2581"));
     const from = wordsOf(result.source_tokens, line, isMarked), to = wordsOf(result.tokens, result.text, isMarked);
+    const begins = result.attention_begins; // of a text in parts: the first source token that a row is about
     const sum = (places, value) => places.reduce((all, place) => all + value(place), 0);
-    const weight = (t, s) => sum(t.places, (i) => sum(s.places, (k) => result.attention[i][k])) / (t.places.length || 1);
+    const weight = (t, s) => sum(t.places, (i) => sum(s.places, (k) => result.attention[i][k - (begins ? begins[i] : 0)] ?? 0)) / (t.places.length || 1);
     const table = to.map((t) => from.map((s) => Math.min(1, weight(t, s))));
     const [tops, bottoms] = [spans(to, target), spans(from, source)];
     const mark = (chosen, others, values) => {
