@@ -95,12 +95,11 @@ def _elsewhere(directory: Path, problem: str) -> Path:
     except OSError:
         lasting = False
     if not lasting:
-        from nmt.light.output import hold, remove, temporary_name
+        from nmt.light.output import remove, temporary_name
 
         other = Path(temporary_name(os.path.join(tempfile.gettempdir(), "nmt-kernels"), prefix=""))
         try:
             other.mkdir(mode=0o700)
-            hold(os.open(other, os.O_RDONLY | os.O_CLOEXEC))  # until this process ends
         except OSError as error:
             raise BuildError(f"{directory}: {problem}; {error.filename}: {error.strerror}") from None
         atexit.register(remove, str(other))

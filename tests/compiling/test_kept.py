@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from nmt.compiling import BuildError, Recipe, library, machine, made_from_and_by, processor
+from nmt.compiling import BuildError, Recipe, build, kept, library, machine, made_from_and_by, processor
 from nmt.compiling.cache import _elsewhere
 from nmt.errors import ConfigError
 from nmt.interop.engine.compiled import compiled_engine
-
-COMPILER = """#!/bin/sh
-echo run >> "$0.runs"
-while [ $# -gt 0 ]; do
-    [ "$1" = -o ] && echo "what {name} makes" > "$2"
-    shift
-done
-"""
-"""Writes a file of text; the file beside it has a line for each time that it was run."""
+from nmt.light.output import hold
+from tests.compiled import writes
+from tests.conftest import HANGS
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and `cc` of `COMPILER` alone on PATH but for what the shell has."""
+    """An empty cache, and a `cc` that only seems to compile on PATH but for what the shell has."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
@@ -38,9 +35,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def write_compiler(path: Path) -> None:
-    path.write_text(COMPILER.format(name=path.name), encoding="ascii")
+def write_compiler(path: Path, *, first: str = "") -> None:
+    """Make one that runs `first`; the file beside it has a line for each time that it was run."""
+    path.write_text(f'#!/bin/sh\necho run >> "$0.runs"\n{first}\n{writes(f"what {path.name} makes")}', encoding="utf-8")
     path.chmod(0o755)
+
+
+def exchange(path: Path, content: bytes) -> None:
+    """Put another file in the place of a library, which this process may have loaded."""
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(0o700)
 
 
 def runs(path: Path) -> int:
@@ -57,7 +62,7 @@ def recipe(tmp_path: Path) -> Recipe:
 
 def test_a_library_that_is_kept_needs_no_run_of_the_compiler(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
     path = library(recipe)
-    assert runs(tmp_path / "bin/cc") == 2 and path.read_text(encoding="ascii") == "what cc makes\n"
+    assert runs(tmp_path / "bin/cc") == 2 and path.read_bytes().endswith(b"what cc makes\n")
     assert library(recipe) == path and runs(tmp_path / "bin/cc") == 2
     os.utime(recipe.files[0], ns=(1, 1))  # as after another installation of the same
     assert library(recipe) == path and runs(tmp_path / "bin/cc") == 2
@@ -70,7 +75,7 @@ def test_without_a_compiler_what_is_kept_is_used(cache: Path, recipe: Recipe, tm
     assert library(recipe) == path
     with pytest.raises(BuildError, match="^there is no C compiler"):
         library(recipe._replace(facts="another processor"))
-    path.write_bytes(path.read_bytes()[:-1])
+    exchange(path, path.read_bytes()[:-1])
     with pytest.raises(BuildError, match="^there is no C compiler"):
         library(recipe)
 
@@ -84,13 +89,151 @@ def test_a_compiler_that_is_asked_for_must_be_there(
         library(recipe)
 
 
-@pytest.mark.parametrize("damage", [b"", b"what cc make", b"what cc makeS\n", b"what cc makes\n\n"])
-def test_a_damaged_library_is_made_again(cache: Path, recipe: Recipe, tmp_path: Path, damage: bytes) -> None:
+@pytest.mark.parametrize("end", [None, b"what cc make", b"what cc makeS\n", b"what cc makes\n\n"])
+def test_a_damaged_library_is_made_again(cache: Path, recipe: Recipe, tmp_path: Path, end: bytes | None) -> None:
     path = library(recipe)
     content, state = path.read_bytes(), path.stat()
-    path.write_bytes(damage)
+    exchange(path, b"" if end is None else content.replace(b"what cc makes\n", end))
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert library(recipe) == path and path.read_bytes() == content and runs(tmp_path / "bin/cc") == 4
+
+
+def _of_another_machine(content: bytes) -> bytes:
+    return content[:18] + b"\xf7" + content[19:]
+
+
+def _cut_short(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _no_library(content: bytes) -> bytes:
+    return b"nonsense"
+
+
+UNUSABLE = [_of_another_machine, _cut_short, _no_library]
+
+
+def spoiled(path: Path, spoil: Callable[[bytes], bytes]) -> Path:
+    """Put in the place of a library one that is whole by its name, but cannot be loaded."""
+    exchange(path, spoil(path.read_bytes()))
+    name = f"{made_from_and_by(path)}-{kept._content_digest(path)}.so"
+    return path.rename(path.with_name(name))
+
+
+@pytest.mark.parametrize("spoil", UNUSABLE)
+def test_a_library_that_cannot_be_loaded_here_stays_and_another_is_made_beside_it(
+    cache: Path, recipe: Recipe, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    right = library(recipe)
+    other = spoiled(right, spoil)
+    assert library(recipe) == right and runs(tmp_path / "bin/cc") == 4
+    assert library(recipe) == right and runs(tmp_path / "bin/cc") == 4
+    assert set(cache.iterdir()) == {right, other}
+    right.unlink()
+    (tmp_path / "bin/cc").unlink()
+    with pytest.raises(
+        BuildError, match=rf"^there is no C compiler .*; {other} is kept, but cannot be loaded here \(.+\)$"
+    ):
+        library(recipe)
+
+
+def test_what_cannot_be_loaded_though_it_is_new_is_not_compiled_at_every_start(
+    cache: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    write_compiler(tmp_path / "bin/cc", first='while [ $# -gt 0 ]; do [ "$1" = -o ] && echo no > "$2"; shift; done')
+    for _ in range(2):
+        with pytest.raises(BuildError, match=r"^.+/cache/.+ was compiled here, but cannot be loaded \(.+\); set CC to"):
+            library(recipe)
+    (refused,) = cache.iterdir()
+    assert runs(tmp_path / "bin/cc") == 2
+    refused.unlink()
+    write_compiler(tmp_path / "bin/cc")
+    assert library(recipe).suffix == ".so" and runs(tmp_path / "bin/cc") == 4
+
+
+def test_a_cache_that_cannot_be_written_to_is_used_and_named(
+    cache: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = library(recipe)
+    monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0)
+    assert library(recipe) == path
+    with pytest.raises(
+        BuildError, match=f"^{cache}: cannot be written to, to keep libraries; set NMT_CACHE to another"
+    ):
+        library(recipe._replace(facts="another processor"))
+    assert runs(tmp_path / "bin/cc") == 2
+
+
+COMPILE = """
+import pathlib, sys
+from nmt.compiling import Recipe, library
+source = pathlib.Path(sys.argv[1])
+print(library(Recipe([source], [["-O1", "-c", str(source)]], ["-s"])))
+"""
+
+
+def compiling(recipe: Recipe, start_new_session: bool = False) -> subprocess.Popen[str]:
+    """Another process that wants the library."""
+    command = [sys.executable, "-c", COMPILE, str(recipe.files[0])]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=start_new_session
+    )
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + HANGS
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert path.exists()
+
+
+def test_of_processes_that_want_the_same_one_compiles_it(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
+    write_compiler(tmp_path / "bin/cc", first=f"while ! [ -e {tmp_path}/go ]; do :; done")
+    first = compiling(recipe)
+    wait_for(tmp_path / "bin/cc.runs")
+    others = [compiling(recipe) for _ in range(2)]
+    for other in others:
+        assert other.stderr is not None
+        assert other.stderr.readline() == f"another process compiles C kernels into {cache}; waiting for it\n"
+    (tmp_path / "go").touch()
+    assert len({process.communicate(timeout=HANGS)[0] for process in (first, *others)}) == 1
+    assert runs(tmp_path / "bin/cc") == 2
+
+
+def test_a_process_that_has_been_stopped_is_not_waited_for_without_end(
+    cache: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir(mode=0o700)
+    monkeypatch.setattr(build, "_LONGEST_WAIT", 0.2)
+    lock = os.open(cache, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert library(recipe).parent == cache
+    os.close(lock)
+
+
+def test_what_killed_processes_have_left_is_deleted_but_not_what_is_used_or_new(
+    cache: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    write_compiler(tmp_path / "bin/cc", first=f"while ! [ -e {tmp_path}/go ]; do :; done")
+    killed = compiling(recipe, start_new_session=True)
+    wait_for(tmp_path / "bin/cc.runs")
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert len(list(cache.glob("building-*"))) == 1
+    (tmp_path / "go").touch()
+    for name in (
+        "building-old",
+        "building-new",
+        "building-used",
+    ):  # as of earlier versions
+        (cache / name).mkdir()
+        if name != "building-new":
+            os.utime(cache / name, (1, 1))
+    used = os.open(cache / "building-used", os.O_RDONLY)
+    hold(used)
+    path = library(recipe)
+    os.close(used)
+    assert set(cache.iterdir()) == {path, cache / "building-new", cache / "building-used"}
 
 
 def test_whatever_it_is_made_from_makes_another(cache: Path, recipe: Recipe, tmp_path: Path) -> None:
@@ -145,7 +288,7 @@ def test_the_engine_is_kept_too(cache: Path, tmp_path: Path) -> None:
     assert compiled_engine.__wrapped__() == path and runs(tmp_path / "bin/cc") == made
     (tmp_path / "bin/cc").unlink()
     assert compiled_engine.__wrapped__() == path
-    path.write_bytes(path.read_bytes()[:-1])
+    exchange(path, path.read_bytes()[:-1])
     with pytest.raises(ConfigError, match="the engine, which is written in C, cannot be compiled here: there is no C"):
         compiled_engine.__wrapped__()
 

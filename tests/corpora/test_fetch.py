@@ -234,6 +234,7 @@ def silent() -> Iterator[bytes]:
 OK = b"HTTP/1.1 200 OK\r\n"
 MOVED = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: "
 END = b"\r\n\r\n"
+CONTINUED = b"HTTP/1.1 100 Continue\r\nX: " + bytes(60000) + END
 CHUNK = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
 LIES: dict[str, tuple[Callable[[str], Iterable[bytes]], str]] = {
     "a length that is no number": (lambda _: [OK + b"Content-Length: abc" + END + b"abc"], "'Content-Length: abc'"),
@@ -253,7 +254,7 @@ LIES: dict[str, tuple[Callable[[str], Iterable[bytes]], str]] = {
         "sends without end",
     ),
     "no end of headers": (
-        lambda _: repeat(b"HTTP/1.1 100 Continue\r\nX: " + bytes(60000) + END, 2000),
+        lambda _: repeat(CONTINUED, 2000),
         "sends without end",
     ),
     "a slow body": (lambda _: slowly(OK + END), "less than 1,024 a second; run the command again to resume"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import tracemalloc
 from pathlib import Path
 
@@ -235,17 +234,6 @@ def test_tokens_that_vanish_count_as_an_empty_side(tmp_path: Path) -> None:
     files = pair(tmp_path, ["w0"], ["\u200b"])
     block = Block(files, 0, 1, b"w0\n", "\u200b\n".encode(), TextPosition(0, 1))
     assert Encoder(silent, LengthRule(skip_empty=True))(block).report.empty == 1
-
-
-def test_leftovers_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path: Path) -> None:
-    host = socket.gethostname()
-    dead, living = tmp_path / f".train-{host}-99999999", tmp_path / f".train-{host}-{os.getppid()}"
-    elsewhere = tmp_path / ".train-other.host-99999999"
-    for folder in (dead, living, elsewhere):
-        folder.mkdir()
-    with new_folder(tmp_path / "train"):
-        pass
-    assert set(tmp_path.iterdir()) == {tmp_path / "train", living, elsewhere}
 
 
 def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

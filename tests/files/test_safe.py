@@ -5,12 +5,22 @@ from __future__ import annotations
 import io
 import os
 import stat
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nmt.files.new import copy_folder, new_directory, replace_text, replacing, write_new
+from nmt.files.new import (
+    copy_folder,
+    new_directory,
+    replace_text,
+    replacing,
+    temporary_directory,
+    write_new,
+    writing,
+)
 from nmt.files.safe import (
     MIB,
     check_directory,
@@ -180,6 +190,65 @@ def test_a_new_directory_is_nobodys_and_gone_after_an_error(model: Path) -> None
         (temporary / "x").touch()
         raise RuntimeError
     assert sorted(path.name for path in model.iterdir()) == ["file", "inner", "made"]
+
+
+def _replaced(path: Path) -> None:
+    replace_text(path, "new")
+
+
+def _written(path: Path) -> None:
+    with writing(path) as stream:
+        stream.write(b"new")
+
+
+def _made(path: Path) -> None:
+    with new_directory(path, prefix=".") as folder:
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("make", [_replaced, _written, _made])
+def test_what_killed_processes_have_left_long_ago_is_deleted_and_nothing_else(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    dead, old, date = 9999999, time.time() - 25 * 60 * 60, "20251124"
+    for name in (f".made-{dead}-0123abcd", f".made-{os.getpid()}-0123abcd"):  # as this process in another container
+        (tmp_path / name / "inner").mkdir(parents=True)
+    stay = [
+        f".made-{os.getppid()}-0123abcd",
+        f".made-{dead}-0123abc",
+        f".made-{date}-0123abcd",
+        f".made-{dead}-0123abcD",
+    ]
+    stay += [f".other-{dead}-0123abcd", f".made-{dead}-1-0123abcd", f"made-{dead}-0123abcd", f".made-{dead}-aaaaaaaa"]
+    stay += [f".made-{dead}-bbbbbbbb", f".made-{dead}-cccccccc"]
+    for name in stay:
+        (tmp_path / name).touch()
+    (tmp_path / f".made-{dead}-dddddddd").symlink_to(tmp_path)
+    with new_directory(tmp_path / "held", prefix=".") as held:
+        held = held.rename(tmp_path / f".made-{dead}-eeeeeeee")
+        for path in tmp_path.rglob("*"):
+            if path.name not in (f".made-{dead}-aaaaaaaa", f".made-{dead}-dddddddd"):  # younger, a link
+                os.utime(path, (old, old))
+        (tmp_path / f".made-{dead}-cccccccc").unlink()
+        (tmp_path / f".made-{dead}-cccccccc" / "inner").mkdir(parents=True)  # written to just now
+        os.utime(tmp_path / f".made-{dead}-cccccccc", (old, old))
+        if os.geteuid() == 0:
+            os.chown(tmp_path / f".made-{dead}-bbbbbbbb", 65534, -1)
+        else:
+            stay.remove(f".made-{dead}-bbbbbbbb")
+        make(tmp_path / "made")
+        found = {path.name for path in tmp_path.iterdir()} - {"made"}
+        assert found == {*stay, held.name, f".made-{dead}-dddddddd"}
+
+
+def test_temporary_directories_are_of_this_user_alone_and_gone_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with temporary_directory("nmt-test") as folder:
+        assert folder.parent == tmp_path and stat.S_IMODE(folder.stat().st_mode) == 0o700
+        (folder / "file").touch()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_neighbour_whose_name_begins_alike_is_outside(model: Path, tmp_path: Path) -> None:

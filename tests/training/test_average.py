@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from nmt.cli.average import main
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
+from nmt.interop.weights_file import weights_bytes
 from nmt.training.average import average_weights
 
 
@@ -63,6 +64,11 @@ def test_averages_and_names_the_checkpoints(run, tmp_path, capsys, which, names,
     assert found["count"].item() == int(names[-1].removeprefix("step-"))
     with safe_open(output / "model.safetensors", framework="pt") as reader:
         assert reader.metadata() == {"format": "pt", "averaged": " ".join(names)}
+    content = (output / "model.safetensors").read_bytes()
+    facts = [("format", "pt"), ("averaged", " ".join(names))]
+    for given in (found, dict(reversed(found.items()))):  # byte by byte, as a resumed nmt-distill wants it
+        for metadata in (facts, facts[::-1]):
+            assert weights_bytes(given, metadata=dict(metadata)) == content
     assert [path.name for path in output.parent.iterdir()] == ["averaged"]
 
 

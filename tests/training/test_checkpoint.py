@@ -105,6 +105,8 @@ def test_what_a_killed_process_leaves_is_cleared_away(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     (folder / ".writing-step-2-99").mkdir()
     (folder / ".deleting-step-0").mkdir()
+    (folder / ".best.json-9999999-0123abcd").touch()
+    os.utime(folder / ".best.json-9999999-0123abcd", (1, 1))
     (folder / "step-1").rename(folder / ".replaced-step-1")  # killed between two renames
     loaded = checkpoints.load_newest(warn=pytest.fail)
     assert loaded is not None and loaded.path == folder / "step-1"

@@ -27,6 +27,7 @@ from nmt.ops.dropout import dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.ops.native import build
 from nmt.ops.sequence import sequence
+from tests.compiled import writes
 from tests.conftest import HANGS
 from tests.ops.units import needs_native
 from tests.screen import screen_as_stderr
@@ -68,9 +69,6 @@ def sums() -> list[float]:
     return total.tolist()
 
 
-WRITES = 'while [ $# -gt 0 ]; do [ "$1" = -o ] && echo {} > "$2"; shift; done'
-
-
 def _no_compiler(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.delenv("CC", raising=False)
     patch.setenv("PATH", "")
@@ -103,7 +101,7 @@ def _full_disk(folder: Path, patch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device", str(folder))
 
-    patch.setenv("CC", compiler(folder / "cc", WRITES.format("code")))
+    patch.setenv("CC", compiler(folder / "cc", writes("code")))
     patch.setattr(os, "replace", refuse)
 
 
@@ -129,14 +127,15 @@ def _nothing_written(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_library(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("CC", compiler(folder / "cc", WRITES.format("nonsense")))
+    text = 'while [ $# -gt 0 ]; do [ "$1" = -o ] && echo nonsense > "$2"; shift; done'
+    patch.setenv("CC", compiler(folder / "cc", text))
 
 
 REASONS: list[tuple[Callable[[Path, pytest.MonkeyPatch], None], str]] = [
     (_no_compiler, r"there is no C compiler \(cc, gcc, clang, or CC in the environment\)$"),
     (_blank_cc, "there is no C compiler"),
     (_unknown_compiler, "nonexistent cannot be run$"),
-    (_a_file_for_a_directory, "file/nmt: Not a directory$"),
+    (_a_file_for_a_directory, "file/nmt: Not a directory; set NMT_CACHE to another place$"),
     (_no_home, "there is no home directory to keep them in; set NMT_CACHE$"),
     (_full_disk, ": No space left on device$"),
     (_error, "cc: a.c:1: error: no such thing$"),
@@ -144,7 +143,7 @@ REASONS: list[tuple[Callable[[Path, pytest.MonkeyPatch], None], str]] = [
     (_killed, "cc: failed$"),
     (_too_slow, "cc took more than 0.1 seconds$"),
     (_nothing_written, "kernels.so: No such file or directory$"),
-    (_no_library, "\\.so: "),
+    (_no_library, r"was compiled here, but cannot be loaded \(.+\); set CC"),
 ]
 
 
@@ -206,6 +205,7 @@ def test_a_library_is_built_once_and_again_when_it_is_damaged(cache: Path, monke
     path = build.library([SUMS], "", openmp=False)
     content, written = path.read_bytes(), path.stat().st_mtime_ns
     assert build.library([SUMS], "", openmp=False) == path and path.stat().st_mtime_ns == written
+    path.unlink()  # it is loaded
     path.write_bytes(content[:-1])
     again = build.library([SUMS], "", openmp=False)
     assert again.stem.endswith(f"-{kept._content_digest(again)}") and ctypes.CDLL(str(again))
@@ -304,7 +304,7 @@ def test_kernels_that_somebody_else_can_have_put_there_are_not_loaded(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", writes("code")))
     if "else" in plant.__name__ and os.geteuid() != 0:
         pytest.skip("only root can give a directory to another user")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -325,7 +325,7 @@ def test_where_all_places_are_planted_kernels_are_made_for_one_process(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", writes("code")))
     cache.mkdir(mode=0o700)
     cache.chmod(0o777)
     (tmp_path / f"nmt-{os.geteuid()}").symlink_to(cache)
@@ -338,7 +338,7 @@ def test_where_all_places_are_planted_kernels_are_made_for_one_process(
 def test_a_library_that_others_can_write_to_is_made_again(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
-    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", writes("code")))
     path = build.library([SUMS], "", openmp=False)
     path.chmod(mode)
     assert build.library([SUMS], "", openmp=False) == path
@@ -352,7 +352,7 @@ def test_a_library_that_others_can_write_to_is_made_again(
 def test_a_cache_of_ours_behind_a_link_of_ours_is_used(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CC", compiler(tmp_path / "cc", WRITES.format("code")))
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc", writes("code")))
     (tmp_path / "large").mkdir(mode=0o755)
     cache.symlink_to(tmp_path / "large")
     path = build.library([SUMS], "", openmp=False)
