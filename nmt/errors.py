@@ -33,13 +33,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-_LONGEST_VALUE = 60
+LONGEST_VALUE = 60
+
+
+def shortened(text: str, most: int = LONGEST_VALUE) -> str:
+    """`text` or, if it is longer than `most`, its beginning and its end."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]} ... {text[-most // 6 :]}"
 
 
 def shown(value: object) -> str:
-    """A user's value as errors show it: its `repr`, of a long one the beginning and the end."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:40]} ... {text[-10:]}"
+    """A user's value as errors show it: its `repr`, shortened."""
+    return shortened(repr(value))
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -80,6 +84,8 @@ def near_miss(name: str, known: Sequence[str], *, ending: str = "", most: int = 
     A common `ending` of the names, such as ".yaml", does not count as a resemblance. At `most` so many names are
     given, nearest first.
     """
+    if len(name) > LONGEST_VALUE:  # comparing takes time, and no name is that long
+        return ""
     wanted = plain(name.removesuffix(ending))
     candidates = {plain(candidate.removesuffix(ending)): candidate for candidate in known}
     also = _ALSO_CALLED.get(wanted)

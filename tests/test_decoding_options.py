@@ -20,7 +20,7 @@ from nmt.library.options import Options
 from nmt.light import Translator, command
 from nmt.light.errors import EngineError
 from nmt.light.options import DOORS, ENGINE_DETAILS, ENGINE_SEARCHES, MOST, OPTIONS, Option, command_option, options_of
-from nmt.serving.app import create_app
+from nmt.serving.app import create_api
 from nmt.serving.refusal import RefusedError
 from nmt.serving.requests import read_request
 from nmt.serving.service import Service
@@ -133,7 +133,7 @@ def test_a_request_has_the_options_of_the_server_and_refuses_the_others_by_name(
 
 @pytest.mark.parametrize("door", ["run", "file"])
 def test_the_page_of_a_server_lists_what_its_models_can_do(door: str) -> None:
-    page = create_app(Service(Settings(max_beam_size=9), name="m", doors=(door,))).openapi()
+    page = create_api(Service(Settings(max_beam_size=9), name="m", doors=(door,))).openapi()
     body = page["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert set(body["properties"]) == {"text", "max_seconds"} | names("server", door)
     forms = {name: shape["anyOf"][0] for name, shape in body["properties"].items() if "anyOf" in shape}

@@ -201,10 +201,9 @@ def execute(
             sys.stdout.flush()  # report a full disk here, not as an error of the interpreter at exit
         return code
     except KeyboardInterrupt:
-        return _fail(parser, "interrupted", EXIT_INTERRUPTED, debug=False)
+        return _fail(parser, *ENDINGS[signal.SIGINT], debug=False)
     except Terminated as end:
-        said, code = _ENDINGS[end.number]
-        return _fail(parser, said, code, debug=False)
+        return _fail(parser, *ENDINGS[end.number], debug=False)
     except NmtError as error:
         if error.exit_code == EXIT_NO_READER:
             _drop_output()
@@ -256,17 +255,19 @@ def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bo
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-_ENDINGS: dict[int, tuple[str, int]] = {
+ENDINGS: dict[int, tuple[str, int]] = {
+    signal.SIGINT: ("interrupted", EXIT_INTERRUPTED),
     signal.SIGTERM: ("terminated", EXIT_TERMINATED),
     signal.SIGHUP: ("hung up", EXIT_HUNG_UP),
 }
+"""What ends a command: what it says, and its exit code."""
 
 
 def _handle_signals() -> dict[int, Handler]:
     """Make SIGTERM and SIGHUP raise Terminated (an ignored SIGHUP stays ignored); return the previous handlers."""
     previous: dict[int, Handler] = {}
     with contextlib.suppress(ValueError):  # not the main thread, which alone may handle signals
-        for number in _ENDINGS:
+        for number in (signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
             previous[number] = signal.signal(number, _raise_terminated)

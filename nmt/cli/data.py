@@ -181,7 +181,7 @@ def _mirror(arguments: argparse.Namespace, home: str) -> str:
     if url is None:
         return home
     try:
-        is_url = urlsplit(url).scheme in ("http", "https", "ftp", "file") and url.isascii()
+        is_url = urlsplit(url).scheme in ("http", "https", "file") and url.isascii()
     except ValueError:  # brackets that are no address
         is_url = False
     if not is_url:

@@ -8,13 +8,12 @@ import functools
 import importlib.util
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.argument_types import any_text, milliseconds, network, port, positive, seconds
-from nmt.cli.common import EXIT_INTERRUPTED, EXIT_TERMINATED, add_device, add_plugins, execute, make_parser
+from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
 from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.errors import ConfigError
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Serve a model over HTTP: POST /translate answers {"text": ...} with translations, and / is a page that
 translates while you type. Requests of different clients are translated in common batches. After SIGTERM or Ctrl-C the
-server answers all accepted requests and ends; after a second signal it ends at once."""
+server answers all accepted requests and ends; after a second signal it ends at once. After SIGHUP it loads the model
+again."""
 KEY = "NMT_API_KEY"
 PACKAGES = ("fastapi", "h11", "prometheus_client")
 """The extra `serve`."""
@@ -211,7 +211,7 @@ def serve(arguments: argparse.Namespace, *, log: contextlib.ExitStack) -> int:
         host=arguments.host,
         port=arguments.port,
     )
-    said, code = {signal.SIGINT: ("interrupted", EXIT_INTERRUPTED)}.get(number, ("terminated", EXIT_TERMINATED))
+    said, code = ENDINGS[number]
     logging.getLogger("nmt.serving.status").info(said)
     return code
 

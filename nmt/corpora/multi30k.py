@@ -11,6 +11,8 @@ FOLDER = Path("data/multi30k")
 HOME = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 LICENCE = """Multi30k (Elliott, Frank, Sima'an and Specia 2016), https://github.com/multi30k/dataset
 For non-commercial research and education; the sentences describe Flickr30k images. Please cite its authors."""
+LARGEST = 16 << 20
+"""Bytes of a file: 25 times those of the largest."""
 
 # SHA-256 of the text itself, not of the .gz around it: packing again changes only the latter.
 TEXT_SUMS = {
@@ -39,5 +41,6 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
         elif copies:
             print(f"{take_copy(copies, [f'{name}.gz', name], to, expected=expected)}: copied, sum right")
         else:
-            print(f"{download(f'{mirror}/{name}.gz', to / f'{name}.gz', expected=expected)}: fetched, sum right")
+            path = download(f"{mirror}/{name}.gz", to / f"{name}.gz", expected=expected, largest=LARGEST)
+            print(f"{path}: fetched, sum right")
     print(f"Multi30k is complete in {to}")

@@ -35,6 +35,8 @@ FEWEST_WORDS = 4
 translations."""
 LARGEST = 1 << 30
 """Bytes of the text."""
+LARGEST_FETCHED = 256 << 20
+"""Bytes of the archive, or the text, that a server may send."""
 
 
 def get(to: Path, *, copies: Path | None, mirror: str) -> None:
@@ -68,7 +70,7 @@ def _archive(to: Path, *, copies: Path | None, mirror: str) -> Path:
         raise DataError(f"{copies} holds neither {ARCHIVE} nor {TEXT}")
     url = mirror if mirror.endswith((".zip", ".txt")) else f"{mirror}/{ARCHIVE}"
     print(f"fetching {url}")
-    return download(url, to / (TEXT if url.endswith(".txt") else ARCHIVE), expected=None)
+    return download(url, to / (TEXT if url.endswith(".txt") else ARCHIVE), expected=None, largest=LARGEST_FETCHED)
 
 
 @dataclass

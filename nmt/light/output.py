@@ -4,8 +4,10 @@ user's own is written in place."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
+import time
 
 from .errors import EngineError, UsageError
 
@@ -54,9 +56,6 @@ def is_abandoned(path: str, *, process: int | None = None, age: float = DAY) -> 
     It is as old as what was last written in it. A living process is seen by the lock that it holds (`hold`) or, of
     earlier versions and where there are no locks, by its number on this machine.
     """
-    import fcntl
-    import time
-
     try:
         state = os.lstat(path)
         if state.st_uid != os.geteuid() or not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
@@ -98,8 +97,6 @@ def remove(path: str) -> None:
 
 def hold(descriptor: int) -> None:
     """Lock an open temporary file or folder until it is closed, so that nobody takes it for abandoned."""
-    import fcntl
-
     with contextlib.suppress(OSError):  # of a file system without locks
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -35,24 +35,27 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        status = 0
+        status, is_whole = 0, False
         name = id_of(next((value for key, value in scope["headers"] if key == b"x-request-id"), None))
         request_id.set(name)
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_whole
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", name.encode())]
+            else:
+                is_whole = not message.get("more_body")
             await send(message)
 
         try:
             await self._app(scope, receive, noted)
         except Exception:
             _errors.exception("internal error")
-            if status:  # half of an answer is sent; the connection ends
+            if not status:
+                await JSONResponse({"error": INTERNAL}, 500)(scope, receive, noted)
+            elif not is_whole:  # half of an answer is sent; the connection ends
                 raise
-            await JSONResponse({"error": INTERNAL}, 500)(scope, receive, noted)
         finally:
             seconds = time.perf_counter() - start
             if scope["path"] == "/translate" and scope["method"] == "POST":

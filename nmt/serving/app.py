@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -17,13 +16,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nmt import __version__
-from nmt.errors import ConfigError, DataError, printable
-from nmt.serving.access import SENTENCES, AccessLog
+from nmt.errors import ConfigError, DataError, shortened
+from nmt.serving.access import INTERNAL, SENTENCES, AccessLog
 from nmt.serving.budget import check_answer
 from nmt.serving.metrics import CONTENT_TYPE
-from nmt.serving.refusal import CLIENT_GONE, RefusedError
+from nmt.serving.refusal import CLIENT_GONE, DRAINING, SOON, RefusedError
 from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
-from nmt.serving.service import SOON, Service
+from nmt.serving.service import Service
 
 PAGES: Final = Path(__file__).parent / "pages"
 FILES: Final = {
@@ -43,35 +42,56 @@ POLICY: Final = {
 """The pages load nothing from other servers, which browsers enforce."""
 
 
-def create_app(service: Service) -> FastAPI:
+def create_app(service: Service) -> ASGIApp:
     """The application of a service."""
+    app: ASGIApp = _Directly(create_api(service), service)
+    if service.settings.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=service.settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            expose_headers=["X-Request-ID"],
+        )
+    return AccessLog(app, service.metrics)
+
+
+class _Directly:
+    """Answers POST /translate without FastAPI, whose way to a function takes longer than all else that a request needs.
+
+    FastAPI documents it, and answers other methods.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/translate" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await _translate(self._service, request)
+        except RefusedError as error:
+            response = await _refused(request, error)
+        await response(scope, receive, send)
+
+
+def create_api(service: Service) -> FastAPI:
+    """What FastAPI documents."""
     app = FastAPI(
         title="nmt-serve",
         version=__version__,
         description="Translates sentences.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # to where the header Host says
     )
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
-    _add_translate(app, service)
-    if service.settings.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=service.settings.cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
-        )
-    app.add_middleware(AccessLog, metrics=service.metrics)
-    _add_state(app, service)
-    for path, (name, kind) in FILES.items():
-        _add_file(app, path, (PAGES / name).read_bytes(), kind)
-    return app
-
-
-def _add_translate(app: FastAPI, service: Service) -> None:
-    settings, check_key = service.settings, _key_check(service.settings.api_key)
-    schema = schema_of(settings, *service.doors)
+    app.add_exception_handler(Exception, _failed)
+    schema = schema_of(service.settings, *service.doors)
 
     @app.post(
         "/translate",
@@ -83,40 +103,60 @@ def _add_translate(app: FastAPI, service: Service) -> None:
         openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}},
     )
     async def translate(request: Request) -> Response:
-        until = time.monotonic() + settings.timeout
-        await check_key(request)
-        body = await _body(request, service)
-        wanted = read_request(body, request.headers.get("content-type", ""), settings, *service.doors)
-        if wanted.max_seconds is not None:
-            until = min(until, time.monotonic() + wanted.max_seconds)
-        answers = await _answers(request, service, wanted, until=until)
-        answer = ('{"translations": [' + ", ".join(answers) + "]}").encode()
-        check_answer(len(answer), settings)
-        return Response(answer, media_type=JSON)
+        return await _translate(service, request)
 
-    app.add_middleware(_Directly, answer=translate)
+    @app.head("/health", include_in_schema=False)
+    @app.get(
+        "/health",
+        summary="Whether it accepts requests: 200 if it is ready, 503 while it loads the model or ends",
+        responses={200: {"description": "ready"}, 503: {"description": "loading or draining"}},
+    )
+    async def health() -> JSONResponse:
+        is_ready = service.status == "ready"
+        return JSONResponse(service.health(), 200 if is_ready else 503, {"Cache-Control": "no-store"})
+
+    @app.get(
+        "/metrics",
+        summary="Counts and times, in the text format of Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}, "description": "the metrics"}, **_failures(401)},
+    )
+    async def metrics(request: Request) -> Response:
+        _check_key(request, service.settings.api_key)
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
+    @app.post(
+        "/reload",
+        summary="Load the model again, from the same files, and answer when new requests go to it",
+        include_in_schema=service.settings.api_key is not None,
+        responses={200: {"description": "what is served now, as for /health"}, **_failures(401, 409, 422, 500, 503)},
+    )
+    async def reload(request: Request) -> JSONResponse:
+        if service.settings.api_key is None:
+            raise RefusedError(403, "/reload: the server has no API key, without which anybody could call it.")
+        _check_key(request, service.settings.api_key)
+        if service.is_reloading:
+            raise RefusedError(409, "the model is being reloaded already. Try again later.", headers=SOON)
+        await asyncio.shield(service.reload())
+        return JSONResponse(service.health(), headers={"Cache-Control": "no-store"})
+
+    for path, (name, kind) in FILES.items():
+        _add_file(app, path, (PAGES / name).read_bytes(), kind, service)
+    return app
 
 
-class _Directly:
-    """Answers POST /translate without FastAPI, whose way to a function takes longer than all else that a request needs.
-
-    FastAPI documents it, and answers other methods.
-    """
-
-    def __init__(self, app: ASGIApp, answer: Callable[[Request], Awaitable[Response]]) -> None:
-        self._app = app
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/translate" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        try:
-            response = await self._answer(request)
-        except RefusedError as error:
-            response = await _refused(request, error)
-        await response(scope, receive, send)
+async def _translate(service: Service, request: Request) -> Response:
+    settings = service.settings
+    until = time.monotonic() + settings.timeout
+    _check_key(request, settings.api_key)
+    body = await _body(request, service)
+    wanted = read_request(body, request.headers.get("content-type", ""), settings, *service.doors)
+    if wanted.max_seconds is not None:
+        until = min(until, time.monotonic() + wanted.max_seconds)
+    answers = await _answers(request, service, wanted, until=until)
+    answer = ('{"translations": [' + ", ".join(answers) + "]}").encode()
+    check_answer(len(answer), settings)
+    return Response(answer, media_type=JSON)
 
 
 async def _body(request: Request, service: Service) -> bytes:
@@ -133,7 +173,7 @@ async def _body(request: Request, service: Service) -> bytes:
         if reading.done():
             return reading.result()
         if ending.done():
-            raise RefusedError(503, "the server is draining. Try again later.", headers={**SOON, **close})
+            raise RefusedError(503, DRAINING, headers={**SOON, **close})
         raise RefusedError(408, f"body: has not arrived within {settings.timeout:g} seconds", headers=close)
     finally:
         reading.cancel()
@@ -161,7 +201,7 @@ async def _answers(request: Request, service: Service, wanted: Any, *, until: fl
             gone.cancel()
             service.drop(job)
     except (ConfigError, DataError) as error:
-        raise RefusedError(400, " ".join(map(printable, str(error).split("\n")))) from error
+        raise RefusedError(400, " ".join(str(error).split("\n"))) from error
 
 
 async def _gone(request: Request) -> None:
@@ -170,50 +210,24 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _add_state(app: FastAPI, service: Service) -> None:
-    @app.head("/health", include_in_schema=False)
-    @app.get(
-        "/health",
-        summary="Whether it accepts requests: 200 if it is ready, 503 while it loads the model or ends",
-        responses={200: {"description": "ready"}, 503: {"description": "loading or draining"}},
-    )
-    async def health() -> JSONResponse:
-        is_ready = service.status == "ready"
-        return JSONResponse(service.health(), 200 if is_ready else 503, {"Cache-Control": "no-store"})
-
-    @app.get(
-        "/metrics",
-        summary="Counts and times, in the text format of Prometheus",
-        dependencies=[Depends(_key_check(service.settings.api_key))],
-        response_class=Response,
-        responses={200: {"content": {"text/plain": {}}, "description": "the metrics"}, **_failures(401)},
-    )
-    async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
-
-
-def _add_file(app: FastAPI, path: str, content: bytes, kind: str) -> None:
+def _add_file(app: FastAPI, path: str, content: bytes, kind: str, service: Service) -> None:
     @app.head(path, include_in_schema=False)
     @app.get(path, include_in_schema=False)
     async def file() -> Response:
+        if service.draining.is_set():
+            raise RefusedError(503, DRAINING, headers=SOON)
         return Response(content, media_type=kind, headers=POLICY)
 
 
-def _key_check(key: str | None) -> Any:
-    """A function that raises RefusedError for a request without the key."""
-
-    async def check(request: Request) -> None:
-        if key is None:
-            return
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        is_right = secrets.compare_digest(given.strip().encode("utf-8"), key.encode("utf-8"))
-        if kind.lower() != "bearer" or not is_right:
-            what = "is not the key of this server" if kind else "missing"
-            raise RefusedError(
-                401, f"Authorization: {what}. Allowed: Bearer KEY.", headers={"WWW-Authenticate": "Bearer"}
-            )
-
-    return check
+def _check_key(request: Request, key: str | None) -> None:
+    """Refuse a request without the key, if there is one."""
+    if key is None:
+        return
+    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    is_right = secrets.compare_digest(given.strip().encode("utf-8"), key.encode("utf-8"))
+    if kind.lower() != "bearer" or not is_right:
+        what = "is not the key of this server" if kind else "missing"
+        raise RefusedError(401, f"Authorization: {what}. Allowed: Bearer KEY.", headers={"WWW-Authenticate": "Bearer"})
 
 
 def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -222,7 +236,9 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
         401: "The key is missing or wrong",
         408: "The body has not arrived in time",
         413: "The body, the text or the answer is too long",
+        409: "The model is being reloaded already",
         415: "The body is not application/json",
+        422: "The model cannot be loaded, or is for other languages; the one before goes on",
         500: "An error of the server; see its log",
         503: "The queue is full, or the server is starting or ending; Retry-After tells when to try again",
         504: "The time is over",
@@ -230,17 +246,18 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Failed, "description": meanings[status]} for status in statuses}
 
 
-def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": message}, status, headers)
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
-    return _error(error.status, error.message, error.headers)
+    return JSONResponse({"error": error.message}, error.status, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": INTERNAL}, 500)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    what = printable(f"{request.method} {request.url.path}")
     allowed = "POST /translate, GET /, /health, /metrics, /docs, /openapi.json"
-    return _error(error.status_code, f"{what}: unknown. Allowed: {allowed}.", error.headers)
+    path = shortened(request.scope["path"])
+    message = f"{request.method} {path}: unknown. Allowed: {allowed}."
+    return await _refused(request, RefusedError(error.status_code, message, headers=error.headers))

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
@@ -144,6 +144,16 @@ class Batcher:
         job.answer.cancel()
         self._stop_unwanted()
 
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Not idle: a job may follow."""
+        self._open += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._done()
+
     async def idle(self) -> None:
         """Wait until all jobs are answered."""
         await self._is_idle.wait()
@@ -254,9 +264,9 @@ class Batcher:
 
     def _count(self, change: int) -> None:
         self._waiting += change
-        self._metrics.queue.set(self._waiting)
+        self._metrics.queue.inc(change)  # where a model is exchanged, of both queues
 
-    def _done(self, _: object) -> None:
+    def _done(self, *_: object) -> None:
         self._open -= 1
         if not self._open:
             self._is_idle.set()

@@ -28,11 +28,9 @@ import h11
 from starlette.types import ASGIApp, Message
 
 from nmt.errors import ConfigError
+from nmt.serving.refusal import DRAINING, SOON
 from nmt.serving.settings import Settings
 
-DRAINING: Final = "the server is draining. Try again later."
-SOON: Final = {"Retry-After": "5"}
-"""When to try again where the server starts, ends, or has no room."""
 USUAL_CONNECTIONS: Final = 1000
 OWN_DESCRIPTORS: Final = 64
 """Of the process besides its connections: the model, the log, listening, and the two numbers below."""
@@ -80,6 +78,8 @@ class Connections:
         self._most = most_connections(settings.max_connections)
         self._proxies = [ipaddress.ip_network(address) for address in settings.trusted_proxies]
         self._all: set[Connection] = set()
+        self._refused: set[Connection] = set()
+        """Above the limit; they end when they have read that."""
         self._connecting = 0
         """Connections that are accepted, and about to be in `_all`."""
         self._waiting: dict[Connection, float] = {}
@@ -116,16 +116,18 @@ class Connections:
         for connection in list(self._waiting):
             connection.leave()
         soon = min(until, self.loop.time() + LAST_WORDS)
-        while self._all and self.loop.time() < (soon if all(one.is_silent for one in self._all) else until):
+        while (left := self._all | self._refused) and self.loop.time() < until:
+            if self.loop.time() >= soon and all(connection.is_silent for connection in left):
+                break
             await asyncio.sleep(0.01)
-        for connection in list(self._all):
+        for connection in left:
             connection.abort()
         self._sweeper.cancel()
         await asyncio.sleep(0)  # in which transports close their sockets
 
     def made(self, connection: Connection) -> None:
         """There is a new connection."""
-        self._all.add(connection)
+        (self._refused if connection.is_refused else self._all).add(connection)
         self.waits(connection)
 
     def waits(self, connection: Connection) -> None:
@@ -140,6 +142,7 @@ class Connections:
     def lost(self, connection: Connection) -> None:
         """A connection is no more."""
         self._all.discard(connection)
+        self._refused.discard(connection)
         self._waiting.pop(connection, None)
 
     def client_of(self, peer: tuple[str, int], headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, int]:
@@ -190,7 +193,7 @@ class Connections:
         if is_full:
             self._warn("most", f"{self._most:,} connections are open, which --max-connections allows; some are refused")
         is_refused = is_full and not self._make_room()
-        if is_refused and opened >= self._most + REFUSED_AT_ONCE:
+        if is_refused and len(self._refused) >= REFUSED_AT_ONCE:
             with client, contextlib.suppress(OSError):
                 client.send(_refusal(503, _FULL, SOON))
             return
@@ -213,10 +216,11 @@ class Connections:
 
     def _make_room(self) -> bool:
         """Close the connection that has been waited for longest, if there is one."""
-        connection = next(iter(self._waiting), None)
+        connection = next((one for one in self._waiting if not one.is_refused), None)
         if connection is not None:
             connection.leave(_FULL)
             connection.abort()
+            self.lost(connection)
         return connection is not None
 
     def _sweep(self) -> None:
@@ -249,7 +253,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.can_write = asyncio.Event()
         self.can_write.set()
-        self._is_refused = is_refused
+        self.is_refused = is_refused
         self._exchange: Exchange | None = None
         """The request that is being answered."""
         self._has_begun = False
@@ -265,8 +269,8 @@ class Connection(asyncio.Protocol):
         self._peer = (transport.get_extra_info("peername") or ("-", 0))[:2]
         self._server = (transport.get_extra_info("sockname") or ("-", 0))[:2]
         self.of.made(self)
-        if self._is_refused or self.of.is_closing:
-            self.leave(_FULL if self._is_refused else DRAINING)
+        if self.is_refused or self.of.is_closing:
+            self.leave(_FULL if self.is_refused else DRAINING)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
@@ -377,8 +381,10 @@ class Connection(asyncio.Protocol):
             try:
                 event = self.http.next_event()
             except h11.RemoteProtocolError as error:
-                # What follows a colon is what the client has sent.
-                self._refuse(error.error_status_hint, f"request: {str(error).partition(':')[0]}. Allowed: HTTP/1.1.")
+                what = str(error).partition(":")[0]  # after a colon is what the client has sent
+                if error.error_status_hint == 431:
+                    what = f"has more than {HEADER_BYTES:,} bytes that should be a header"
+                self._refuse(error.error_status_hint, f"request: {what}. Allowed: HTTP/1.1.")
                 return
             if event is h11.NEED_DATA:
                 return

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Mapping
+from typing import Final
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -13,9 +17,14 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from nmt import __version__
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+MODEL: Final = ("model", "source_language", "target_language", "precision", "device", "kernels")
+"""Labels that say what is served."""
 
 
 class Metrics:
@@ -25,12 +34,18 @@ class Metrics:
         disable_created_metrics()  # a creation time for each count, which few programs read
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
+        build = {"version": __version__, "python": platform.python_version()}
+        Gauge("nmt_build_info", "What serves; always 1", [*build], registry=self._registry).labels(**build).set(1)
+        self._model = Gauge(
+            "nmt_model_info", "What is served, once it is loaded; always 1", MODEL, registry=self._registry
+        )
         self._requests = Counter(
             "nmt_requests",
             "Requests to translate, by HTTP status; 499: the client went away",
             ["status"],
             registry=self._registry,
         )
+        self._of_status: dict[int, Counter] = {}
         self._latency = Histogram(
             "nmt_request_seconds",
             "Seconds from the arrival of a request to translate to its answer, errors included",
@@ -44,9 +59,16 @@ class Metrics:
         self._computing = Counter("nmt_computing_seconds", "Seconds of translating", registry=self._registry)
         self.queue = Gauge("nmt_queue_sentences", "Sentences that wait to be translated", registry=self._registry)
 
+    def serves(self, facts: Mapping[str, object]) -> None:
+        """State the model that translates from now on: values of the labels MODEL, and others."""
+        self._model.clear()
+        self._model.labels(**{name: str(facts[name]) for name in MODEL}).set(1)
+
     def answered(self, status: int, seconds: float) -> None:
         """Count a request to translate."""
-        self._requests.labels(str(status)).inc()
+        if status not in self._of_status:
+            self._of_status[status] = self._requests.labels(str(status))
+        self._of_status[status].inc()
         self._latency.observe(seconds)
 
     def computed(self, sentences: int, seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.requests import ClientDisconnect, Request
 
-from nmt.errors import near_miss, printable, shown
+from nmt.errors import LONGEST_VALUE, near_miss, shortened, shown
 from nmt.library.request import WISHES
 from nmt.library.request import Request as Sentence
 from nmt.light.options import MOST, OPTIONS, Option, command_option, options_of
@@ -17,11 +17,10 @@ from nmt.serving.refusal import CLIENT_GONE, RefusedError
 from nmt.serving.settings import Settings
 
 JSON: Final = "application/json"
-DISCARDED: Final = 16
-"""A body that is too long, but at most this many times as long as allowed, is read to its end and discarded, because
-a client that is still sending would not see the answer."""
-
-
+MOST_OBJECTS: Final = 16
+"""In a body, which should be one object. That a key has another as its value is shown; many are not worth the time."""
+MOST_LISTS: Final = 64
+"""The same of lists, whose brackets may also be characters of a text; and of the items of a list that is no text."""
 DOOR: Final = "server"
 """This door in the table of options."""
 
@@ -42,7 +41,7 @@ class _Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    text: str | Annotated[list[str], Field(min_length=1)] = Field(
+    text: str | Annotated[list[str], Field(min_length=1, fail_fast=True)] = Field(
         description="A sentence, or a list of sentences; line ends count as spaces",
         json_schema_extra={"x-allowed": "a string, or a list of one string or more"},
     )
@@ -71,8 +70,8 @@ def _field(option: Option) -> Any:
         "choice": str,
         "name": str,
         "text": str,
-        "phrases": phrase | list[phrase],
-        "list": str | list[str],
+        "phrases": phrase | Annotated[list[phrase], Field(fail_fast=True)],
+        "list": str | Annotated[list[str], Field(fail_fast=True)],
     }
     allowed = option.allowed(most=MOST if option.kind == "whole" else None)
     return types[option.kind] | None, _key(option.help if option.kind == "name" else option.meaning, allowed)
@@ -140,17 +139,21 @@ class Failed(BaseModel):
 
 async def read_body(request: Request, *, most: int) -> bytes:
     """The body; RefusedError if it has more than `most` bytes, or the client goes away."""
+    encoding = ", ".join(request.headers.getlist("content-encoding")).strip()
+    if encoding.lower() not in ("", "identity"):
+        raise RefusedError(415, f"Content-Encoding: {shown(encoding)} is not allowed. Allowed: no such header.")
+    size = int(request.headers.get("content-length", 0))
     parts: list[bytes] = []
-    size = 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size <= most:
+    if size <= most:
+        size = 0
+        try:
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    break
                 parts.append(part)
-            elif size > DISCARDED * most:
-                break
-    except ClientDisconnect:
-        raise RefusedError(CLIENT_GONE, "the client went away") from None
+        except ClientDisconnect:
+            raise RefusedError(CLIENT_GONE, "the client went away") from None
     if size > most:
         raise RefusedError(413, f"body: too long. Allowed: {most:,} bytes.", headers={"Connection": "close"})
     return b"".join(parts)
@@ -160,13 +163,23 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
     """The `TranslateRequest` of a body; RefusedError for anything that is not allowed. `doors` as in `keys_of`."""
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise RefusedError(415, f"Content-Type: {shown(content_type)} is not allowed. Allowed: {JSON}.")
+    if body.count(b"[") > settings.max_characters + MOST_LISTS:  # reading many small lists takes long
+        _refuse("body: holds lists in lists. Allowed: a JSON object with the key text.")
     value = _json(body)
     if not isinstance(value, dict):
         _refuse(f"body: {_shown(value)} is not allowed. Allowed: a JSON object with the key text.")
+    # What pydantic would list as a million mistakes is refused at the first one.
+    texts = max(settings.max_queue, settings.max_characters)
+    for name, given in value.items():
+        if name not in TranslateRequest.model_fields:
+            _refuse(_unknown(name, doors))
+        longest = texts if name == "text" or name in WISHES else MOST_LISTS
+        if isinstance(given, list) and len(given) > longest:
+            _refuse(f"{name}: a list of {len(given):,} is too long. Allowed: {longest:,}.")
     try:
         wanted = TranslateRequest.model_validate(value)
     except ValidationError as error:
-        _refuse(_worded(error, value, doors))
+        _refuse(_worded(error, value))
     _check_text(wanted, settings)
     for name in ("beam_size", "n_best"):
         given = getattr(wanted, name)
@@ -202,8 +215,22 @@ def _is_text(text: str) -> bool:
 
 
 def _json(body: bytes) -> Any:
+    objects = 0
+
+    def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal objects
+        objects += 1
+        if objects > MOST_OBJECTS:
+            _refuse("body: holds objects in objects. Allowed: one JSON object with the key text.")
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                _refuse(f"{shortened(name)}: is given twice. Allowed: once.")
+            found[name] = value
+        return found
+
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+        return json.loads(body.decode("utf-8"), object_pairs_hook=as_object, parse_constant=_constant)
     except UnicodeDecodeError as error:
         _refuse(f"body: is not UTF-8 (byte {error.start}). Allowed: a JSON object in UTF-8.")
     except json.JSONDecodeError as error:
@@ -214,35 +241,26 @@ def _json(body: bytes) -> Any:
         _refuse("body: holds a number that is too long. Allowed: a JSON object with the key text.")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if not _is_text(name):
-            _refuse("body: a key holds half of a surrogate pair, which is not text. Allowed: Unicode text.")
-        if name in found:
-            _refuse(f"{name}: is given twice. Allowed: once.")
-        found[name] = value
-    return found
-
-
 def _constant(name: str) -> NoReturn:
     _refuse(f"body: {name} is not JSON. Allowed: a JSON object with the key text.")
 
 
-def _worded(error: ValidationError, body: dict[str, Any], doors: Sequence[str]) -> str:
-    """One mistake (unknown keys first): the key, what was wrong, what is allowed."""
+def _unknown(name: str, doors: Sequence[str]) -> str:
     known = keys_of(*doors)
-    found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+    allowed = f"Allowed: {', '.join(known)}."
+    if (option := OPTIONS.get(name)) is None:
+        return f"{shortened(name)}: unknown key.{near_miss(name, known)} {allowed}"
+    is_set_once = option.is_key and set(doors) <= set(option.doors)
+    by = f"; nmt-serve has {command_option(name)}" if is_set_once else ""
+    return f"{name}: a request cannot set it{by}. {allowed}"
+
+
+def _worded(error: ValidationError, body: dict[str, Any]) -> str:
+    """One mistake: the key, what was wrong, what is allowed."""
+    found = error.errors(include_url=False)
     name = str(found[0]["loc"][0])
-    kind = found[0]["type"]
-    if kind == "extra_forbidden":
-        option = OPTIONS.get(name)
-        is_set_once = option is not None and option.is_key and set(doors) <= set(option.doors)
-        by = f"; nmt-serve has {command_option(name)}" if is_set_once else ""
-        problem = f"unknown key.{near_miss(name, known)}" if option is None else f"a request cannot set it{by}."
-        return f"{name}: {problem} Allowed: {', '.join(known)}."
     allowed = _allowed(name)
-    if kind == "missing":
+    if found[0]["type"] == "missing":
         return f"{name}: missing. Allowed: {allowed}."
     value, where = body[name], name
     # For a list, the first wrong item; a union reports one error for each of its members.
@@ -253,9 +271,13 @@ def _worded(error: ValidationError, body: dict[str, Any], doors: Sequence[str]) 
 
 
 def _shown(value: object) -> str:
-    """A value as the client wrote it, of a long one the beginning and the end."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:40]} ... {text[-10:]}"
+    """A value as the client wrote it, shortened; of a list or an object no more is written than is shown."""
+    text = ""
+    for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+        text += part
+        if len(text) > LONGEST_VALUE and isinstance(value, list | dict):
+            return f"{text[:LONGEST_VALUE]} ..."
+    return shortened(text)
 
 
 def _allowed(name: str) -> str:
@@ -264,4 +286,4 @@ def _allowed(name: str) -> str:
 
 
 def _refuse(message: str) -> NoReturn:
-    raise RefusedError(400, printable(message))
+    raise RefusedError(400, message)

@@ -10,23 +10,21 @@ import math
 import os
 import signal
 import socket
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from nmt.errors import ConfigError, NmtError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.serving.app import create_app
 from nmt.serving.connections import Connections
-from nmt.serving.service import WARM_UP, Service
+from nmt.serving.refusal import RefusedError
+from nmt.serving.service import Load, Service
 from nmt.serving.settings import Settings
 
-Load = Callable[[], tuple[Translator, Mapping[str, Any]]]
-"""Loads the model; returns it and the default options of requests."""
 BACKLOG: Final = 2048
 SECONDS_TO_SEND: Final = 0.5
 """For the last answers, when the time of all requests is over and the server ends."""
@@ -52,20 +50,26 @@ def serve(load: Load, settings: Settings, *, models: Sequence[str], host: str, p
 
 
 async def _serve(load: Load, settings: Settings, *, models: Sequence[str], listening: socket.socket) -> int:
-    doors = ("file",) if are_engine_files(models) else ("run",)
+    is_file = are_engine_files(models)
+    doors = ("file",) if is_file else ("run",)
     service = Service(settings, name=", ".join(PurePath(model).name for model in models), doors=doors)
+
+    def opened() -> tuple[Translator, Mapping[str, Any]]:
+        if are_engine_files(models) != is_file:  # clients have been told what it can do
+            kind = "one file for the engine" if is_file else "a run or an exported folder"
+            raise ConfigError(f"{models[0]}: is of another kind than when the server started. Allowed: {kind}.")
+        return load()
+
     connections = Connections(create_app(service), listening, settings)
     end = _End(service, connections, settings.timeout)
     with end.signals():
         connections.open()
         try:
-            translator, defaults = await asyncio.to_thread(_loaded, load)
-            service.start(translator, defaults)
-            _log.info("kernels: %s", translator.kernels)
-            if translator.without_kernels:
-                _log.warning("translation is several times slower than possible: %s", translator.without_kernels)
+            await service.open(opened)
             _log.info("serving %s on %s", ", ".join(models), _address(listening))
+            reloading = asyncio.create_task(end.reload_when_told())
             await end.wait()
+            reloading.cancel()
         finally:
             # It waits for what is being computed, which nobody needs any more.
             closing = threading.Thread(target=service.close, daemon=True)
@@ -74,15 +78,11 @@ async def _serve(load: Load, settings: Settings, *, models: Sequence[str], liste
     return end.number or 0
 
 
-def _loaded(load: Load) -> tuple[Translator, Mapping[str, Any]]:
-    """The model, which has translated once: what is wrong with it, or with the options, shows at the start."""
-    translator, defaults = load()
-    translator.translate(WARM_UP, **defaults)
-    return translator, defaults
-
-
 class _End:
-    """Ends a server as the other commands end: by the first signal when all is answered, by the second at once."""
+    """Ends a server as the other commands end: by the first signal when all is answered, by the second at once.
+
+    SIGHUP reloads the model, unless it says that the terminal has been closed: then it is a signal to end, too.
+    """
 
     def __init__(self, service: Service, connections: Connections, timeout: float) -> None:
         self._service = service
@@ -90,13 +90,15 @@ class _End:
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._signalled = asyncio.Event()
+        self._had_terminal = _has_terminal()
+        self._told_to_reload = asyncio.Event()
         self._until = math.inf
         self.number: int | None = None
         """The signal that ends it."""
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
-        """Handle the signals that end a server."""
+        """Handle the signals that end a server, or reload its model."""
         wanted = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
             wanted.append(signal.SIGHUP)
@@ -106,6 +108,14 @@ class _End:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+    async def reload_when_told(self) -> None:
+        """Reload after each SIGHUP; once for those that arrive during a reload, as the files may have changed since."""
+        while True:
+            await self._told_to_reload.wait()
+            self._told_to_reload.clear()
+            with contextlib.suppress(RefusedError):  # the log says it
+                await self._service.reload()
 
     async def wait(self) -> None:
         """Wait for a signal, and then until all that had been accepted is answered; what comes meanwhile gets 503.
@@ -121,29 +131,36 @@ class _End:
         _exit_within(2 * SECONDS_TO_CLOSE, self.number or 0)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        if number == signal.SIGHUP and _has_terminal() == self._had_terminal:
+            self._loop.call_soon_threadsafe(self._told_to_reload.set)
+            return
         if self.number is not None or self._service.status == "loading":
-            _exit(number, f"ended at once by {name}")
+            with contextlib.suppress(Exception):  # the signal may have come while the same was being done
+                _log.warning("ended at once by %s", signal.Signals(number).name)
+            os._exit(128 + number)
         self.number = number
         self._until = self._loop.time() + self._timeout + SECONDS_TO_SEND
-        _exit_within(self._timeout + SECONDS_TO_SEND + 3 * SECONDS_TO_CLOSE, number, f"ended by {name}, late")
+        _exit_within(self._timeout + SECONDS_TO_SEND + 3 * SECONDS_TO_CLOSE, number)
         self._loop.call_soon_threadsafe(self._signalled.set)
 
 
-def _exit_within(seconds: float, number: int, message: str = "") -> None:
-    """End the process after so many seconds if it has not ended by then. No thread can be stopped from outside, and
-    Python waits at its end for one that computes."""
-    timer = threading.Timer(seconds, _exit, (number, message))
+def _exit_within(seconds: float, number: int) -> None:
+    """End the process after so many seconds if it has not ended by then, without a word, for which it might wait, too.
+
+    No thread can be stopped from outside, and Python waits at its end for one that computes.
+    """
+    timer = threading.Timer(seconds, os._exit, [128 + number])
     timer.daemon = True
     timer.start()
 
 
-def _exit(number: int, message: str) -> NoReturn:
-    if message:
-        _log.warning(message)
-    with contextlib.suppress(OSError):
-        sys.stderr.flush()
-    os._exit(128 + number)
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from nmt import __version__
+from nmt.errors import NmtError, printable
+from nmt.files.errors import reason
 from nmt.library.request import Request
 from nmt.library.results import Result
 from nmt.library.translator import Translator
@@ -17,7 +20,7 @@ from nmt.light.formats import hypothesis_record
 from nmt.serving.batching import SHORT, Batcher, Job
 from nmt.serving.budget import count, is_surely_short
 from nmt.serving.metrics import Metrics
-from nmt.serving.refusal import RefusedError
+from nmt.serving.refusal import SOON, RefusedError
 from nmt.serving.settings import Settings
 
 WARM_UP = "A"
@@ -26,8 +29,48 @@ COUNTED_AT_ONCE = 2000
 """Characters whose tokens are counted in the event loop; those of more in a thread."""
 KNOWN = 256
 """Sets of options whose number of hypotheses is kept."""
-SOON = {"Retry-After": "5"}
-"""The error of a server that is starting or ending."""
+FACTS: Final = ("source_language", "target_language", "device", "precision", "kernels")
+"""Of a translator, that clients are told."""
+
+Load = Callable[[], tuple[Translator, Mapping[str, Any]]]
+"""Loads a model; returns it and the default options of requests."""
+
+_log = logging.getLogger("nmt.serving.status")
+
+
+class _Model:
+    """A model that answers requests, with its queue."""
+
+    def __init__(
+        self, translator: Translator, defaults: Mapping[str, Any], service: Service, *, facts: dict[str, str]
+    ) -> None:
+        self.translator = translator
+        self.defaults = dict(defaults)
+        self.facts = facts
+        self._known: dict[str, int] = {}
+        settings = service.settings
+        self.batcher = Batcher(
+            functools.partial(_compute, translator),
+            batch_size=settings.batch_size,
+            max_wait=settings.max_wait,
+            max_queue=settings.max_queue,
+            metrics=service.metrics,
+            nice="file" in service.doors,
+        )
+
+    def hypotheses(self, options: Mapping[str, Any]) -> int:
+        """Hypotheses of a sentence in a search with such options, kept for some of them."""
+        kind = json.dumps(options, sort_keys=True)
+        if kind not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[kind] = max(1, self.translator.hypotheses(**options))
+        return self._known[kind]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.batcher.close()
+        self.translator.close()
 
 
 class Service:
@@ -42,38 +85,81 @@ class Service:
         self.status: Literal["loading", "ready", "draining"] = "loading"
         self.draining = asyncio.Event()
         """Set when `status` becomes `draining`."""
-        self._translator: Translator | None = None
-        self._batcher: Batcher | None = None
-        self._defaults: dict[str, Any] = {}
-        self._known: dict[str, int] = {}
+        self._models: list[_Model] = []
+        """The last one gets new requests; those before it finish theirs."""
+        self._load: Load | None = None
+        self._exchange = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
 
     def start(self, translator: Translator, defaults: Mapping[str, Any]) -> None:
-        """Accept requests, in the running event loop; `defaults`: the default options of requests."""
-        self._translator, self._defaults = translator, dict(defaults)
-        self._batcher = Batcher(
-            self._compute,
-            batch_size=self.settings.batch_size,
-            max_wait=self.settings.max_wait,
-            max_queue=self.settings.max_queue,
-            metrics=self.metrics,
-            nice="file" in self.doors,
-        )
+        """Accept requests, in the running event loop; `defaults`: the default options of requests.
+
+        If there was a model before, new requests go to this one from now on.
+        """
+        facts = {"model": self._name} | {name: getattr(translator, name) for name in FACTS}
+        self._models.append(_Model(translator, defaults, self, facts=facts))
+        self.metrics.serves(facts)
+        _log.info("kernels: %s", translator.kernels)
+        if translator.without_kernels:
+            _log.warning("translation is several times slower than possible: %s", translator.without_kernels)
         if self.status == "loading":
             self.status = "ready"
+
+    async def open(self, load: Load) -> None:
+        """Load the model in a thread, then accept requests. Errors are those of `load`, which a reload calls again."""
+        self._load = load
+        self.start(*await asyncio.to_thread(_warm, load))
+
+    @property
+    def is_reloading(self) -> bool:
+        """Whether another model is being loaded."""
+        return self._exchange.locked()
+
+    async def reload(self) -> None:
+        """Load the model again; new requests go to it, and those that the one before has accepted are finished there.
+
+        If it cannot be loaded, or is for other languages, the one before goes on; the log says why, and RefusedError.
+        Reloads follow one after the other.
+        """
+        async with self._exchange:
+            self._check_ready()
+            assert self._load is not None
+            old = self._models[-1]
+            try:
+                translator, defaults = await asyncio.to_thread(_warm, self._load)
+                try:
+                    self._check_ready()
+                    _check_languages(old.translator, translator)
+                except RefusedError:
+                    await asyncio.to_thread(translator.close)
+                    raise
+            except Exception as error:
+                status, why = _why(error)
+                _log.error("not reloaded, the model before goes on: %s", why, exc_info=status == 500)
+                raise RefusedError(status, f"not reloaded: {why}") from None
+            self.start(translator, defaults)
+            _log.info("reloaded; new requests go to the new model")
+            task = asyncio.create_task(self._retire(old))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self, model: _Model) -> None:
+        await model.batcher.idle()
+        self._models.remove(model)
+        model.batcher.close()
+        await asyncio.to_thread(model.translator.close)
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until all that has been accepted is answered."""
         self.status = "draining"
         self.draining.set()
-        if self._batcher is not None:
-            await self._batcher.idle()
+        for model in list(self._models):
+            await model.batcher.idle()
 
     def close(self) -> None:
         """Give the memory back."""
-        if self._batcher is not None:
-            self._batcher.close()
-        if self._translator is not None:
-            self._translator.close()
+        while self._models:
+            self._models.pop().close()
 
     async def submit(self, wanted: Any) -> Job:
         """Put a `TranslateRequest` into the queue.
@@ -82,41 +168,32 @@ class Service:
         DataError for one that is not possible.
         """
         self._check_ready()
-        given, defaults = wanted.options(), dict(self._defaults)
+        model = self._models[-1]
+        given, defaults = wanted.options(), dict(model.defaults)
         if given.get("search", defaults.get("search")) != defaults.get("search"):
             defaults.pop("search_options", None)  # they are for the other search
         sentences, options = wanted.sentences(), {**defaults, **given}
-        hypotheses = self._hypotheses(options)
+        hypotheses = model.hypotheses(options)
         if is_surely_short(sentences, options, most=min(SHORT // hypotheses, self.settings.max_sentence_tokens)):
             costs = [(len(sentence.text) + 1) * hypotheses for sentence in sentences]
-        else:
-            assert self._translator is not None
-            counting = functools.partial(
-                count, self._translator, sentences, options, self.settings, hypotheses=hypotheses
-            )
-            few = sum(len(sentence.text) for sentence in sentences) <= COUNTED_AT_ONCE
-            costs, options = counting() if few else await asyncio.to_thread(counting)
-        return self._check_ready().submit(sentences, options, costs)
+            return model.batcher.submit(sentences, options, costs)
+        counting = functools.partial(count, model.translator, sentences, options, self.settings, hypotheses=hypotheses)
+        if sum(len(sentence.text) for sentence in sentences) <= COUNTED_AT_ONCE:
+            costs, options = counting()
+            return model.batcher.submit(sentences, options, costs)
+        with model.batcher.kept():  # a reload in between does not close it
+            costs, options = await asyncio.to_thread(counting)
+            self._check_ready()
+            return model.batcher.submit(sentences, options, costs)
 
-    def _check_ready(self) -> Batcher:
-        if self._batcher is None or self.status != "ready":
+    def _check_ready(self) -> None:
+        if not self._models or self.status != "ready":
             raise RefusedError(503, f"the server is {self.status}. Try again later.", headers=SOON)
-        return self._batcher
-
-    def _hypotheses(self, options: Mapping[str, Any]) -> int:
-        """Hypotheses of a sentence in a search with such options, kept for some of them."""
-        assert self._translator is not None
-        kind = json.dumps(options, sort_keys=True)
-        if kind not in self._known:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[kind] = max(1, self._translator.hypotheses(**options))
-        return self._known[kind]
 
     def drop(self, job: Job) -> None:
         """Drop a job whose client has gone."""
-        if self._batcher is not None:
-            self._batcher.drop(job)
+        for model in self._models:
+            model.batcher.drop(job)
 
     def health(self) -> dict[str, str | int]:
         """The answer to GET /health."""
@@ -125,23 +202,47 @@ class Service:
             "version": __version__,
             "max_beam_size": self.settings.max_beam_size,
         }
-        if self._translator is not None:
-            found |= {
-                "model": self._name,
-                "source_language": self._translator.source_language,
-                "target_language": self._translator.target_language,
-                "device": self._translator.device,
-                "precision": self._translator.precision,
-                "kernels": self._translator.kernels,
-            }
-        return found
+        return found | (self._models[-1].facts if self._models else {})
 
-    def _compute(self, sentences: Sequence[Request], options: Mapping[str, Any], stop: Stop) -> list[str]:
-        """The answers, as JSON; slow work is done here, in the computing thread."""
-        assert self._translator is not None
-        with_n_best = "n_best" in options
-        results = self._translator.translate(sentences, stop=stop, **options)
-        return [_as_json(result, with_n_best=with_n_best) for result in results]
+
+def _warm(load: Load) -> tuple[Translator, Mapping[str, Any]]:
+    """The model, which has translated once: what is wrong with it, or with the options, shows before it is used."""
+    translator, defaults = load()
+    try:
+        translator.translate(WARM_UP, **defaults)
+    except BaseException:
+        translator.close()
+        raise
+    return translator, defaults
+
+
+def _why(error: Exception) -> tuple[int, str]:
+    """Status, and one line: why a model is not used."""
+    if isinstance(error, RefusedError):
+        return error.status, error.message
+    if isinstance(error, OSError):
+        return 422, printable(f"{error.filename or 'the model'}: {reason(error)}")
+    if isinstance(error, NmtError):
+        return 422, printable(" ".join(str(error).split("\n")))
+    return 500, f"internal error: {type(error).__name__}"
+
+
+def _check_languages(old: Translator, new: Translator) -> None:
+    """Clients have been told the languages."""
+    before, after = ((one.source_language, one.target_language) for one in (old, new))
+    if before != after:
+        raise RefusedError(
+            422,
+            f"the model translates from {after[0]} to {after[1]}. Allowed: from {before[0]} to {before[1]}, as before; "
+            f"for other languages start another server.",
+        )
+
+
+def _compute(translator: Translator, sentences: Sequence[Request], options: Mapping[str, Any], stop: Stop) -> list[str]:
+    """The answers, as JSON; slow work is done here, in the computing thread."""
+    with_n_best = "n_best" in options
+    results = translator.translate(sentences, stop=stop, **options)
+    return [_as_json(result, with_n_best=with_n_best) for result in results]
 
 
 def _as_json(result: Result, *, with_n_best: bool) -> str:

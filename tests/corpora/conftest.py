@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,6 +16,8 @@ class Server(ThreadingHTTPServer):
     """Serves bytes by path, with ranges; notes what was asked for and can break transfers off."""
 
     files: dict[str, bytes]
+    answers: dict[str, Callable[[], Iterable[bytes]]]  # what is sent instead, headers too
+    sent = 0  # bytes of these
     asked: list[tuple[str, str | None]]
     break_after: list[int]  # bytes after which the next transfers end early
     ranges = True
@@ -27,6 +30,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
         self.server.asked.append((self.path, wanted))
+        answer = self.server.answers.get(self.path.partition("?")[0])
+        if answer is not None:
+            self.close_connection = True
+            with contextlib.suppress(OSError):  # the client has had enough
+                for block in answer():
+                    self.wfile.write(block)
+                    self.server.sent += len(block)
+            return None
         content = self.server.files.get(self.path)
         if content is None:
             return self.send_error(404)
@@ -59,7 +70,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     server = Server(("127.0.0.1", 0), Handler)
-    server.files, server.asked, server.break_after = {}, [], []
+    server.files, server.answers, server.asked, server.break_after = {}, {}, [], []
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server

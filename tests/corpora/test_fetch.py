@@ -8,6 +8,10 @@ import io
 import os
 import shutil
 import tarfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +21,7 @@ from nmt.cli.data import main
 from nmt.corpora import fetch as downloads
 from nmt.corpora import multi30k as multi30k_corpus
 from nmt.corpora import wmt14
+from nmt.errors import DataError
 from tests.corpora.conftest import Server, home
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
@@ -65,7 +70,7 @@ def test_no_network_is_one_line(
         monkeypatch.delenv(variable)
     assert fetch(name, "--to", tmp_path / "to", "--mirror", NOWHERE) == 1
     error = capsys.readouterr().err
-    assert error.startswith("nmt-data: 127.0.0.1:9 cannot be reached")
+    assert error.startswith(f"nmt-data: {NOWHERE}/") and ": cannot be reached (" in error
     assert "--from DIR" in error and error.count("\n") == 1
     assert not (tmp_path / "to").exists()
 
@@ -210,6 +215,123 @@ def test_a_server_with_something_else(
     assert error.count("\n") == 1
     assert ("the server answered 404" if kind == "404" else "sha256 sum differs") in error
     assert not list(tmp_path.iterdir())
+
+
+def slowly(*blocks: bytes) -> Iterator[bytes]:
+    """These, then a byte every hundredth of a second, for half a minute."""
+    yield from blocks
+    for _ in range(3000):
+        time.sleep(0.01)
+        yield b"x"
+
+
+def silent() -> Iterator[bytes]:
+    """The beginning of an answer, of which nothing more comes."""
+    yield OK
+    time.sleep(2)
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+MOVED = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: "
+END = b"\r\n\r\n"
+CHUNK = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
+LIES: dict[str, tuple[Callable[[str], Iterable[bytes]], str]] = {
+    "a length that is no number": (lambda _: [OK + b"Content-Length: abc" + END + b"abc"], "'Content-Length: abc'"),
+    "a negative length": (lambda _: [OK + b"Content-Length: -1" + END + b"abc"], "'Content-Length: -1'"),
+    "two lengths": (lambda _: [OK + b"Content-Length: 1\r\nContent-Length: 2" + END + b"abc"], "Length: 1, 2'"),
+    "a huge length": (
+        lambda _: [OK + b"Content-Length: 99999999999" + END + b"abc"],
+        "sends more than 16,777,216 bytes",
+    ),
+    "no end": (lambda _: chain([OK + END], repeat(bytes(1 << 20), 100)), "sends more than 16,777,216 bytes"),
+    "no end of chunks": (
+        lambda _: chain([OK + b"Transfer-Encoding: chunked" + END], repeat(CHUNK, 100)),
+        "sends more than 16,777,216 bytes",
+    ),
+    "no end of chunks of a byte": (
+        lambda _: chain([OK + b"Transfer-Encoding: chunked" + END], repeat(b"1;" + bytes(60000) + b"\r\nx\r\n", 2000)),
+        "sends without end",
+    ),
+    "no end of headers": (
+        lambda _: repeat(b"HTTP/1.1 100 Continue\r\nX: " + bytes(60000) + END, 2000),
+        "sends without end",
+    ),
+    "a slow body": (lambda _: slowly(OK + END), "less than 1,024 a second; run the command again to resume"),
+    "a slow line of status": (lambda _: slowly(), "less than 1,024 a second"),
+    "a slow header": (lambda _: slowly(OK + b"X-Long: "), "less than 1,024 a second"),
+    "nothing": (lambda _: silent(), "has sent nothing in 0.4 seconds"),
+    "no answer": (lambda _: [], "cannot be reached (Remote end closed connection without response)"),
+    "no HTTP": (lambda _: [b"SSH-2.0-OpenSSH_9.2\r\n"], "cannot be reached (SSH-2.0-OpenSSH_9.2"),
+    "a long reason": (lambda _: [b"HTTP/1.1 500 " + b"no" * 5000 + END], "the server answered 500 nono"),
+    "a part of the file": (lambda _: [b"HTTP/1.1 206 Partial\r\nContent-Length: 3" + END + b"abc"], "not asked"),
+    "no such part": (lambda _: [b"HTTP/1.1 416 No\r\nContent-Length: 0" + END], "the server answered 416 No"),
+    "to ftp": (lambda _: [MOVED + b"ftp://127.0.0.1/x" + END], "ftp://127.0.0.1/x; from http only http and https are"),
+    "to a file": (lambda _: [MOVED + b"file:///etc/passwd" + END], "the server answered 302"),
+    "to no address": (lambda _: [MOVED + b"http://[::1/x" + END], "cannot be reached (Invalid IPv6 URL)"),
+    "to no host": (lambda _: [MOVED + b"http://a..b/x" + END], "cannot be reached ("),
+    "in a circle": (lambda home: [MOVED + f"{home}/train.en.gz".encode() + END], "redirects more than"),
+    "to ever others": (
+        lambda home: [MOVED + f"{home}/train.en.gz?{os.urandom(4).hex()}".encode() + END],
+        "redirects more than 5 times",
+    ),
+    "away without end": (
+        lambda home: chain(
+            [b"HTTP/1.1 302 Found\r\nLocation: " + f"{home}/val.en.gz".encode() + END], repeat(bytes(1 << 20), 100)
+        ),
+        "is not the published file: its sha256 sum differs",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_ends_in_one_line_that_names_the_file(
+    small: tuple[ModuleType, dict[str, bytes]],
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lie: str,
+) -> None:
+    if "slow" in lie or lie == "nothing":
+        monkeypatch.setattr(downloads, "TIMEOUT", 0.4)
+    answer, said = LIES[lie]
+    server.answers["/train.en.gz"] = lambda: answer(home(server))
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"nmt-data: {home(server)}/train.en.gz") and error.count("\n") == 1 and len(error) < 400
+    assert said in error
+    assert server.sent < 90 << 20 and not (tmp_path / "train.en.gz").exists()
+
+
+def test_a_redirection_is_followed_but_not_from_https_to_http(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path
+) -> None:
+    server.answers["/train.en.gz"] = lambda: [MOVED + b"/elsewhere" + END]
+    server.files["/elsewhere"] = server.files["/train.en.gz"]
+    (tmp_path / "train.en.gz.part").write_bytes(server.files["/train.en.gz"][:30])
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert ("/elsewhere", "bytes=30-") in server.asked
+    secure = urllib.request.Request("https://example.org/a")
+    follow = downloads._Redirections("https://example.org/a").redirect_request
+    assert follow(secure, io.BytesIO(), 302, "", {}, "https://example.org/b").full_url == "https://example.org/b"
+    with pytest.raises(DataError, match="^https://example.org/a: .* to http://example.org/b; from https only https is"):
+        follow(secure, io.BytesIO(), 302, "", {}, "http://example.org/b")
+
+
+@pytest.mark.parametrize(
+    "said", ["bytes 0-9/1000", "bytes 41-1000/2000", "bytes 40-30/1000", "bytes 40-999/50", "rest"]
+)
+def test_another_part_than_the_missing_one_starts_over(
+    small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path, said: str
+) -> None:
+    whole = server.files["/train.en.gz"]
+    wrong = f"HTTP/1.1 206 Partial Content\r\nContent-Range: {said}\r\n\r\n".encode() + b"wrong bytes"
+    answers = iter([wrong, OK + f"Content-Length: {len(whole)}".encode() + END + whole])
+    server.answers["/train.en.gz"] = lambda: [next(answers)]
+    (tmp_path / "train.en.gz.part").write_bytes(whole[:40])
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 0
+    assert (tmp_path / "train.en.gz").read_bytes() == whole
+    assert [wanted for path, wanted in server.asked if path == "/train.en.gz"] == ["bytes=40-", None]
 
 
 # WMT14

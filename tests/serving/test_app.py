@@ -34,7 +34,8 @@ Test = Callable[[httpx.AsyncClient, Service], Coroutine[Any, Any, None]]
 class Fake:
     """A translator that waits until it may, and fails as told."""
 
-    source_language, target_language, device, precision, kernels = "en", "de", "cpu", "fp32", "none"
+    source_language, target_language, device = "en", "de", "cpu"
+    precision, kernels, without_kernels = "fp32", "none", ""
 
     def __init__(self, *, error: Exception | None = None) -> None:
         self.may, self.begun = threading.Event(), threading.Event()
@@ -82,8 +83,8 @@ def served(
             finally:
                 if isinstance(translator, Fake):
                     translator.may.set()
-                if service._batcher is not None:
-                    service._batcher.close()
+                for model in service._models:
+                    model.batcher.close()
 
     asyncio.run(run())
 

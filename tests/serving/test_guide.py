@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from nmt.serving.app import create_app
+from nmt.serving.app import create_api
 from nmt.serving.service import Service
 from nmt.serving.settings import Settings
 from tests.conftest import REPOSITORY
@@ -78,7 +78,7 @@ def test_there_are_answers_to_check() -> None:
 
 
 def test_the_tables_are_whole() -> None:
-    app = create_app(Service(Settings(), name="model"))
+    app = create_api(Service(Settings(), name="model"))
     responses = app.openapi()["paths"]["/translate"]["post"]["responses"]
     assert set(rows("status")) == set(responses) - {"200"}
     options = {option for action in parser_of("nmt-serve")._actions for option in action.option_strings}

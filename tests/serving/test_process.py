@@ -167,7 +167,8 @@ def test_a_signal_lets_accepted_requests_finish(run: Path, number: int, code: in
                 assert not all(answer.done() for answer in answers)
             assert (health.status_code, health.json()["status"]) == (503, "draining")
             refused = httpx.post(f"{server.base}/translate", json={"text": "a"})
-            assert refused.status_code == 503 and "Retry-After" in refused.headers
+            assert refused.status_code == 503 and {"retry-after", "connection"} <= {*refused.headers}
+            assert httpx.get(f"{server.base}/").status_code == 503
             assert server.process.poll() is None
             for place, answer in enumerate(answers):
                 found = answer.result()
@@ -220,6 +221,29 @@ def test_a_second_signal_ends_at_once(run: Path) -> None:
     assert server.said[-1] == "nmt-serve: ended at once by SIGTERM"
 
 
+def test_a_computation_that_does_not_end_does_not_keep_the_process(run: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "endless.py"
+    plugin.write_text("""
+import time
+from nmt.library.translator import Translator
+
+translate = Translator.translate
+
+def endless(self, text, **options):
+    if text != "A":  # which warms up
+        time.sleep(10_000)
+    return translate(self, text, **options)
+
+Translator.translate = endless
+""")
+    with started(str(run), "--plugin", str(plugin), "--timeout", "1.5") as server, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(httpx.post, f"{server.base}/translate", json={"text": "a"}, timeout=60)
+        time.sleep(0.5)
+        server.signal()
+        assert first.result().status_code == 504  # after the signal: it had been accepted
+        assert server.ended() == 143
+
+
 def test_under_nohup_it_outlives_its_terminal(exported: Exported) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which it inherits
     try:
@@ -254,6 +278,14 @@ def test_a_port_in_use_is_one_line(run: Path, server: ServerProcess) -> None:
         (("nowhere",), "nmt-serve: nowhere"),
         (("--host", "no.such.host.invalid"), "nmt-serve: --host no.such.host.invalid: "),
         (("--port", "70000"), "nmt-serve: argument --port: '70000' is not a whole number from 0 to 65,535"),
+        (
+            ("--trust-proxy", "proxy"),
+            "nmt-serve: argument --trust-proxy: 'proxy' is not an address such as 127.0.0.1, or a network",
+        ),
+        (
+            ("--max-connections", "99999999999"),
+            "nmt-serve: --max-connections: 99,999,999,999 is too many: this process",
+        ),
         (("--api-key", " "), "nmt-serve: --api-key: the key is empty or has other than printable ASCII characters."),
         (("--max-wait-ms", "-1"), "nmt-serve: argument --max-wait-ms: '-1' is not a number of milliseconds"),
         (("--search", "bem"), "nmt-serve: --search: 'bem' is not a known search. Did you mean 'beam'?"),
@@ -285,7 +317,9 @@ def test_options_of_the_command_become_settings_of_the_server(run: Path, monkeyp
     monkeypatch.setenv("NMT_API_KEY", "environment")
     assert call("nmt-serve", str(run), "--max-wait-ms", "5", "--timeout", "7") == 130
     assert call("nmt-serve", str(run), "--api-key", "option", "--cors-origin", "*") == 130
-    first, second = found
+    assert call("nmt-serve", str(run), "--trust-proxy", "::1", "--trust-proxy", "10.0.0.0/8") == 130
+    first, second, third = found
+    assert (first.trusted_proxies, third.trusted_proxies) == ((), ("::1/128", "10.0.0.0/8"))
     assert (first.max_wait, first.timeout, first.api_key, first.cors_origins) == (0.005, 7, "environment", ())
     assert (second.api_key, second.cors_origins) == ("option", ("*",))
 

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 import nmt
 from nmt.serving.refusal import RefusedError
-from nmt.serving.requests import read_request
+from nmt.serving.requests import TranslateRequest, read_request
 from nmt.serving.settings import Settings
 
 SETTINGS = Settings(max_characters=100, max_queue=3, max_beam_size=8, timeout=20)
@@ -70,15 +71,31 @@ TEXT = "a string, or a list of one string or more"
         (b"\xff", "body: is not UTF-8 (byte 0). Allowed: a JSON object in UTF-8."),
         (b'{"text": "a"', "body: is not JSON: Expecting ',' delimiter (line 1, column 13). Allowed: a JSON object."),
         (b'{"text": "a", "text": "b"}', "text: is given twice. Allowed: once."),
-        (
-            rb'{"\ud800": 1, "text": "a"}',
-            "body: a key holds half of a surrogate pair, which is not text. Allowed: Unicode text.",
-        ),
+        (rb'{"\ud800": 1, "text": "a"}', f"\\ud800: unknown key. Allowed: {KEYS}."),
         (b'{"text": "a", "length_penalty": NaN}', "body: NaN is not JSON. Allowed: a JSON object with the key text."),
-        (b'{"text": ' + b"[" * 100_000, "body: is nested too deeply. Allowed: a JSON object with the key text."),
+        (b'{"text": ' * 100_000, "body: is nested too deeply. Allowed: a JSON object with the key text."),
         (
             b'{"text": "a", "n_best": ' + b"1" * 10_000 + b"}",
             "body: holds a number that is too long. Allowed: a JSON object with the key text.",
+        ),
+        (
+            b'{"text": "a", "x": [' + b"[]," * 200 + b"[]]}",
+            "body: holds lists in lists. Allowed: a JSON object with the key text.",
+        ),
+        (
+            b'{"text": [' + b"{}," * 20 + b"{}]}",
+            "body: holds objects in objects. Allowed: one JSON object with the key text.",
+        ),
+        ({"text": "a", "required": [0] * 101}, "required: a list of 101 is too long. Allowed: 100."),
+        ({"text": "a", "details": ["tokens"] * 65}, "details: a list of 65 is too long. Allowed: 64."),
+        (
+            {"text": [[1] * 40]},
+            f"text[0]: [{'1, ' * 19}1, ... is not allowed. Allowed: {TEXT}.",
+        ),
+        ({"text": "a", "k" * 900: 0}, f"{'k' * 40} ... {'k' * 10}: unknown key. Allowed: {KEYS}."),
+        (
+            b'{"text": "a", "n_best": ' + b"9" * 100 + b"}",
+            f"n_best: 9{',999' * 9},99 ... 99,999,999 is not allowed. Allowed: 1 to 8.",
         ),
         ([], "body: [] is not allowed. Allowed: a JSON object with the key text."),
         ("a", 'body: "a" is not allowed. Allowed: a JSON object with the key text.'),
@@ -126,6 +143,14 @@ def test_a_mistake_is_one_line_with_the_key_and_what_is_allowed(body: Any, messa
 
 def test_all_limits_are_allowed_themselves() -> None:
     read({"text": ["a" * 98, "b", "c"], "n_best": 8, "beam_size": 8, "max_seconds": 20, "length_penalty": 10})
+
+
+@pytest.mark.parametrize("item", [0, None, []])
+@pytest.mark.parametrize("name", ["text", "required", "details"])
+def test_of_a_long_list_only_the_first_mistake_is_described(name: str, item: object) -> None:
+    with pytest.raises(ValidationError) as raised:
+        TranslateRequest.model_validate({"text": "a", name: [item] * 1000})
+    assert raised.value.error_count() <= 2  # one for each form that a value may have
 
 
 def test_a_long_value_is_shown_in_part() -> None:
