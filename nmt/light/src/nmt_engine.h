@@ -1,7 +1,8 @@
 /* The engine: translates with the model files that `nmt-export --format engine` writes.
 
-   A model is read by any number of threads at once. Functions that can fail return null and write one line to
-   `problem`, which has room for `room` bytes. Texts are UTF-8 with their sizes in bytes, and need not end with a 0. */
+   A model is read by any number of threads at once, and by the child of a process that forks meanwhile. Functions that
+   can fail return null and write one line to `problem`, which has room for `room` bytes. Texts are UTF-8 with their sizes
+   in bytes, and need not end with a 0. */
 
 #ifndef NMT_ENGINE_H
 #define NMT_ENGINE_H
