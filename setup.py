@@ -93,6 +93,7 @@ setup(
             "seqeval>=1.2",  # F1 of spans, which ours is compared with
             "types-PyYAML",
             "types-tqdm",
+            "uvicorn>=0.30",  # with which scripts/bench_serving_overhead.py compares
         ],
     },
     entry_points={

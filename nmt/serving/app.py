@@ -238,7 +238,7 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
         413: "The body, the text or the answer is too long",
         409: "The model is being reloaded already",
         415: "The body is not application/json",
-        422: "The model cannot be loaded, or is for other languages; the one before goes on",
+        422: "The model cannot be loaded, or is for other languages; the one before keeps serving",
         500: "An error of the server; see its log",
         503: "The queue is full, or the server is starting or ending; Retry-After tells when to try again",
         504: "The time is over",

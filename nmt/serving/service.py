@@ -118,7 +118,7 @@ class Service:
     async def reload(self) -> None:
         """Load the model again; new requests go to it, and those that the one before has accepted are finished there.
 
-        If it cannot be loaded, or is for other languages, the one before goes on; the log says why, and RefusedError.
+        If it cannot be loaded, or is for other languages, the one before keeps serving; the log says why, and RefusedError.
         Reloads follow one after the other.
         """
         async with self._exchange:
@@ -135,7 +135,7 @@ class Service:
                     raise
             except Exception as error:
                 status, why = _why(error)
-                _log.error("not reloaded, the model before goes on: %s", why, exc_info=status == 500)
+                _log.error("not reloaded, the model before keeps serving: %s", why, exc_info=status == 500)
                 raise RefusedError(status, f"not reloaded: {why}") from None
             self.start(translator, defaults)
             _log.info("reloaded; new requests go to the new model")
