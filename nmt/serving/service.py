@@ -118,7 +118,8 @@ class Service:
     async def reload(self) -> None:
         """Load the model again; new requests go to it, and those that the one before has accepted are finished there.
 
-        If it cannot be loaded, or is for other languages, the one before keeps serving; the log says why, and RefusedError.
+        If it cannot be loaded, or is for other languages, the one before keeps serving; the log and RefusedError
+        say why.
         Reloads follow one after the other.
         """
         async with self._exchange:
