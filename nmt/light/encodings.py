@@ -58,14 +58,29 @@ def _spelled(raw: bytes) -> str | None:
                 readable = sum(letter.isprintable() or letter in "\t\u3000" for letter in text) - text.count("\ufffd")
                 if len(text) < fewest or 20 * readable < 19 * len(text):
                     continue
-                if width == 4 or _has_controls(part):
+                if width == 4 or (_has_controls(part) and _is_of_one_script(text)):
                     return name
+                if _has_controls(part):
+                    continue
                 plain = sum(letter < "\x7f" or "\u3000" <= letter < "\u3100" for letter in text)
                 eastern = sum("\u3100" <= letter < "\ua000" or "\uac00" <= letter < "\ud7a4" for letter in text)
                 full = sum("\uff00" <= letter < "\uffef" for letter in text)
                 if plain and 20 * (plain + eastern + full) >= 19 * len(text):
                     return name
     return None
+
+
+def _is_of_one_script(text: str) -> bool:
+    """Whether a text, of which half can be seen, is no one character over and over, and has mostly characters of Latin-1
+    or of one other block.
+
+    Text in UTF-8 with control characters of its own can spell characters of UTF-16, too, but not such ones.
+    """
+    blocks = [ord(letter) >> 8 for letter in text]
+    others = {*blocks} - {0} if len(text) >= 2 * _FEWEST else ()
+    of_one = blocks.count(0) + max(map(blocks.count, others), default=0)
+    most = max(map(text.count, {*text}))
+    return 2 * max(sum(map(str.isspace, text)), most) <= len(text) and 5 * of_one >= 4 * len(text)
 
 
 def not_utf8(raw: bytes) -> str:

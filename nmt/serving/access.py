@@ -9,7 +9,7 @@ from typing import Final
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.errors import counted
+from nmt.errors import counted, printable
 from nmt.serving.log import id_of, request_id
 from nmt.serving.metrics import Metrics
 
@@ -67,7 +67,7 @@ class AccessLog:
 def _say(scope: Scope, status: int, milliseconds: float) -> None:
     method, path, sentences = scope["method"], scope["path"][:LONGEST_PATH], scope.get(SENTENCES)
     client = (scope.get("client") or ("-",))[0]
-    said = f"{client} {method} {path} {status} {milliseconds:.1f} ms"
+    said = f"{client} {method} {printable(path)} {status} {milliseconds:.1f} ms"
     fields = {"client": client, "method": method, "path": path, "status": status}
     fields |= {"milliseconds": round(milliseconds, 1), "sentences": sentences}
     _log.info(said if sentences is None else f"{said}, {counted(sentences, 'sentence')}", extra={"fields": fields})

@@ -77,7 +77,20 @@ def test_an_encoding_that_nothing_tells_is_not_named_wrongly(encoding: str, text
 
 
 @pytest.mark.parametrize(
-    "text", ["a\0b", "\0" * 9, "the \0 cat \0", "\x1f\x1f\x1f\x1f", "a\tb\tc\td", "1\x0b2 \x1c", "", *SCRIPTS]
+    "text",
+    [
+        "a\0b",
+        "\0" * 9,
+        "the \0 cat \0",
+        "\x1f\x1f\x1f\x1f",
+        "a\tb\tc\td",
+        "1\x0b2 \x1c",
+        "",
+        "c \t \0 \0 א",
+        "\0 c \r \r \t",
+        "Q nu" + "\x01" * 21,
+        *SCRIPTS,
+    ],
 )
 def test_text_in_utf8_is_no_other_encoding(text: str) -> None:
     assert not is_wide(text.encode())

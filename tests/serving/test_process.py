@@ -127,7 +127,8 @@ def test_health_is_answered_while_a_batch_is_computed(run: Path) -> None:
 
 
 def test_a_client_that_has_gone_is_499_in_the_log(run: Path) -> None:
-    with started(str(run), "--timeout", "60", "--max-characters", "1000000", "--batch-size", "8") as server:
+    limits = ("--timeout", "60", "--max-characters", "1000000", "--max-tokens", "100000000", "--batch-size", "8")
+    with started(str(run), *limits) as server:
 
         async def leave() -> None:
             async with httpx.AsyncClient(base_url=server.base) as client:
@@ -201,7 +202,8 @@ def test_a_signal_while_a_body_arrives_is_answered_with_503(exported: Exported) 
 
 
 def test_a_second_signal_ends_at_once(run: Path) -> None:
-    with started(str(run), "--max-characters", "10000000", "--timeout", "600", "--batch-size", "4") as server:
+    limits = ("--max-characters", "10000000", "--max-tokens", "100000000", "--timeout", "600", "--batch-size", "4")
+    with started(str(run), *limits) as server:
         body = {"text": ["a b c d " * 50] * 2000}
 
         def ask() -> None:
@@ -211,6 +213,7 @@ def test_a_second_signal_ends_at_once(run: Path) -> None:
         thread = threading.Thread(target=ask)
         thread.start()
         while "nmt_queue_sentences 0.0" in httpx.get(f"{server.base}/metrics").text:
+            assert thread.is_alive()
             time.sleep(0.01)
         server.signal()
         time.sleep(0.3)
@@ -355,7 +358,7 @@ def test_a_line_for_each_request(exported: Exported) -> None:
     by = rf"{STAMP} INFO ([0-9a-f]{{16}}) 127\.0\.0\.1"
     first = re.fullmatch(rf"{by} POST /translate 200 \d+\.\d ms, 1 sentence", server.said[2])
     second = re.fullmatch(rf"{by} GET /x\\n\\x1b\[31m 404 \d+\.\d ms", server.said[3])
-    assert first is not None and second is not None and first[1] != second[1]
+    assert first is not None and second is not None and first[1] != second[1], server.said
 
 
 def test_the_slow_path_is_loud(run: Path, tmp_path: Path) -> None:
@@ -474,7 +477,7 @@ def test_models_are_exchanged_under_load(exported: Exported, tmp_path: Path) -> 
                 assert answers() == wanted[times % 2]
             put(b"\x89NMT\r\n\x1a\n" + bytes(100))
             refused = httpx.post(f"{server.base}/reload", headers=key, timeout=60)
-            assert refused.status_code == 422 and refused.json()["error"].startswith(f"not reloaded: {served}: ")
+            assert refused.status_code == 422 and refused.json()["error"].startswith("not reloaded: ")
             server.signal(signal.SIGHUP)
             assert "served.nmt" in server.wait_for("ERROR - (not reloaded, .*)$")
             assert answers() == wanted[0]
