@@ -55,6 +55,11 @@ class ServerProcess:
         return code
 
 
+def _heed_hangups() -> None:
+    """Undo nohup, under which the tests may run."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def started(*arguments: str, ready: bool = True, environment: dict[str, str] | None = None) -> Iterator[ServerProcess]:
     """`nmt-serve` with these arguments on a free port."""
@@ -65,6 +70,7 @@ def started(*arguments: str, ready: bool = True, environment: dict[str, str] | N
         text=True,
         cwd=REPOSITORY,
         env={**os.environ, **(environment or {})},
+        preexec_fn=_heed_hangups,
     )
     server = ServerProcess(process)
     try:
