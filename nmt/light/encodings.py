@@ -71,8 +71,8 @@ def _spelled(raw: bytes) -> str | None:
 
 
 def _is_of_one_script(text: str) -> bool:
-    """Whether a text, of which half can be seen, is no one character over and over, and has mostly characters of Latin-1
-    or of one other block.
+    """Whether a text, of which half can be seen, is no one character over and over, and mostly of Latin-1 or of one
+    other block of characters.
 
     Text in UTF-8 with control characters of its own can spell characters of UTF-16, too, but not such ones.
     """
