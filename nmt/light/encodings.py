@@ -58,10 +58,12 @@ def _spelled(raw: bytes) -> str | None:
                 readable = sum(letter.isprintable() or letter in "\t\u3000" for letter in text) - text.count("\ufffd")
                 if len(text) < fewest or 20 * readable < 19 * len(text):
                     continue
-                if width == 4 or (_has_controls(part) and _is_of_one_script(text)):
-                    return name
-                if _has_controls(part):
+                if _has_controls(part) and width == 2:
+                    if 3 * part.count(b" ") <= len(part) and _is_of_one_script(text):
+                        return name
                     continue
+                if width == 4:
+                    return name
                 plain = sum(letter < "\x7f" or "\u3000" <= letter < "\u3100" for letter in text)
                 eastern = sum("\u3100" <= letter < "\ua000" or "\uac00" <= letter < "\ud7a4" for letter in text)
                 full = sum("\uff00" <= letter < "\uffef" for letter in text)

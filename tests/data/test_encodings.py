@@ -89,6 +89,7 @@ def test_an_encoding_that_nothing_tells_is_not_named_wrongly(encoding: str, text
         "c \t \0 \0 א",
         "\0 c \r \r \t",
         "Q nu" + "\x01" * 21,
+        "d \t a \0 \t \0 \t",
         *SCRIPTS,
     ],
 )
