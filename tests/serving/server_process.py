@@ -55,14 +55,11 @@ class ServerProcess:
         return code
 
 
-def _heed_hangups() -> None:
-    """Undo nohup, under which the tests may run."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 @contextlib.contextmanager
-def started(*arguments: str, ready: bool = True, environment: dict[str, str] | None = None) -> Iterator[ServerProcess]:
-    """`nmt-serve` with these arguments on a free port."""
+def started(
+    *arguments: str, ready: bool = True, environment: dict[str, str] | None = None, nohup: bool = False
+) -> Iterator[ServerProcess]:
+    """`nmt-serve` with these arguments on a free port; under nohup only if that is asked for."""
     process = subprocess.Popen(
         [sys.executable, "-m", "nmt.cli.serve", "--port", "0", *arguments],
         stdin=subprocess.DEVNULL,
@@ -70,7 +67,7 @@ def started(*arguments: str, ready: bool = True, environment: dict[str, str] | N
         text=True,
         cwd=REPOSITORY,
         env={**os.environ, **(environment or {})},
-        preexec_fn=_heed_hangups,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL),
     )
     server = ServerProcess(process)
     try:

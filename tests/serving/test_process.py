@@ -248,16 +248,13 @@ Translator.translate = endless
 
 
 def test_under_nohup_it_outlives_its_terminal(exported: Exported) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which it inherits
-    try:
-        with started(exported.file) as server:
-            server.signal(signal.SIGHUP)
-            assert httpx.post(f"{server.base}/translate", json={"text": "a"}).status_code == 200
-            server.signal()
-            assert server.ended() == 143
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with started(exported.file, nohup=True) as server:
+        server.signal(signal.SIGHUP)
+        assert httpx.post(f"{server.base}/translate", json={"text": "a"}).status_code == 200
+        server.signal()
+        assert server.ended() == 143
     assert re.fullmatch(f"{STAMP} INFO - terminated", server.said[-1])
+    assert not [line for line in server.said if "reloaded" in line]
 
 
 def test_a_signal_while_the_model_is_loaded_ends_it(run: Path, tmp_path: Path) -> None:
