@@ -39,7 +39,7 @@ setup(
     author="nmt contributors",
     license="MIT",
     python_requires=">=3.10",
-    packages=[*find_packages(include=["nmt", "nmt.*"]), "nmt.configs"],
+    packages=[*find_packages(include=["nmt", "nmt.*"]), "nmt.configs", "nmt.pretrained"],
     # The configurations live at the top of the repository and are installed inside the package.
     package_dir={"nmt.configs": "configs"},
     package_data={
@@ -47,6 +47,7 @@ setup(
         "nmt.demo": ["*.tsv"],
         "nmt": ["py.typed"],
         "nmt.light": ["src/*.c", "src/*.h"],
+        "nmt.pretrained": ["*.nmt"],
         "nmt.report": ["pages/*"],
         "nmt.serving": ["pages/*"],
         "": ["*.c", "*.h"],  # kernels, compiled on the machine that runs them

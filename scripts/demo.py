@@ -1,4 +1,5 @@
-"""Shows the main job: train on configs/demo.yaml, translate held-out sentences, evaluate. Run by scripts/demo."""
+"""Shows a model that comes with nmt, and then the main job: train on configs/demo.yaml, translate held-out sentences,
+evaluate. Run by scripts/demo."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ from nmt.errors import NmtError
 
 CONFIG = Path("configs/demo.yaml")
 MODULES = {"nmt-train": "nmt.cli.train", "nmt-translate": "nmt.cli.translate", "nmt-eval": "nmt.cli.evaluate"}
+PRETRAINED = "en-de"
+FIRST = ("Where is the nearest station?", "I have never seen such a beautiful garden.", "He asked me if I was tired.")
+"""Sentences of the kind that the model knows."""
 CURVE_ROWS = 10
 SAMPLES = 5
 ORDINARY = range(6, 13)
@@ -71,6 +75,8 @@ def demonstrate(config: Config, options: Sequence[str]) -> None:
     source = run / "corpus" / f"test.{config.data.source_language}"
     reference = run / "corpus" / f"test.{config.data.target_language}"
     hypothesis = run / f"demo.{config.data.target_language}"
+    heading(f"translate with {PRETRAINED}, a small model that comes with nmt")
+    execute("nmt-translate", PRETRAINED, text="\n".join(FIRST))
     heading("train")
     execute("nmt-train", "--config", str(CONFIG), *options)
     heading("the end of the loss curve")
@@ -95,11 +101,13 @@ def heading(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def execute(command: str, *arguments: str, capture: bool = False) -> str:
-    """Run a command of nmt with this interpreter, shown as it would be typed."""
-    print(" ".join(["$", command, *arguments]), flush=True)
+def execute(command: str, *arguments: str, text: str | None = None, capture: bool = False) -> str:
+    """Run a command of nmt with this interpreter, shown as it would be typed; `text` is its input."""
+    for line in (text or "").splitlines():
+        print(line)
+    print(" ".join(["$", *(["..."] if text else []), command, *arguments]), flush=True)
     program = [sys.executable, "-m", MODULES[command], *arguments]
-    done = subprocess.run(program, stdout=subprocess.PIPE if capture else None, text=True, check=False)
+    done = subprocess.run(program, input=text, stdout=subprocess.PIPE if capture else None, text=True, check=False)
     if done.returncode:
         raise StepFailedError(done.returncode)
     return done.stdout or ""

@@ -69,6 +69,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="of nmt-shortlist, for the engine: each sentence is translated with the words listed for it alone "
         "(default: decoding.shortlist of the model)",
     )
+    parser.add_argument(
+        "--note",
+        metavar="FILE",
+        help="text in Markdown for the model card, such as the licence of the data and what the model is for",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing exported folder or file")
     add_checkpoint(parser)
     add_plugins(parser)
@@ -104,6 +109,7 @@ def _write_folder(arguments: argparse.Namespace) -> int:
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
         overwrite=arguments.overwrite,
+        note=_note(arguments),
     )
     weights = f"{megabytes(exported.weights)} of weights"
     if stored != "fp32":
@@ -127,6 +133,7 @@ def _write_engine(arguments: argparse.Namespace) -> int:
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
         overwrite=arguments.overwrite,
+        note=_note(arguments),
     )
     return _say(arguments.output, exported, f"for the engine in {precision}")
 
@@ -147,8 +154,15 @@ def _write_onnx(arguments: argparse.Namespace) -> int:
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
         overwrite=arguments.overwrite,
+        note=_note(arguments),
     )
     return _say(arguments.output, exported, f"as ONNX graphs in {precision}")
+
+
+def _note(arguments: argparse.Namespace) -> str:
+    from nmt.data.text import read_lines
+
+    return "" if arguments.note is None else "\n".join(read_lines(arguments.note))
 
 
 def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str) -> P:

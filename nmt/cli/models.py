@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 
 from nmt.errors import ConfigError
+from nmt.light.pretrained import names
 
 MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert or nmt-export"
 SEVERAL = "; the probabilities of several models are averaged"
 MODELS = MODEL + SEVERAL
-MODELS_OR_FILES = f"{MODEL} (folder or file){SEVERAL}"
+MODELS_OR_FILES = f"{MODEL} (folder or file), or a model of nmt's own ({', '.join(names())}){SEVERAL}"
 """For commands that also accept files for the engine."""
 RUN = "run directory of nmt-train"
 FIRST = "write it before the options, because an option with several values would take it"

@@ -67,6 +67,7 @@ def export_model(
     checkpoint: str | int = "best",
     plugins: Sequence[str] = (),
     overwrite: bool = False,
+    note: str = "",
 ) -> Exported:
     """Write the model in `model` to the folder `output`, which appears when it is complete.
 
@@ -74,6 +75,7 @@ def export_model(
         model: an argument of `load_model`, with `checkpoint` and `plugins`.
         stored: one of FORMATS, the format of the stored weights.
         overwrite: replace an existing exported folder.
+        note: text in Markdown for the card, such as the licence and what the model is for.
 
     Raises:
         CheckpointError: `output` exists, or the model cannot be read or has been rounded by an export.
@@ -101,7 +103,7 @@ def export_model(
             write_facts(folder, TrainingFacts(loaded.longest_source.tokens, loaded.several))
         metadata = {**_metadata(loaded.path), "format": "pt", VERSION_KEY: VERSION, FORMAT_KEY: stored}
         size = len(write_weights(folder / run_layout.WEIGHTS, weights, metadata=metadata))
-        card = model_card(loaded, name=output.name, stored=stored, weights=size, total=_size(folder))
+        card = model_card(loaded, name=output.name, stored=stored, weights=size, total=_size(folder), note=note)
         write_new(folder / run_layout.CARD, card.encode("utf-8"))
         write_new(folder / run_layout.SUMS, sums_text(_sums(folder)))
         total = _size(folder)

@@ -39,6 +39,7 @@ def model_card(
     total: int,
     words: str | None = None,
     use: Sequence[str] = (),
+    note: str = "",
 ) -> str:
     """The card, in Markdown, of the model read from a run.
 
@@ -48,6 +49,7 @@ def model_card(
         weights, total: bytes of the weights, and of all but the card and the checksums.
         words: the format of the weights in words, for exports that need no plugin, such as a file for the engine. use:
             paragraphs on how to use exports that nmt's commands do not accept.
+        note: what the maker of the model says of it, in Markdown.
     """
     config = loaded.config
     events = _events(loaded.path)
@@ -62,6 +64,7 @@ def model_card(
     parts = [
         f"# {_cell(name)}: {source} to {target}",
         "A recurrent translation model for nmt (the Python package `nmt-recurrent`).",
+        *([note.strip()] if note.strip() else ()),
         _table(
             [
                 ("", ""),

@@ -22,6 +22,7 @@ from nmt.interop.finite import check_finite
 from nmt.interop.stored_weights import Format, layout, on_device, type_problems, unpacked, value_problems
 from nmt.interop.weights_file import read_shapes, read_weights
 from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
+from nmt.light.pretrained import or_named
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import MODELS
@@ -144,7 +145,8 @@ def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
         if is_engine_file(path):
             raise CheckpointError(f"{path}: is one file for the engine, accepted only by {TAKEN_BY}; give its run")
         reason = "is not a directory" if path.exists() else "no such directory"
-        raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or an exported model")
+        named = "" if path.exists() else or_named()
+        raise CheckpointError(f"{path}: {reason}; give a run, a checkpoint in it, or an exported model{named}")
     if is_file(path / run_layout.WEIGHTS):
         if checkpoint != "best":
             raise ConfigError(f"{path}: is a single model; a checkpoint ('{checkpoint}') can be chosen only from a run")

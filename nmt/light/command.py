@@ -17,6 +17,7 @@ from .lines import POLICIES, decodable, windows
 from .options import OPTIONS, command_option, options_of
 from .output import STDOUT, Output, is_one_file
 from .pace import Pace
+from .pretrained import names
 from .translator import DETAILS, Translator, unknown_detail
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output keeps
 the order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
 EXAMPLES: Final = """examples:
+  echo "Where is the station?" | nmt-light en-de
   nmt-light model.nmt -i text.en -o text.de
   echo "A dog runs in the snow." | nmt-light model.nmt --n-best 3
   nmt-light model.nmt --beam-size 1 < text.en > text.de
@@ -89,7 +91,12 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=Help,
     )
     add = parser.add_argument
-    add("models", metavar="MODEL", nargs="+", help="file that nmt-export wrote (.nmt); several are an ensemble")
+    add(
+        "models",
+        metavar="MODEL",
+        nargs="+",
+        help=f"file of nmt-export (.nmt), or a model of nmt's own ({', '.join(names())}); several are an ensemble",
+    )
     add("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
     add(
         "-o",

@@ -9,6 +9,7 @@ from itertools import islice
 from .binding import Library, NotCopied
 from .errors import ArgumentError, EngineError, PlaceError
 from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, options_of
+from .pretrained import located
 from .shared_library import shared_library
 
 TYPE_CHECKING = False
@@ -41,8 +42,8 @@ class Translator(NotCopied):
         kernels: str | None = None,
         library: Path | None = None,
     ) -> None:
-        """Open `path`, a file from `nmt-export --format engine`; the models of a list are an ensemble of averaged
-        probabilities.
+        """Open `path`, a file from `nmt-export --format engine` or the name of a model of the package, such as `en-de`;
+        the models of a list are an ensemble of averaged probabilities.
 
         Args:
             threads: default number of threads of a call.
@@ -52,9 +53,10 @@ class Translator(NotCopied):
         Raises EngineError for a missing or damaged file, or for unknown kernels.
         """
         files = list(path) if isinstance(path, Sequence) and not isinstance(path, str | bytes) else [path]
-        self._model: Model = Library(library or shared_library()).open(files, kernels=kernels)
+        found = [located(file) for file in files]
+        self._model: Model = Library(library or shared_library()).open(found, kernels=kernels)
         self.paths = tuple(os.fspath(file) for file in files)
-        """Names of its files."""
+        """Its files, as they were given."""
         self._defaults = self._model.defaults()._replace(threads=_value(OPTIONS["threads"], threads))
 
     @property

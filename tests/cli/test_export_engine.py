@@ -262,3 +262,19 @@ def test_the_card_says_how_text_is_normalised(
     assert export.main([str(run), "-o", str(tmp_path / "folder")]) == 0
     row = f"| normalisation | source {rules[0]}, target {rules[1]} |"
     assert row in (tmp_path / "folder/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("output", "card"), [("m.nmt", "m.nmt"), ("folder", "folder/README.md"), ("graphs", "graphs/README.md")]
+)
+def test_a_note_of_the_maker_is_in_the_card(
+    run: Path, tmp_path: Path, output: str, card: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = tmp_path / "note.md"
+    note.write_text("Licence: CC BY, *für alle*.\n", encoding="utf-8")
+    format_ = ["--format", "onnx"] if output == "graphs" else []
+    arguments = [str(run), "-o", str(tmp_path / output), *format_, "--note", str(note)]
+    assert export.main(arguments) == 0
+    assert "Licence: CC BY, *für alle*.".encode() in (tmp_path / card).read_bytes()
+    note.unlink()
+    assert f"{note}: " in refused(capsys, *arguments, "--overwrite", code=1)

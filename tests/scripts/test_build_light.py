@@ -56,9 +56,11 @@ def test_the_wheel_has_all_of_the_package(script: Any, library: bytes, tmp_path:
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     own = {file.name for file in (REPOSITORY / "nmt/light").glob("*.py")} - {"sources.py"}
+    models = {"pretrained/en-de.nmt"}
     assert {name for name in files if name.startswith("nmt_light/")} == {
-        f"nmt_light/{name}" for name in (*own, "libnmt_engine.so", "py.typed")
+        f"nmt_light/{name}" for name in (*own, *models, "libnmt_engine.so", "py.typed")
     }
+    assert path.stat().st_size <= 15_000_000
     about = email.message_from_bytes(files[f"{info}/METADATA"])
     assert (about["Name"], about["Version"], about["Requires-Dist"]) == ("nmt-light", __version__, None)
     tags = email.message_from_bytes(files[f"{info}/WHEEL"]).get_all("Tag")
@@ -132,6 +134,8 @@ def check_installed(wheel: Path, folder: Path) -> None:
     assert f"{text}\n\n" == done.stdout
     if Path("/proc/cpuinfo").exists() and " avx2" in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         assert kernels != "plain"
+    named = subprocess.run([commands / "nmt-light", "en-de", "-q"], input="I am tired.\n", **given)
+    assert named.stdout == "Ich bin müde.\n", named.stderr
     shown = subprocess.run([commands / "nmt-light", "--version"], **given)
     assert shown.stdout == f"nmt-light {__version__}\n"
 

@@ -9,6 +9,7 @@ from typing import Any
 from nmt.errors import CheckpointError, counted
 from nmt.interop.engine.opened import open_engine, text_of
 from nmt.light.errors import EngineError
+from nmt.light.pretrained import is_pretrained
 
 _WORDS = ("source_language", "target_language", "architecture", "precision")
 
@@ -33,7 +34,7 @@ def check_file(file: Path) -> FileCheck:
 
     Raises CheckpointError where there is none, ConfigError where the engine cannot be compiled.
     """
-    if not file.exists():
+    if not file.exists() and not is_pretrained(file):
         raise CheckpointError(f"{file}: no such file")
     found = FileCheck(file)
     try:

@@ -58,6 +58,7 @@ def export_engine(
     checkpoint: str | int = "best",
     plugins: Sequence[str] = (),
     overwrite: bool = False,
+    note: str = "",
 ) -> ExportedFile:
     """Write the model in `model` to the file `output`, which appears when it is complete.
 
@@ -66,6 +67,7 @@ def export_engine(
         shortlist: file of nmt-shortlist; by default the one in the decoding settings, if any.
         read_shortlist: reads such a file for a tokenizer.
         overwrite: replace an existing file of this kind.
+        note: text in Markdown for the card, such as the licence and what the model is for.
 
     Raises:
         CheckpointError: `output` exists, or the model cannot be read or has been rounded by an export.
@@ -79,7 +81,7 @@ def export_engine(
     lists = None if named is None else read_shortlist(named, loaded.tokenizer)
     sections = engine_sections(loaded, precision=precision, shortlist=lists)
     weights = len(sections["DATA"])
-    sections["META"] = _meta(loaded, sections, name=output.name, precision=precision)
+    sections["META"] = _meta(loaded, sections, name=output.name, precision=precision, note=note)
     pieces = file_of(sections)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +129,7 @@ def _check_output(output: Path, *, model: Path, overwrite: bool) -> None:
         raise CheckpointError(f"{output}: --overwrite replaces only model files, and this is not one; move it away")
 
 
-def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, precision: Precision) -> bytes:
+def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, precision: Precision, note: str) -> bytes:
     """The description of the file for people and tools."""
     config = loaded.config
     settings: Settings = settings_of(config.decoding)
@@ -138,6 +140,6 @@ def _meta(loaded: LoadedModel, sections: dict[str, Content], *, name: str, preci
         **facts_for_tools(loaded, precision=precision),
         "decoding": settings_in_words(settings),
         "training_max_length": config.data.max_length,
-        "card": model_card(loaded, name=name, stored=precision, weights=weights, total=total, words=words),
+        "card": model_card(loaded, name=name, stored=precision, weights=weights, total=total, words=words, note=note),
     }
     return json.dumps(meta, ensure_ascii=False, indent=1).encode("utf-8")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop.facts import LongestSource
+from nmt.light.pretrained import SUFFIX, is_pretrained
 
 if TYPE_CHECKING:
     from nmt.light.translator import Translator
 
 MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 """The first bytes of every model file."""
-SUFFIX: Final = ".nmt"
 TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-report, nmt-serve, nmt-check and nmt.load"
 """What accepts model files."""
 
@@ -25,7 +25,7 @@ def is_engine_file(path: str | os.PathLike[str]) -> bool:
     place = Path(path)
     if place.is_dir():
         return False
-    if place.suffix == SUFFIX:
+    if place.suffix == SUFFIX or is_pretrained(path):
         return True
     try:
         if not place.is_file():

@@ -113,7 +113,14 @@ def config_of(
 
 
 def readme_of(
-    loaded: LoadedModel, config: dict[str, Any], *, name: str, precision: OnnxPrecision, weights: int, total: int
+    loaded: LoadedModel,
+    config: dict[str, Any],
+    *,
+    name: str,
+    precision: OnnxPrecision,
+    weights: int,
+    total: int,
+    note: str = "",
 ) -> str:
     """The card, in Markdown; `weights` and `total` are bytes, those of all but the card and the checksums."""
     search = ", ".join(f"`{key}` {value}" for key, value in config["search"].items())
@@ -135,8 +142,9 @@ def readme_of(
         "Greedy search in Python (`pip install numpy onnxruntime sentencepiece`), for texts of one line:",
         f"```python\n{_EXAMPLE}```",
     ]
+    words = PRECISIONS[precision]
     return model_card(
-        loaded, name=name, stored=precision, weights=weights, total=total, words=PRECISIONS[precision], use=use
+        loaded, name=name, stored=precision, weights=weights, total=total, words=words, use=use, note=note
     )
 
 

@@ -57,12 +57,14 @@ def export_onnx(
     checkpoint: str | int = "best",
     plugins: Sequence[str] = (),
     overwrite: bool = False,
+    note: str = "",
 ) -> ExportedGraphs:
     """Write the model in `model` to the folder `output`, which appears when it is complete.
 
     Args:
         model: an argument of `load_model`, with `checkpoint` and `plugins`.
         overwrite: replace an existing folder of this kind.
+        note: text in Markdown for the card, such as the licence and what the model is for.
 
     Raises:
         CheckpointError: `output` exists, or the model cannot be read, is too large or was rounded by an export.
@@ -87,7 +89,7 @@ def export_onnx(
     config = config_of(loaded, encoder, step, precision=precision, pieces=(names[0], names[-1]))
     files[CONFIG] = json.dumps(config, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
     total = sum(map(len, files.values()))
-    card = readme_of(loaded, config, name=output.name, precision=precision, weights=weights, total=total)
+    card = readme_of(loaded, config, name=output.name, precision=precision, weights=weights, total=total, note=note)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     files |= {run_layout.CARD: card.encode("utf-8"), run_layout.SUMS: sums_text(sums)}
     try:
