@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .errors import EngineError, NmtError, StoppedError
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 """Of all of nmt."""
 
 TYPE_CHECKING = False
