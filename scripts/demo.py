@@ -103,9 +103,8 @@ def heading(text: str) -> None:
 
 def execute(command: str, *arguments: str, text: str | None = None, capture: bool = False) -> str:
     """Run a command of nmt with this interpreter, shown as it would be typed; `text` is its input."""
-    for line in (text or "").splitlines():
-        print(line)
-    print(" ".join(["$", *(["..."] if text else []), command, *arguments]), flush=True)
+    given = [] if text is None else ["<<END", *text.splitlines(), "END"]
+    print(" ".join(["$", command, *arguments, *given[:1]]), *given[1:], sep="\n", flush=True)
     program = [sys.executable, "-m", MODULES[command], *arguments]
     done = subprocess.run(program, input=text, stdout=subprocess.PIPE if capture else None, text=True, check=False)
     if done.returncode:
