@@ -98,8 +98,9 @@ def test_the_same_in_node_as_by_the_native_engine(page: Path, tmp_path: Path, be
 def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> None:
     seen = in_node(page, tmp_path, beam=4)
     lacking, threads, wrong, half = seen["problems"]
-    allowed = "Allowed: beam_size, n_best, max_length_offset, length_penalty, shortlist, scores, attention, split_long"
-    assert lacking == f"coverage_penalty: is not an option of the engine in a browser. {allowed}, repeat_penalty."
+    allowed = "Allowed: beam_size, n_best, max_length_offset, length_penalty, shortlist, scores, attention, split, "
+    what = "is not an option of the engine in a browser"
+    assert lacking == f"coverage_penalty: {what}. {allowed}split_long, repeat_penalty."
     assert threads.startswith("threads: is not an option")
     assert (wrong, half) == ("repeat_penalty must be 0.01 to 10", "n_best must be 1 to 1000")
     engine = native(page)

@@ -44,7 +44,12 @@ INLINE void atr_channels(const float *x, const float *before, const float *u, co
 
 UNIT_ROW(atr_row) {
     const int activation = p % 3, gates = p / 3;
+#ifdef __wasm__ /* where code has to be fetched, one loop does all that is rare */
+    if (p) atr_channels(x, before, u, v[0], after, H, activation, gates);
+    else atr_channels(x, before, u, v[0], after, H, 0, 0);
+#else
     ATR_CHOOSE(atr_channels, x, before, u, v[0], after, H)
+#endif
 }
 
 UNIT_ROW(rnn_row) {
@@ -87,29 +92,34 @@ UNIT_ROW(gru_row) {
 }
 
 INLINE void lstm_channels(const float *x, const float *before, const float *u, const float *const v[4], float *after,
-                          i64 H, const int linear, const int peepholes) {
+                          i64 H, const int linear, const int peepholes, const float with) {
     const float *b = v[0], *pi = v[1], *pf = v[2], *po = v[3];
 #pragma omp simd
     for (i64 j = 0; j < H; j++) {
         const float c = before[H + j];
         float i = x[j] + u[j] + b[j], f = x[H + j] + u[H + j] + b[H + j];
         float o = x[2 * H + j] + u[2 * H + j] + b[2 * H + j], g = x[3 * H + j] + u[3 * H + j] + b[3 * H + j];
-        if (peepholes) i += pi[j] * c, f += pf[j] * c;
+        if (peepholes) i += with * pi[j] * c, f += with * pf[j] * c;
         float memory = lstm_memory(i, f, g, c);
-        if (peepholes) o += po[j] * memory;
+        if (peepholes) o += with * po[j] * memory;
         after[H + j] = memory;
         after[j] = lstm_output(o, memory, linear);
     }
 }
 
 UNIT_ROW(lstm_row) {
+#ifdef __wasm__ /* one loop, in which peepholes that are not there have no weight */
+    const float *const vectors[4] = {v[0], v[1] ? v[1] : v[0], v[1] ? v[2] : v[0], v[1] ? v[3] : v[0]};
+    lstm_channels(x, before, u, vectors, after, H, p != 0, 1, v[1] ? 1.0f : 0.0f);
+#else
     const float *const vectors[4] = {v[0], v[1], v[2], v[3]};
     switch (2 * (v[1] != 0) + (p != 0)) {
-    case 0: lstm_channels(x, before, u, vectors, after, H, 0, 0); break;
-    case 1: lstm_channels(x, before, u, vectors, after, H, 1, 0); break;
-    case 2: lstm_channels(x, before, u, vectors, after, H, 0, 1); break;
-    case 3: lstm_channels(x, before, u, vectors, after, H, 1, 1); break;
+    case 0: lstm_channels(x, before, u, vectors, after, H, 0, 0, 0.0f); break;
+    case 1: lstm_channels(x, before, u, vectors, after, H, 1, 0, 0.0f); break;
+    case 2: lstm_channels(x, before, u, vectors, after, H, 0, 1, 1.0f); break;
+    case 3: lstm_channels(x, before, u, vectors, after, H, 1, 1, 1.0f); break;
     }
+#endif
 }
 
 #undef UNIT_ROW
