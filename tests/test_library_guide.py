@@ -83,6 +83,7 @@ def test_the_examples_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
 def test_three_lines_of_the_readme_translate(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"^```python\n(import nmt\n.*?)^```$", README, flags=re.M | re.S)
     assert README.index(block) < 2500  # on the first screen
+    assert block in "\n\n".join(BLOCKS)
     exec(block, {})
     assert len(capsys.readouterr().out.splitlines()) == 1
 

@@ -49,7 +49,7 @@ def _spelled(raw: bytes) -> str | None:
     be of a script of East Asia, and some be letters or punctuation that no other encoding spells with these bytes.
     """
     part = raw[:_LOOKED_AT].rstrip(b"\r\n")
-    fewest = _FEWEST if b"\0" in part else 2 * _FEWEST
+    fewest, has_controls = _FEWEST if b"\0" in part else 2 * _FEWEST, _has_controls(part)
     for width, name in ((4, "UTF-32"), (2, "UTF-16")):
         for order in ("LE", "BE"):
             for start in (0, width - 1):  # after what the end of the line before has left
@@ -58,7 +58,7 @@ def _spelled(raw: bytes) -> str | None:
                 readable = sum(letter.isprintable() or letter in "\t\u3000" for letter in text) - text.count("\ufffd")
                 if len(text) < fewest or 20 * readable < 19 * len(text):
                     continue
-                if _has_controls(part) and width == 2:
+                if width == 2 and has_controls:
                     if 3 * part.count(b" ") <= len(part) and _is_of_one_script(text):
                         return name
                     continue

@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 import nmt
+from nmt.errors import shortened
 from nmt.serving.server import _listen
 from nmt.serving.settings import Settings
 from tests.conftest import REPOSITORY
@@ -474,7 +475,8 @@ def test_models_are_exchanged_under_load(exported: Exported, tmp_path: Path) -> 
                 assert answers() == wanted[times % 2]
             put(b"\x89NMT\r\n\x1a\n" + bytes(100))
             refused = httpx.post(f"{server.base}/reload", headers=key, timeout=60)
-            assert refused.status_code == 422 and refused.json()["error"].startswith("not reloaded: ")
+            named = shortened(f"{served}:")
+            assert refused.status_code == 422 and refused.json()["error"].startswith(f"not reloaded: {named} ")
             server.signal(signal.SIGHUP)
             assert "served.nmt" in server.wait_for("ERROR - (not reloaded, .*)$")
             assert answers() == wanted[0]
