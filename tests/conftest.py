@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -46,6 +47,19 @@ Golden = tuple[dict[str, Any], "np.lib.npyio.NpzFile"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", metavar="I/N", help="every N-th test, from the I-th, 0 first (scripts/gpu_check)")
     parser.addoption("--behind", metavar="TEST", action="append", help="of these only the tests behind this one")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the C libraries before any test, so that none finds on stderr that its first use compiles one."""
+    from nmt.data.sentences import split_sentences  # late: TRITON_INTERPRET is set above
+    from nmt.errors import NmtError
+    from nmt.interop.engine.compiled import compiled_engine
+    from nmt.ops import native
+
+    if not hasattr(session.config, "workerinput"):  # before the workers of pytest-xdist start
+        for first_use in (native.problem, compiled_engine, lambda: split_sentences("a", "en")):
+            with contextlib.suppress(NmtError):  # where there is no compiler, the tests that need one say so
+                first_use()
 
 
 @pytest.hookimpl(trylast=True)
