@@ -25,6 +25,7 @@ SYSTEMS = [
     *(("rnnsearch", "gru"), ("rnnsearch_deepatt", "lrn"), ("attention", "lrn")),
 ]
 LINES = 1000
+RESOLUTION = 2**-22  # of a score between 2 and 4 in fp32: where two are nearer, the order of additions decides
 SMALL = {
     "data.tokenizer_options.vocab_size": "1500",
     "training.max_steps": "400",
@@ -144,20 +145,23 @@ def test_a_thousand_lines(
         found = engine.translate(lines, beam_size=beam, details=["tokens"])
         expected = pytorch.translate(lines, beam_size=beam, details=["tokens"])
         pairs = [(one.tokens or (), other.tokens or ()) for one, other in zip(found, expected, strict=True)]
-        differing = [place for place, (one, other) in enumerate(pairs) if one != other]
-        record_property(f"lines that differ with a beam of {beam}", len(differing))
-        assert len(differing) <= LINES // 1000
-        for place in differing:  # where the model itself finds both equally good
+        differing = 0  # lines where the two differ by more than fp32 can tell apart
+        for place, pair in enumerate(pairs):
+            if pair[0] == pair[1]:
+                continue
             if beam == 1:
-                step = first_difference(*pairs[place])
-                scores = [exact.step_score(lines[place], tokens, step) for tokens in pairs[place]]
+                step = first_difference(*pair)
+                scores = [exact.step_score(lines[place], tokens, step) for tokens in pair]
             else:
-                scores = [exact.score(lines[place], tokens) for tokens in pairs[place]]
-            if beam > 1 and abs(scores[0] - scores[1]) > 1e-4:  # or what is kept of the beam at some step is a tie
-                both = {exact.ids(tokens) for tokens in pairs[place]}
+                scores = [exact.score(lines[place], tokens) for tokens in pair]
+            differing += abs(scores[0] - scores[1]) > RESOLUTION
+            if beam > 1 and abs(scores[0] - scores[1]) > 1e-4:  # what is kept of the beam at some step is a tie
+                both = {exact.ids(tokens) for tokens in pair}
                 assert both <= exact.found_nearby(lines[place], beam=beam)
-            else:
+            else:  # the model itself finds both equally good
                 assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+        record_property(f"lines that differ with a beam of {beam}", differing)
+        assert differing <= LINES // 1000
         for one, other in zip(found, expected, strict=True):
             assert one.tokens != other.tokens or one.text == other.text
         assert len({one.text for one in found}) > LINES // 20  # it has learnt something
