@@ -46,7 +46,7 @@ def nmt(model: str, given: dict[str, Any]) -> Translate:
     """A run or an exported folder, translated by PyTorch."""
     import nmt as package
 
-    translator = package.load(model, device="cpu", precision=given["precision"], worker=False)
+    translator = package.load(model, device="cpu", precision=given["precision"])
     return lambda lines: [found.text for found in translator.translate(lines, beam_size=given["beam"], scores=False)]
 
 

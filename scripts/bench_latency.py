@@ -86,12 +86,8 @@ def cases(arguments: argparse.Namespace, lines: Sequence[str]) -> dict[str, Call
             f"{search}, library, its start included": partial(started, once, lines[: arguments.starts]),
             f"{search}, command on a pipe": partial(piped, command, lines, warm=arguments.warm),
         }
-        for name, torch_first, worker in (
-            ("library", False, None),
-            ("library, torch imported first", True, None),
-            ("library, torch imported first, worker=False", True, False),
-        ):
-            options = {"beam": beam, "warm": arguments.warm, "torch_first": torch_first, "worker": worker}
+        for name, torch_first in (("library", False), ("library, torch imported first", True)):
+            options = {"beam": beam, "warm": arguments.warm, "torch_first": torch_first}
             found[f"{search}, {name}"] = partial(library, arguments.run, options, lines)
     return found
 
@@ -178,8 +174,8 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
     ]
     lines += ["one call, or from one file, loading excluded.", ""]
     lines += [
-        "| case | median, ms | 95th percentile, ms | process that computes | sentences | lines/s in one call |",
-        "|-|-|-|-|-|-|",
+        "| case | median, ms | 95th percentile, ms | sentences | lines/s in one call |",
+        "|-|-|-|-|-|",
     ]
     for name, runs in results.items():
         times = sorted(1000 * seconds for one in runs for seconds in one["latencies"])
@@ -189,7 +185,6 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
             name,
             f"{statistics.median(times):,.1f} ({min(medians):,.1f}-{max(medians):,.1f})",
             f"{percentile(times, 95):,.1f}",
-            runs[0].get("place", "-"),
             f"{len(times):,}",
             f"{statistics.median(rates):,.1f}" if rates else "-",
         )

@@ -1,8 +1,8 @@
 """One case of bench_latency, run in a separate process: sentences translated one by one by the library.
 
 python scripts/bench_latency_case.py RUN OPTIONS reads sentences from standard input; OPTIONS is a JSON object with
-beam, warm (first sentences, not counted), torch_first and worker (for nmt.load). Prints a JSON object: `latencies`, the
-seconds of each sentence; `lines_per_second` for all sentences in one call; and `place`, where the translator computes.
+beam, warm (first sentences, not counted) and torch_first. Prints a JSON object: `latencies`, the seconds of each
+sentence, and `lines_per_second` for all sentences in one call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def measure(run: str, options: dict[str, Any], lines: list[str]) -> dict[str, An
     import nmt
 
     latencies = []
-    with nmt.load(run, device="cpu", worker=options["worker"]) as translator:
+    with nmt.load(run, device="cpu") as translator:
         for line in [*lines[: options["warm"]], *lines]:
             began = time.perf_counter()
             translator.translate(line, beam_size=options["beam"], n_best=1)
@@ -32,11 +32,9 @@ def measure(run: str, options: dict[str, Any], lines: list[str]) -> dict[str, An
             began = time.perf_counter()
             translator.translate(lines, beam_size=options["beam"], n_best=1)
             seconds = time.perf_counter() - began
-        described = repr(translator).rpartition(", ")[2].rstrip(">").rstrip(" 0123456789")
     return {
         "latencies": latencies[options["warm"] :],
         "lines_per_second": len(lines) / seconds,
-        "place": described,
     }
 
 

@@ -109,7 +109,7 @@ def sentences(arguments: argparse.Namespace) -> list[Row]:
     lines = list(islice(read_lines(f"{arguments.data}/test_2016_flickr.en.gz"), SENTENCES))
 
     def milliseconds(beam: int) -> Callable[[Mapping[str, str]], float]:
-        options = json.dumps({"beam": beam, "warm": 20, "torch_first": False, "worker": None})
+        options = json.dumps({"beam": beam, "warm": 20, "torch_first": False})
 
         def measure(environment: Mapping[str, str]) -> float:
             done = subprocess.run(

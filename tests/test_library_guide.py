@@ -71,7 +71,7 @@ def test_the_examples_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
         exec(compile(block, "docs/library.md", "exec"), names)
     said = capsys.readouterr().out
     assert "'atrr' is not a known cell. Did you mean 'atr'?" in said
-    assert re.search(r"<nmt\.Translator runs/demo/checkpoints/step-10, en-de, cpu, \w+, in worker process \d+>", said)
+    assert re.search(r"<nmt\.Translator runs/demo/checkpoints/step-10, en-de, cpu, \w+, in this process>", said)
     assert re.search(r"^training\.max_steps = 4 is reached 4$", said, flags=re.M)
     assert "nrefs:1|case:mixed" in said
     environ = {"CONTENT_LENGTH": "11", "wsgi.input": io.BytesIO(b"A dog runs.")}

@@ -148,7 +148,6 @@ def _write(arguments: argparse.Namespace, draw: Callable[[Inspection], Drawn]) -
             device=arguments.device,
             checkpoint=arguments.checkpoint,
             plugins=arguments.plugins,
-            worker=False,
         ) as model:
             found = model.inspect(arguments.text, arguments.target)
         figure, texts = draw(found)

@@ -242,7 +242,6 @@ def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.
             device=arguments.device,
             checkpoint=arguments.checkpoint,
             plugins=arguments.plugins,
-            worker=False,
         )
         made.translators[name] = translator
         start = time.perf_counter()

@@ -226,7 +226,6 @@ def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
         precision=arguments.precision or "auto",
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
-        worker=False,
     )
     given = {name: getattr(arguments, name) for name in DECODING if name not in ("precision", "n_best")}
     options = {name: value for name, value in given.items() if value is not None}

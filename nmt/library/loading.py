@@ -1,22 +1,17 @@
-"""`nmt.load`: where a model computes, and the settings that must come before torch."""
+"""`nmt.load`: its arguments are checked, and the settings made that must come before torch."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nmt.environment import is_prepared
 from nmt.errors import ConfigError, shown
 from nmt.interop.engine.opened import are_engine_files
-from nmt.library.environment import before_torch
+from nmt.library.environment import prepare_search, warn_once
 from nmt.library.paths import path_of, several
 from nmt.library.translator import Translator
-
-if TYPE_CHECKING:
-    from nmt.library.computing import Computing
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
@@ -43,9 +38,7 @@ def load(
             configuration, by default bf16 if the hardware computes in it, else fp32.
         checkpoint: the checkpoint to use of each run: `best`, `last`, or a step.
         plugins: Python files that register components the models need.
-        worker: whether to compute in a separate process. By default only if torch is already imported and the device is
-            the CPU, because some settings for speed must come before that import (docs/library.md). False computes in
-            this process and, if torch is not imported yet, sets environment variables for it.
+        worker: has no effect; before version 0.4.0 it chose whether a separate process computes.
 
     Raises:
         ConfigError: an argument, or a saved configuration, cannot be used.
@@ -58,43 +51,16 @@ def load(
         "checkpoint": checkpoint,
         "plugins": [path_of(plugin, "plugins") for plugin in several(plugins)],
     }
+    if worker is not None:
+        warn_once("worker: has no effect any more, because every model computes in the process that loads it")
     if are_engine_files(arguments["paths"]):
-        if worker:
-            raise ConfigError(
-                f"worker: {arguments['paths'][0]} is one file for the engine, which has no worker process"
-            )
-        return Translator(_files(arguments))
-    if worker is None:
-        worker = _would_be_slow(device)
-    return Translator(_client(arguments) if worker else _engine(arguments))
+        from nmt.library.light import EngineFiles
 
-
-def _client(arguments: dict[str, Any]) -> Computing:
-    from nmt.library.client import Client
-
-    return Client(**arguments)
-
-
-def _files(arguments: dict[str, Any]) -> Computing:
-    from nmt.library.light import EngineFiles
-
-    return EngineFiles(**arguments)
-
-
-def _engine(arguments: dict[str, Any]) -> Computing:
-    before_torch()
+        return Translator(EngineFiles(**arguments))
+    prepare_search(device)
     from nmt.library.engine import Engine
 
-    return Engine(**arguments)
-
-
-def _would_be_slow(device: str) -> bool:
-    """Whether torch was imported without the settings that make it fast here."""
-    if "torch" not in sys.modules or is_prepared():
-        return False
-    import torch
-
-    return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+    return Translator(Engine(**arguments))
 
 
 def _paths(path: object) -> list[str]:

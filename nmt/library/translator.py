@@ -112,7 +112,7 @@ class Translator:
             ConfigError: unknown options, values that are not allowed, options that do not go together.
             DataError: text holds half of a surrogate pair; no translation can fulfil the wishes; a shortlist cannot be
                 used.
-            NmtError: the translator is closed, or its worker process has ended.
+            NmtError: the translator is closed.
         """
         wishes, given = _given(options)
         if isinstance(text, str | Request):
@@ -213,7 +213,7 @@ class Translator:
         return self._computing.joined(list(lines))
 
     def close(self) -> None:
-        """Release the memory and end the worker process, if there is one; also done at the end of a `with` block."""
+        """Release the memory; also done at the end of a `with` block."""
         self._computing.close()
 
     def __enter__(self) -> Translator:

@@ -1,4 +1,4 @@
-"""A language model in the search from configuration and command line: training, translating, workers, errors."""
+"""A language model in the search from configuration and command line: training, translating, errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def translated(folder: Path, *options: str) -> list[str]:
 
 
 def test_everything_that_translates_has_it_by_the_same_options(folder: Path) -> None:
-    """Command line, library, worker process, and the configuration of the model."""
+    """Command line, library, and the configuration of the model."""
     plain = translated(folder)
     fused = translated(folder, "--language-model", str(folder / "lm"), "--language-model-weight", "2")
     assert fused != plain == translated(folder, "--language-model", "none")
@@ -44,8 +44,6 @@ def test_everything_that_translates_has_it_by_the_same_options(folder: Path) -> 
     with nmt.load(folder / "run") as translator:
         assert [one.text for one in translator.translate(TEXT, **options)] == fused
         assert [one.text for one in translator.translate(TEXT)] == plain
-    with nmt.load(folder / "run", worker=True) as translator:
-        assert [one.text for one in translator.translate(TEXT, **options)] == fused
     make_run(folder / "own")
     for path in [folder / "own/config.yaml", *(folder / "own/checkpoints").glob("*/config.yaml")]:
         config = yaml.safe_load(path.read_text())

@@ -87,7 +87,7 @@ def test_the_sharpest_layer_is_drawn(drawn, tmp_path):
     assert labels(axes.xaxis) == ["␣a", "b", "<eos>"] and labels(axes.yaxis) == ["x", "<eos>"]
     path, options = asked[0]
     assert path == "runs/x" and asked[1:] == [("a b", "x"), "closed"]
-    assert options == {"device": "cpu", "checkpoint": "7", "plugins": ["my.py"], "worker": False}
+    assert options == {"device": "cpu", "checkpoint": "7", "plugins": ["my.py"]}
     assert (tmp_path / "map.svg").read_bytes().startswith(b"<?xml")
 
 

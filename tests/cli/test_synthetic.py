@@ -252,7 +252,7 @@ def test_from_python_a_line_is_one_pair_unless_asked_otherwise(folder: Path) -> 
     """Whatever the configuration says of translating."""
     config = folder / "run/checkpoints/step-10/config.yaml"
     config.write_text(config.read_text().replace("n_best: 1", "n_best: 3"))
-    with nmt.load("run", device="cpu", worker=False) as teacher:
+    with nmt.load("run", device="cpu") as teacher:
         assert len(teacher.translate("a b c").n_best) == 3
         assert nmt.backtranslate(teacher, "text/mono.gz", "back").pairs == len(MONO)
 
@@ -260,7 +260,7 @@ def test_from_python_a_line_is_one_pair_unless_asked_otherwise(folder: Path) -> 
 def test_from_python(folder: Path) -> None:
     assert distill.main(["run", "-o", "made", "--train", "text/train", "--n-best", "2", "-q"]) == 0
     seen: list[tuple[int, int]] = []
-    with nmt.load("run", device="cpu", worker=False) as teacher:
+    with nmt.load("run", device="cpu") as teacher:
         found = nmt.distill(
             teacher, folder / "same", train="text/train", n_best=2, progress=lambda done, all: seen.append((done, all))
         )

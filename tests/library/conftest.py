@@ -22,12 +22,5 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def local(tiny_run: Path) -> Iterator[nmt.Translator]:
     """A translator in this process."""
-    with nmt.load(tiny_run, device="cpu", worker=False) as translator:
-        yield translator
-
-
-@pytest.fixture(scope="session")
-def remote(tiny_run: Path) -> Iterator[nmt.Translator]:
-    """A translator in a worker process."""
-    with nmt.load(tiny_run, device="cpu", worker=True) as translator:
+    with nmt.load(tiny_run, device="cpu") as translator:
         yield translator

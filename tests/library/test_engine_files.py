@@ -33,7 +33,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
 @pytest.fixture(scope="module")
 def by_run(exported: Exported) -> Iterator[nmt.Translator]:
-    with nmt.load(exported.run, device="cpu", precision="fp32", worker=False) as translator:
+    with nmt.load(exported.run, device="cpu", precision="fp32") as translator:
         yield translator
 
 
@@ -121,7 +121,7 @@ def test_a_line_is_noted_only_if_it_is_longer_than_the_longest_in_training(
     for longest in (tokens - 1, tokens):
         (run / "facts.json").write_text(f'{{"longest_source": {longest}}}')
         assert export.main([str(run), "-o", str(file), "--precision", "fp32", "--overwrite"]) == 0
-        with nmt.load(file) as files, nmt.load(run, device="cpu", worker=False) as runs:
+        with nmt.load(file) as files, nmt.load(run, device="cpu") as runs:
             for translator in (files, runs):
                 assert ("longer_than_training" in translator.translate(LINES[0]).notes) == (longest < tokens)
 
@@ -213,7 +213,7 @@ def test_an_ensemble_is_that_of_the_runs(exported: Exported, tmp_path: Path) -> 
     folders = [Path(exported.run) / "checkpoints" / name for name in ("step-10", "step-20")]
     with (
         nmt.load([exported.file, other]) as files,
-        nmt.load(folders, device="cpu", precision="fp32", worker=False) as runs,
+        nmt.load(folders, device="cpu", precision="fp32") as runs,
     ):
         assert files.models == [Path(exported.file), other] and "ensemble of 2 models" in repr(files)
         results = files.translate(LINES, details=DETAILS)
@@ -256,7 +256,6 @@ def test_arguments_that_a_file_does_not_take(exported: Exported, tmp_path: Path)
         ({"precision": "int8"}, nmt.ConfigError, f"precision: int8 was asked for, but {file} is in fp32."),
         ({"checkpoint": "last"}, nmt.ConfigError, f"{file}: is a single model; a checkpoint ('last')"),
         ({"plugins": ["x.py"]}, nmt.ConfigError, f"plugins: {file} {is_file}"),
-        ({"worker": True}, nmt.ConfigError, f"worker: {file} {is_file}"),
         ({"path": [file, exported.run]}, nmt.ConfigError, f"{file}: {is_file}, but {exported.run} is not"),
         ({"path": "missing.nmt"}, nmt.CheckpointError, "missing.nmt: No such file"),
         ({"path": damaged}, nmt.CheckpointError, f"{damaged}: "),
@@ -266,7 +265,7 @@ def test_arguments_that_a_file_does_not_take(exported: Exported, tmp_path: Path)
         with pytest.raises(kind) as caught:
             nmt.load(**{"path": file, **arguments})  # type: ignore[arg-type]
         assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
-    for arguments in ({"device": "cpu"}, {"precision": "fp32"}, {"worker": False}):
+    for arguments in ({"device": "cpu"}, {"precision": "fp32"}, {"worker": True}):
         nmt.load(file, **arguments).close()  # type: ignore[arg-type]
     shutil.copyfile(file, tmp_path / "named_otherwise")
     assert nmt.load(tmp_path / "named_otherwise").precision == "fp32"

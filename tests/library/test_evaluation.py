@@ -81,7 +81,7 @@ def test_a_given_tokenizer_goes_before_that_of_the_test_set(tmp_path: Path, monk
 def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote: nmt.Translator) -> None:
     references = ["x y"] * 7 + ["t@@ u"]
     found = [
-        nmt.evaluate(model=model, source=SENTENCES, references=references, beam_size=2) for model in (local, remote)
+        nmt.evaluate(model=model, source=SENTENCES, references=references, beam_size=2) for model in (local, tiny_run)
     ]
     assert found[0].as_json() == found[1].as_json()
     assert found[0].translations is not None and len(found[0].translations) == len(SENTENCES)

@@ -46,15 +46,13 @@ def at_once(work: list[Callable[[], Any]]) -> list[Any]:
         return list(pool.map(run, work))
 
 
-@pytest.mark.parametrize("name", ["local", "remote"])
 def test_eight_threads_with_other_texts_and_options_get_what_one_gets(
-    name: str, request: pytest.FixtureRequest
+    local: nmt.Translator,
 ) -> None:
-    translator: nmt.Translator = request.getfixturevalue(name)
-    alone = [outcome(translator.translate(text, **options)) for text, options in CALLS]
+    alone = [outcome(local.translate(text, **options)) for text, options in CALLS]
 
     def three_times(text: list[str], options: dict[str, Any]) -> list[Any]:
-        return [outcome(translator.translate(text, **options)) for _ in range(3)]
+        return [outcome(local.translate(text, **options)) for _ in range(3)]
 
     found = at_once([lambda call=call: three_times(*call) for call in CALLS])  # type: ignore[misc]
     assert found == [[wanted] * 3 for wanted in alone]
@@ -77,8 +75,8 @@ def test_translators_with_other_kernels_and_precisions_do_not_disturb_each_other
     for file in plain.rglob("config.yaml"):
         file.write_text(file.read_text().replace("kernels: auto", "kernels: reference"))
     with (
-        nmt.load(tiny_run, device="cpu", precision="fp32", worker=False) as first,
-        nmt.load(plain, device="cpu", precision="int8", worker=False) as second,
+        nmt.load(tiny_run, device="cpu", precision="fp32") as first,
+        nmt.load(plain, device="cpu", precision="int8") as second,
     ):
         seen: dict[str, set[str]] = {"auto": set(), "reference": set()}
         original = engine.Translator.translate_window
@@ -100,7 +98,7 @@ def test_translators_with_other_kernels_and_precisions_do_not_disturb_each_other
 
 
 def test_a_call_whose_turn_comes_after_the_end_of_its_translator_says_so(tiny_run: Path) -> None:
-    translator = nmt.load(tiny_run, device="cpu", worker=False)
+    translator = nmt.load(tiny_run, device="cpu")
     turns, said = translator._computing._turns, list[str]()  # type: ignore[attr-defined]
 
     def late() -> None:
@@ -138,19 +136,17 @@ def test_a_short_call_need_not_wait_for_the_end_of_a_long_one(local: nmt.Transla
     assert order == ["short", "long"]
 
 
-@pytest.mark.parametrize("name", ["local", "remote"])
-def test_another_thread_ends_a_search(name: str, request: pytest.FixtureRequest) -> None:
+def test_another_thread_ends_a_search(local: nmt.Translator) -> None:
     """Between two of its steps: of this one there would be a million."""
-    translator: nmt.Translator = request.getfixturevalue(name)
     stop = nmt.Stop()
     timer = threading.Timer(0.2, stop.set)
     timer.start()
     with pytest.raises(nmt.StoppedError):
-        translator.translate("a b", stop=stop, max_length_offset=1_000_000, min_length=1_000_000)
+        local.translate("a b", stop=stop, max_length_offset=1_000_000, min_length=1_000_000)
     timer.join()
-    assert outcome([translator.translate("a b", stop=nmt.Stop())]) == outcome([translator.translate("a b")])
+    assert outcome([local.translate("a b", stop=nmt.Stop())]) == outcome([local.translate("a b")])
     with pytest.raises(nmt.StoppedError):  # which has been set before
-        translator.translate(["a b"], stop=stop)
+        local.translate(["a b"], stop=stop)
 
 
 def test_a_long_search_lets_others_have_their_turns(local: nmt.Translator) -> None:
@@ -165,11 +161,9 @@ def test_a_long_search_lets_others_have_their_turns(local: nmt.Translator) -> No
             long.result(HANGS)
 
 
-@pytest.mark.parametrize("name", ["local", "remote"])
-def test_parts_and_hypotheses_say_what_a_translation_costs(name: str, request: pytest.FixtureRequest) -> None:
-    translator: nmt.Translator = request.getfixturevalue(name)
-    assert translator.parts(["a b c", "", "d"]) == [[3], [], [1]]
-    assert translator.parts(["a b c d a"], split_long=2) == [[2, 2, 1]]
-    assert (translator.hypotheses(beam_size=7), translator.hypotheses(beam_size=1)) == (7, 1)
+def test_parts_and_hypotheses_say_what_a_translation_costs(local: nmt.Translator) -> None:
+    assert local.parts(["a b c", "", "d"]) == [[3], [], [1]]
+    assert local.parts(["a b c d a"], split_long=2) == [[2, 2, 1]]
+    assert (local.hypotheses(beam_size=7), local.hypotheses(beam_size=1)) == (7, 1)
     with pytest.raises(nmt.ConfigError, match="beam_size"):
-        translator.hypotheses(beam_size=0)
+        local.hypotheses(beam_size=0)

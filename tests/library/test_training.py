@@ -37,7 +37,7 @@ def test_it_trains_and_returns_what_the_run_says(config: dict[str, Any]) -> None
     assert selection() == kernels
     again = nmt.train(config, overrides=["training.max_steps=6"], device="cpu")
     assert (again.finished, again.step, again.best_step) == (True, 6, 6)
-    with nmt.load(training.run_dir, device="cpu", worker=False) as translator:
+    with nmt.load(training.run_dir, device="cpu") as translator:
         assert isinstance(translator.translate("ba da").text, str)
 
 

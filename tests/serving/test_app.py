@@ -73,7 +73,7 @@ class Fake:
 
 @pytest.fixture(scope="module")
 def translator(run: Path) -> Iterator[nmt.Translator]:
-    with nmt.load(run, device="cpu", worker=False) as translator:
+    with nmt.load(run, device="cpu") as translator:
         yield translator
 
 
@@ -210,7 +210,7 @@ def test_what_the_library_refuses_is_the_clients_mistake(
     served(translator, test)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("secret"), NmtError("secret: the worker process ended")])
+@pytest.mark.parametrize("error", [RuntimeError("secret"), NmtError("secret: the translator is closed")])
 def test_our_own_errors_are_one_line_and_in_the_log(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     translator = Fake(error=error)
     translator.may.set()

@@ -79,7 +79,7 @@ def test_64_clients_get_their_own_answers_and_memory_stays_flat(exported: Export
     assert "nmt_sentences_total 10000.0" in metrics
     batches = float(re.findall(r"^nmt_batch_sentences_count (.*)$", metrics, flags=re.M)[0])
     assert batches < REQUESTS / 4  # requests of different clients are computed together
-    with nmt.load(model, device="cpu", worker=None if by == "file" else False) as translator:
+    with nmt.load(model, device="cpu") as translator:
         wanted = [result.text for result in translator.translate(texts)]
     assert clients.answers == {text: (200, answer) for text, answer in zip(texts, wanted, strict=True)}
     assert late < ALLOWED_GROWTH * early, f"{early} kB after 2,000 requests, {late} kB after 10,000"

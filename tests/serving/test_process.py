@@ -155,7 +155,7 @@ def test_a_client_that_has_gone_is_499_in_the_log(run: Path) -> None:
 )
 def test_a_signal_lets_accepted_requests_finish(run: Path, number: int, code: int, said: str) -> None:
     texts = [f"{'a b c d ' * 5}{'abcd'[place % 4]}" for place in range(120)]
-    with nmt.load(run, device="cpu", worker=False) as translator:
+    with nmt.load(run, device="cpu") as translator:
         wanted = [result.text for result in translator.translate(texts)]
     arguments = (str(run), "--device", "cpu", "--max-characters", "100000", "--batch-size", "4", "--timeout", "100")
     with started(*arguments) as server, httpx.Client(base_url=server.base, timeout=100) as client:
@@ -369,7 +369,7 @@ def test_the_slow_path_is_loud(run: Path, tmp_path: Path) -> None:
 
 def test_an_ensemble_is_served(run: Path) -> None:
     paths = [str(run / "checkpoints/step-10"), str(run / "checkpoints/step-20")]
-    with nmt.load(paths, device="cpu", worker=False) as translator:
+    with nmt.load(paths, device="cpu") as translator:
         wanted = translator.translate("a b c").text
     with started(*paths, "--device", "cpu") as server:
         found = httpx.post(f"{server.base}/translate", content=json.dumps({"text": "a b c"}), headers=JSON).json()
