@@ -44,7 +44,7 @@ setup(
     package_dir={"nmt.configs": "configs"},
     package_data={
         "nmt.configs": ["*.yaml"],
-        "nmt.demo": ["*.tsv"],
+        "nmt.data": ["*.bz2"],
         "nmt": ["py.typed"],
         "nmt.light": ["src/*.c", "src/*.h"],
         "nmt.pretrained": ["*.nmt"],

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def corpus(folder: Path) -> dict[str, Pairs]:
     """The demo's corpus."""
-    from nmt.demo import write_corpus
+    from nmt.data.demo import write_corpus
 
     made = folder / "corpus"
     made.mkdir()

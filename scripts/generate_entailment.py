@@ -5,7 +5,7 @@
 
 writes FOLDER/train.jsonl, dev.jsonl and test.jsonl, one JSON object a line. Its keys are `sentence1`, `sentence2` and
 `gold_label`, as in SNLI, and `kind`: whether negation, hyponyms or numbers decide. No hypothesis is in two of the
-files, and no hypothesis alone shows its label (see nmt/demo/entailment.py). Spaces separate words and full stops.
+files, and no hypothesis alone shows its label (see demo_grammar/entailment.py). Spaces separate words and full stops.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
-from nmt.demo.entailment import GROUP, generate_pairs
 from nmt.errors import DataError
+from scripts.demo_grammar.entailment import GROUP, generate_pairs
 
 HELD_OUT = 100
 """Groups of pairs in dev, and in test."""

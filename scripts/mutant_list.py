@@ -30,7 +30,6 @@ LISTS = Path(__file__).with_name("mutant_lists")
 _FURTHER = {
     "cells": ("tests/models",),
     "compiling": ("tests/ops/native",),
-    "demo": ("tests/data",),
     "evaluation": ("tests/cli/test_evaluate.py",),
     "interop": ("tests/cli",),
     "light": ("tests/library",),

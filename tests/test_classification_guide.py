@@ -14,7 +14,7 @@ import yaml
 
 from nmt.cli import classify
 from nmt.config.yaml12 import read_yaml
-from nmt.demo.entailment import generate_pairs
+from scripts.demo_grammar.entailment import generate_pairs
 from tests.conftest import REPOSITORY
 from tests.tasks.classified_texts import PARTS, write_pairs
 from tests.tiny_training import nmt_train

@@ -16,6 +16,7 @@ from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.cache import corpus_folder, encoded_corpus
 from nmt.data.corpus import Corpus, new_folder
+from nmt.data.demo import write_corpus
 from nmt.data.encoding import LengthRule, Tags
 from nmt.data.known_files import KnownFiles
 from nmt.data.monolingual import describe_monolingual, training_files, training_tags
@@ -27,7 +28,6 @@ from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_parallel
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.validation_facts import ValidationFacts, validation_facts
-from nmt.demo import write_corpus
 from nmt.errors import ConfigError, DataError
 from nmt.files.errors import reason, unreadable
 from nmt.registry import TOKENIZERS

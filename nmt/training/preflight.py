@@ -15,7 +15,7 @@ from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import Config
 from nmt.data import planned_sizes
-from nmt.demo import check_languages
+from nmt.data.demo import check_languages
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
 from nmt.evaluation import build_metrics
 from nmt.interop import run_layout

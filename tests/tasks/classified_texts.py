@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nmt.demo.entailment import GROUP, LABELS, generate_pairs
+from scripts.demo_grammar.entailment import GROUP, LABELS, generate_pairs
 
 PARTS = ("train", "dev", "test")
 WORDS = ["red", "blue", "green", "house", "tree", "a", "the", "big"]

@@ -1,12 +1,13 @@
-"""The words of the demo grammar, read from the tables next to this file."""
+"""The words of the demo grammar, read from the tables next to this file, and the content of a sentence before it is
+expressed in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
-from typing import Literal, cast
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
 
 Gender = Literal["m", "f", "n"]
 
@@ -65,7 +66,7 @@ class Verb:
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
-    text = resources.files("nmt.demo").joinpath(name).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     header, *lines = (line.split("\t") for line in text.splitlines())
     for line in lines:
         yield dict(zip(header, line, strict=True))
@@ -232,3 +233,178 @@ SAY = _closed_class("say", "said", "sagen", "haben")
 THINK = _closed_class("think", "thought", "glauben", "haben")
 KNOW = _closed_class("know", "knew", "wissen", "haben")
 HOPE = _closed_class("hope", "hoped", "hoffen", "haben")
+
+
+_ENGLISH_SMALL = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+)
+_ENGLISH_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_GERMAN_SMALL = (
+    "null",
+    "eins",
+    "zwei",
+    "drei",
+    "vier",
+    "fünf",
+    "sechs",
+    "sieben",
+    "acht",
+    "neun",
+    "zehn",
+    "elf",
+    "zwölf",
+    "dreizehn",
+    "vierzehn",
+    "fünfzehn",
+    "sechzehn",
+    "siebzehn",
+    "achtzehn",
+    "neunzehn",
+)
+_GERMAN_TENS = ("zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig")
+
+
+def english_number(value: int) -> str:
+    """Words for 0..99: 21 is "twenty-one"."""
+    tens, ones = _split(value)
+    if tens < 2:
+        return _ENGLISH_SMALL[value]
+    return _ENGLISH_TENS[tens - 2] + (f"-{_ENGLISH_SMALL[ones]}" if ones else "")
+
+
+def german_number(value: int) -> str:
+    """Words for 0..99, ones before tens: 21 is "einundzwanzig"."""
+    tens, ones = _split(value)
+    if tens < 2:
+        return _GERMAN_SMALL[value]
+    first = "ein" if ones == 1 else _GERMAN_SMALL[ones]
+    return (f"{first}und" if ones else "") + _GERMAN_TENS[tens - 2]
+
+
+def _split(value: int) -> tuple[int, int]:
+    if not 0 <= value <= 99:
+        raise ValueError(f"number words go from 0 to 99, not {value}")
+    return divmod(value, 10)
+
+
+Determiner = Literal["the", "a", "this", "every", "no", "my", "your", "his", "her", "our", "bare"]
+Tense = Literal["present", "past"]
+Person = Literal[1, 2, 3]
+
+
+class Phrase(NamedTuple):
+    """An adverbial, predicate or question word, ready in both languages."""
+
+    english: str
+    german: str
+
+
+class Modal(NamedTuple):
+    """A modal verb. `governs_to`: English says it with a full verb and "to" ("want to")."""
+
+    english: str
+    german: str
+    governs_to: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pronoun:
+    """A personal pronoun. `gender` is the German one; `thing` is "it" in English whatever the gender."""
+
+    person: Person = 3
+    plural: bool = False
+    gender: Gender = "m"
+    thing: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class NounPhrase:
+    """A noun with all that belongs to it.
+
+    `count` is a number from 2 to 99 and makes the phrase plural. `owner` follows as "of the man",
+    in German in the genitive. `relative` is a clause about this noun; see `Clause.gap`.
+    """
+
+    noun: Noun
+    determiner: Determiner
+    plural: bool = False
+    count: int | None = None
+    adjective: Adjective | None = None
+    owner: NounPhrase | None = None
+    relative: Clause | None = None
+
+    @property
+    def person(self) -> Person:
+        """Noun phrases are always third person."""
+        return 3
+
+    @property
+    def indefinite(self) -> bool:
+        """Whether German negates the phrase with "kein": "a car", "apples", "cold milk"."""
+        return self.determiner in ("a", "bare") and self.count is None
+
+
+Nominal = NounPhrase | Pronoun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """A verb and what depends on it.
+
+    `gap`: the subject is not spoken, because a relative pronoun or question word stands for it; the
+    verb still agrees with it. `fronted`: the time opens the clause, so that German inverts.
+    `complement` is the prepositional object ("for the bus"), `place` tells where, `direction` where to,
+    `means` with what vehicle, `predicate` what a "be" clause says about its subject.
+    """
+
+    verb: Verb
+    subject: Nominal
+    gap: bool = False
+    object: Nominal | None = None
+    recipient: Nominal | None = None
+    complement: Phrase | None = None
+    predicate: Phrase | None = None
+    tense: Tense = "present"
+    modal: Modal | None = None
+    negated: bool = False
+    time: Phrase | None = None
+    fronted: bool = False
+    frequency: Phrase | None = None
+    manner: Phrase | None = None
+    means: Phrase | None = None
+    place: Phrase | None = None
+    direction: Phrase | None = None
+
+    def __post_init__(self) -> None:
+        if self.modal is not None and self.tense == "past":
+            raise ValueError("the grammar has no past tense of modal verbs")
+        if self.fronted and self.time is None:
+            raise ValueError("a fronted time needs a time")
+
+
+CAN = Modal("can", "können")
+MUST = Modal("must", "müssen")
+MAY = Modal("may", "dürfen")
+SHOULD = Modal("should", "sollen")
+WILL = Modal("will", "werden")
+WANT = Modal("want", "wollen", governs_to=True)
+LIKE = Modal("like", "gern", governs_to=True)

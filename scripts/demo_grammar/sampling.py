@@ -5,12 +5,128 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
-from nmt.demo import adverbials, english, german, lexicon
-from nmt.demo.dice import Dice
-from nmt.demo.german_words import Case
-from nmt.demo.lexicon import Adjective, Noun, Verb
-from nmt.demo.syntax import Determiner, NounPhrase, Phrase, Pronoun
+from scripts.demo_grammar import english, german
+from scripts.demo_grammar.german import Case
+from scripts.demo_grammar.words import (
+    CAN,
+    MAY,
+    MUST,
+    SHOULD,
+    WANT,
+    WILL,
+    Adjective,
+    Determiner,
+    Modal,
+    Noun,
+    NounPhrase,
+    Phrase,
+    Pronoun,
+    Tense,
+    Verb,
+    adjectives,
+    english_number,
+    german_number,
+    nouns,
+    verbs,
+)
+
+T = TypeVar("T")
+
+
+CITIES = (
+    Phrase("Berlin", "Berlin"),
+    Phrase("Vienna", "Wien"),
+    Phrase("Munich", "München"),
+    Phrase("Cologne", "Köln"),
+    Phrase("Hamburg", "Hamburg"),
+    Phrase("Zurich", "Zürich"),
+)
+
+LOCATIONS = {
+    "in": ("in", "in"),
+    "at": ("at", "an"),
+    "on": ("on", "auf"),
+    "seat": ("on", "auf"),
+    "surface": ("on", "auf"),
+    "under": ("under", "unter"),
+}
+AROUND = (("next to", "neben"), ("behind", "hinter"), ("in front of", "vor"))
+_UNITS = (("days", "Tagen"), ("weeks", "Wochen"), ("months", "Monaten"), ("years", "Jahren"))
+
+_WEEKDAYS = tuple(
+    Phrase(f"on {name}", f"am {german_name}")
+    for name, german_name in zip(
+        ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+        ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag"),
+        strict=True,
+    )
+)
+_ANY_TIME = (
+    Phrase("today", "heute"),
+    Phrase("in the morning", "am Morgen"),
+    Phrase("in the evening", "am Abend"),
+    Phrase("in summer", "im Sommer"),
+    Phrase("in winter", "im Winter"),
+)
+_PRESENT = (Phrase("now", "jetzt"), Phrase("every day", "jeden Tag"), Phrase("every week", "jede Woche"))
+_PAST = (Phrase("yesterday", "gestern"), Phrase("last week", "letzte Woche"), Phrase("last year", "letztes Jahr"))
+_FUTURE = (Phrase("tomorrow", "morgen"), Phrase("next week", "nächste Woche"), Phrase("next year", "nächstes Jahr"))
+FREQUENCIES = (
+    Phrase("often", "oft"),
+    Phrase("always", "immer"),
+    Phrase("sometimes", "manchmal"),
+    Phrase("never", "nie"),
+)
+PACES = (Phrase("slowly", "langsam"), Phrase("quickly", "schnell"))
+
+
+class Mood(NamedTuple):
+    """Tense, modal and time of a clause, which depend on each other."""
+
+    tense: Tense
+    modal: Modal | None
+    time: Phrase | None
+
+
+PLAIN = Mood("present", None, None)
+_MODALS = (CAN, MUST, MAY, SHOULD, WILL, WILL, WANT)
+_NEGATED_MODALS = (CAN, SHOULD, WILL, WANT)
+
+
+def mood(sampler: Sampler, verb: Verb, *, past: bool = True, negated: bool = False) -> Mood:
+    """Present, past if allowed, or a modal, with a time that goes with it or none.
+
+    A verb whose English past looks like the present ("read") is not put into the past, and of the
+    modals only those are negated that negate alike in both languages.
+    """
+    if "stative" in verb.extras:
+        return PLAIN
+    draw = sampler.fraction()
+    if draw < 0.4:
+        if not past or verb.english == verb.english_past:
+            return PLAIN
+        return Mood("past", None, past_time(sampler) if sampler.chance(0.6) else None)
+    times: tuple[Phrase, ...] = (*_PRESENT, *_ANY_TIME)
+    modal = None
+    if draw < 0.7:
+        times, modal = (*_FUTURE, *_ANY_TIME, *_WEEKDAYS), sampler.pick(_NEGATED_MODALS if negated else _MODALS)
+    return Mood("present", modal, sampler.pick(times) if sampler.chance(0.4) else None)
+
+
+def past_time(sampler: Sampler) -> Phrase:
+    """When something was: "yesterday", "on Monday", "three weeks ago", "at five o'clock"."""
+    draw = sampler.fraction()
+    if draw < 0.2:
+        plural, german_dative = sampler.pick(_UNITS)
+        count = sampler.number()
+        return Phrase(f"{english_number(count)} {plural} ago", f"vor {german_number(count)} {german_dative}")
+    if draw < 0.35:
+        hour = sampler.hour()
+        return Phrase(f"at {english_number(hour)} o'clock", f"um {german_number(hour)} Uhr")
+    return sampler.pick((*_PAST, *_PAST, *_ANY_TIME, *_WEEKDAYS))
+
 
 _POSSESSIVES: tuple[Determiner, ...] = ("my", "your", "his", "her", "our")
 _PERSONAL = (
@@ -34,18 +150,45 @@ def _frame_kind(verb: Verb) -> str:
     return "to" if verb.frame == "to,by" else verb.frame
 
 
-class Sampler(Dice):
-    """Choices for one sentence; no noun is taken twice, except by saying so."""
+class Sampler:
+    """Choices for one sentence; no noun is taken twice, except by saying so.
+
+    It draws by `random` and `randrange` alone, whose sequences Python keeps from version to version.
+    """
 
     def __init__(self, rng: random.Random) -> None:
-        super().__init__(rng)
+        self._rng = rng
         self._taken: set[str] = set()
+
+    def fraction(self) -> float:
+        """A number from 0 up to 1."""
+        return self._rng.random()
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self.fraction() < probability
+
+    def pick(self, items: Sequence[T]) -> T:
+        """One of the items, each as likely as the others."""
+        return items[self._rng.randrange(len(items))]
+
+    def below(self, end: int) -> int:
+        """0..end - 1, each as likely as the others."""
+        return self._rng.randrange(end)
+
+    def number(self) -> int:
+        """2..99, half of them below 13."""
+        return self._rng.randrange(2, 13) if self.chance(0.5) else self._rng.randrange(13, 100)
+
+    def hour(self) -> int:
+        """2..12; at one o'clock German inflects the number, which the grammar leaves out."""
+        return self._rng.randrange(2, 13)
 
     def noun(self, tags: Sequence[str], *, countable: bool = False) -> Noun:
         """A noun with one of the tags that the sentence does not have yet."""
         fitting = [
             noun
-            for noun in lexicon.nouns()
+            for noun in nouns()
             if set(tags) & set(noun.tags) and noun.english not in self._taken and not (countable and noun.mass)
         ]
         noun = self.pick(fitting)
@@ -57,7 +200,7 @@ class Sampler(Dice):
         return self.pick(
             [
                 adjective
-                for adjective in lexicon.adjectives()
+                for adjective in adjectives()
                 if set(adjective.tags) & set(noun.tags)
                 and (beside is None or adjective.scale != beside.scale)
                 and (not scales or adjective.scale in scales)
@@ -74,7 +217,7 @@ class Sampler(Dice):
         return self.pick(
             [
                 verb
-                for verb in lexicon.verbs()
+                for verb in verbs()
                 if _frame_kind(verb) == frame
                 and (not subjects or set(subjects) & set(verb.subjects))
                 and (not objects or set(objects) & set(verb.objects))
@@ -140,10 +283,10 @@ class Sampler(Dice):
         phrase = self._known_place(tags or ("building", "room", "area", "nature"))
         around = {"building", "seat", "surface", "high"} & set(phrase.noun.tags) and self.chance(0.3)
         if around:
-            in_english, in_german = self.pick(adverbials.AROUND)
+            in_english, in_german = self.pick(AROUND)
         else:
-            kind = next(tag for tag in phrase.noun.tags if tag in adverbials.LOCATIONS)
-            in_english, in_german = adverbials.LOCATIONS[kind]
+            kind = next(tag for tag in phrase.noun.tags if tag in LOCATIONS)
+            in_english, in_german = LOCATIONS[kind]
         return self.prepositional(in_english, in_german, phrase, case="dative")
 
     def direction(self, *, far: bool) -> Phrase:
@@ -161,7 +304,7 @@ class Sampler(Dice):
 
     def city(self) -> Phrase:
         """To a city: "to Vienna"."""
-        name = self.pick(adverbials.CITIES)
+        name = self.pick(CITIES)
         return Phrase(f"to {name.english}", f"nach {name.german}")
 
     def vehicle(self) -> Phrase:

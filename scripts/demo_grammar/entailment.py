@@ -13,11 +13,9 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from nmt.demo import english, lexicon
-from nmt.demo.lexicon import Verb
-from nmt.demo.numbers import english_number
-from nmt.demo.sampling import Sampler
-from nmt.demo.syntax import Clause, Phrase
+from scripts.demo_grammar import english, words
+from scripts.demo_grammar.sampling import Sampler
+from scripts.demo_grammar.words import Clause, Phrase, Verb, english_number
 
 LABELS = ("entailment", "neutral", "contradiction")
 GROUP = 6
@@ -132,8 +130,8 @@ def hyponyms(sampler: Sampler) -> _Matter:
 def _verbs_of_kinds() -> list[tuple[Verb, list[str]]]:
     """Verbs with the kinds of things that can be their object, where there are several."""
     found = []
-    for verb in lexicon.verbs():
-        nouns = [noun for noun in lexicon.nouns() if set(noun.tags) & set(verb.objects)]
+    for verb in words.verbs():
+        nouns = [noun for noun in words.nouns() if set(noun.tags) & set(verb.objects)]
         kinds = [kind for kind in _KINDS_OF_THINGS if any(kind in noun.tags for noun in nouns)]
         if verb.frame == "acc" and "person" in verb.subjects and len(kinds) > 1:
             found.append((verb, kinds))

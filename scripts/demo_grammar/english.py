@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nmt.demo.lexicon import BE, Verb
-from nmt.demo.numbers import english_number
-from nmt.demo.syntax import CAN, Clause, Nominal, NounPhrase, Pronoun
+from scripts.demo_grammar.words import BE, CAN, Clause, Nominal, NounPhrase, Pronoun, Verb, english_number
 
 _PRONOUNS = {
     (1, False): ("I", "me"),

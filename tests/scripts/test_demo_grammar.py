@@ -7,10 +7,22 @@ from typing import Any
 
 import pytest
 
-from nmt.demo import english, german
-from nmt.demo.clauses import taken_up
-from nmt.demo.lexicon import BE, find_adjective, find_noun, find_verb
-from nmt.demo.syntax import CAN, LIKE, WANT, WILL, Clause, NounPhrase, Phrase, Pronoun
+from scripts.demo_grammar import english, german
+from scripts.demo_grammar.sentences import taken_up
+from scripts.demo_grammar.words import (
+    BE,
+    CAN,
+    LIKE,
+    WANT,
+    WILL,
+    Clause,
+    NounPhrase,
+    Phrase,
+    Pronoun,
+    find_adjective,
+    find_noun,
+    find_verb,
+)
 
 TODAY = Phrase("today", "heute")
 HE, SHE, ME, YOU = Pronoun(gender="m"), Pronoun(gender="f"), Pronoun(person=1), Pronoun(person=2)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.demo import german_words as words
-from nmt.demo import lexicon
-from nmt.demo.english import third_person
-from nmt.demo.german_words import Case
-from nmt.demo.lexicon import find_noun, find_verb
-from nmt.demo.numbers import english_number, german_number
-from nmt.demo.syntax import Pronoun
+from scripts.demo_grammar import german, words
+from scripts.demo_grammar.english import third_person
+from scripts.demo_grammar.german import Case
+from scripts.demo_grammar.words import Pronoun, english_number, find_noun, find_verb, german_number
 
 NOUN_FORMS = [
     # English, plural, nominative, accusative, dative, genitive
@@ -39,7 +36,7 @@ CASES: tuple[Case, ...] = ("nominative", "accusative", "dative", "genitive")
 @pytest.mark.parametrize(("english", "plural", "forms"), NOUN_FORMS)
 def test_nouns_decline(english: str, plural: bool, forms: str) -> None:
     noun = find_noun(english)
-    assert [words.noun_form(noun, case, plural=plural) for case in CASES] == forms.split()
+    assert [german.noun_form(noun, case, plural=plural) for case in CASES] == forms.split()
 
 
 def test_compounds_take_gender_and_plural_of_their_head() -> None:
@@ -63,14 +60,14 @@ def test_compounds_take_gender_and_plural_of_their_head() -> None:
 )
 def test_determiners(determiner: words.Determiner, rows: str) -> None:
     for case, row in zip(CASES, rows.split(" / "), strict=False):
-        forms = [words.determiner_form(determiner, case, slot) for slot in ("m", "f", "n", "plural")]
+        forms = [german.determiner_form(determiner, case, slot) for slot in ("m", "f", "n", "plural")]
         assert forms == row.split(), case
 
 
 def test_the_indefinite_article_has_no_plural() -> None:
-    assert words.determiner_form("a", "accusative", "m") == "einen"
-    assert words.determiner_form("a", "dative", "f") == "einer"
-    assert words.determiner_form("a", "nominative", "plural") == ""
+    assert german.determiner_form("a", "accusative", "m") == "einen"
+    assert german.determiner_form("a", "dative", "f") == "einer"
+    assert german.determiner_form("a", "nominative", "plural") == ""
 
 
 @pytest.mark.parametrize(
@@ -96,8 +93,8 @@ def test_the_indefinite_article_has_no_plural() -> None:
     ],
 )
 def test_present(infinitive: str, changed: str | None, forms: str) -> None:
-    singular = [words.present(infinitive, changed, person, plural=False) for person in (1, 2, 3)]
-    assert [*singular, words.present(infinitive, changed, 3, plural=True)] == forms.split()
+    singular = [german.present(infinitive, changed, person, plural=False) for person in (1, 2, 3)]
+    assert [*singular, german.present(infinitive, changed, 3, plural=True)] == forms.split()
 
 
 @pytest.mark.parametrize(
@@ -120,8 +117,8 @@ def test_present(infinitive: str, changed: str | None, forms: str) -> None:
 )
 def test_participle_and_zu_infinitive(english: str, participle: str, zu: str) -> None:
     verb = find_verb(english)
-    assert words.participle(verb) == participle
-    assert words.zu_infinitive(verb) == zu
+    assert german.participle(verb) == participle
+    assert german.zu_infinitive(verb) == zu
 
 
 @pytest.mark.parametrize(
@@ -138,7 +135,7 @@ def test_participle_and_zu_infinitive(english: str, participle: str, zu: str) ->
     ],
 )
 def test_contractions(preposition: str, phrase: str, expected: str) -> None:
-    assert words.contract(preposition, phrase) == expected
+    assert german.contract(preposition, phrase) == expected
 
 
 @pytest.mark.parametrize(
@@ -153,7 +150,7 @@ def test_contractions(preposition: str, phrase: str, expected: str) -> None:
     ],
 )
 def test_pronouns(pronoun: Pronoun, forms: tuple[str, str, str]) -> None:
-    assert tuple(words.pronoun_form(pronoun, case) for case in CASES[:3]) == forms
+    assert tuple(german.pronoun_form(pronoun, case) for case in CASES[:3]) == forms
 
 
 @pytest.mark.parametrize(
@@ -196,31 +193,31 @@ def test_english_past_and_plural() -> None:
     assert find_verb("close").english_past == "closed"
     assert find_verb("tidy up").english_past == "tidied"
     assert find_verb("play").english_past == "played"
-    assert lexicon.regular_plural("city") == "cities"
-    assert lexicon.regular_plural("bus") == "buses"
-    assert lexicon.regular_plural("boy") == "boys"
+    assert words.regular_plural("city") == "cities"
+    assert words.regular_plural("bus") == "buses"
+    assert words.regular_plural("boy") == "boys"
 
 
 def test_every_word_means_one_thing() -> None:
     """Neither language has two nouns, adjectives or verbs for one of the other."""
     for english in (True, False):
-        nouns = [noun.english if english else noun.german for noun in lexicon.nouns()]
-        adjectives = [word.english if english else word.german for word in lexicon.adjectives()]
+        nouns = [noun.english if english else noun.german for noun in words.nouns()]
+        adjectives = [word.english if english else word.german for word in words.adjectives()]
         verbs = [
             (verb.english, verb.particle, verb.frame if ":" in verb.frame else "")
             if english
             else (verb.prefix, verb.infinitive, "")
-            for verb in lexicon.verbs()
+            for verb in words.verbs()
         ]
         for entries in (nouns, adjectives, verbs):
             assert len(entries) == len(set(entries))
 
 
 def test_english_plurals_show_their_number() -> None:
-    assert [noun.english for noun in lexicon.nouns() if not noun.mass and noun.english == noun.english_plural] == []
+    assert [noun.english for noun in words.nouns() if not noun.mass and noun.english == noun.english_plural] == []
 
 
 def test_tags_of_verbs_name_nouns() -> None:
-    known = {tag for noun in lexicon.nouns() for tag in noun.tags}
-    for verb in lexicon.verbs():
+    known = {tag for noun in words.nouns() for tag in noun.tags}
+    for verb in words.verbs():
         assert {*verb.subjects, *verb.objects} <= known, verb.english

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from nmt.demo import lexicon
-from nmt.demo.entailment import GROUP, LABELS, EntailmentPair, generate_pairs
-from nmt.demo.numbers import english_number
+from scripts.demo_grammar.entailment import GROUP, LABELS, EntailmentPair, generate_pairs
+from scripts.demo_grammar.words import english_number
+from scripts.demo_grammar.words import nouns as all_nouns
 
 NUMBERS = {english_number(value): value for value in range(100)}
 
@@ -119,9 +119,7 @@ def test_kinds_decide_what_hyponyms_entail(pairs: list[EntailmentPair]) -> None:
         if not kinds or named(special):
             continue  # both say the kind, or one of them another
         (kind,) = kinds
-        nouns = [
-            noun for noun in lexicon.nouns() if special.endswith((f" {noun.english} .", f" {noun.english_plural} ."))
-        ]
+        nouns = [noun for noun in all_nouns() if special.endswith((f" {noun.english} .", f" {noun.english_plural} ."))]
         longest = max(nouns, key=lambda noun: len(noun.english))
         assert (kind in longest.tags) == (pair.label != "neutral"), pair
 
