@@ -195,7 +195,7 @@ def cudnn_layer(bench: Bench, x: Tensor) -> Row:
 
 def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
     """The loop of the decoder's first layer in a training step."""
-    from nmt.models.conditional import AttentionRNN
+    from nmt.models.decoder import AttentionRNN
     from nmt.ops import graphs, memory_product
 
     batch, source, target, hidden = shapes.attention

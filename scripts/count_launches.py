@@ -31,9 +31,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.jit import KernelInterface
 
 from nmt.models import inference
-from nmt.models.dropout import number_layers
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
+from nmt.models.parts import number_layers
 from nmt.ops import dispatch, graphs, native
 from nmt.ops.dispatch import selected
 from nmt.ops.dropout import Masks, masked_by

@@ -47,7 +47,7 @@ class Cell(nn.Module, Generic[S]):
     without_dropout: ClassVar[str] = "it does not define dropped_step"
     """The reason, for messages, why a unit that does not define `dropped_step` has no recurrent dropout."""
     layer_number: int = 0
-    """Gives each layer of a model different masks; set by `nmt.models.dropout.number_layers`."""
+    """Gives each layer of a model different masks; set by `nmt.models.parts.number_layers`."""
 
     def __init__(
         self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None

@@ -17,7 +17,8 @@ from nmt.errors import ConfigError, DataError
 from nmt.interop.zero_names import Variable, unit_name
 from nmt.interop.zero_names import variables as named_variables
 from nmt.models import Seq2Seq, build_model
-from nmt.models.conditional import AttentionRNN, MakeCell, OneToOneRNN
+from nmt.models.decoder import AttentionRNN
+from nmt.models.encoder import MakeCell, OneToOneRNN
 from nmt.registry import CELLS
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -12,13 +12,24 @@ from torch import Tensor, nn
 from nmt.cells import ATR, GRU, LRN, LSTM, OLRN, SRU, Cell
 from nmt.models import DeepNMT, RNNSearch, RNNSearchDeepAtt
 from nmt.models.attention import AdditiveAttention, AttentionQuery
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.decoder import AttendingLayer, ConcatenatingLayer, ContextLayer, DeepDecoder
-from nmt.models.deep_attention import DeepAttentionRNN
-from nmt.models.embeddings import Embeddings
-from nmt.models.encoder import Alternating, Bidirectional, ContextAware, DeepEncoder, Forward, ResidualLayer
-from nmt.models.linear import LayerNorm, Linear
-from nmt.models.readout import Readout, TanhReadout
+from nmt.models.decoder import (
+    AttendingLayer,
+    AttentionRNN,
+    ConcatenatingLayer,
+    ContextLayer,
+    DeepAttentionRNN,
+    DeepDecoder,
+)
+from nmt.models.encoder import (
+    Alternating,
+    Bidirectional,
+    ContextAware,
+    DeepEncoder,
+    Forward,
+    OneToOneRNN,
+    ResidualLayer,
+)
+from nmt.models.parts import Embeddings, LayerNorm, Linear, Readout, TanhReadout
 
 
 class Variable(NamedTuple):

@@ -15,11 +15,9 @@ from nmt.kernel_check.comparison import DifferenceError, Run, check, random, wit
 from nmt.kernel_check.decoding import check_steps
 from nmt.kernel_check.needs import Design, designs_of, parts
 from nmt.models.attention import AdditiveAttention, AttentionMemory
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.deep_attention import DeepAttentionRNN
-from nmt.models.encoder import Bidirectional
-from nmt.models.initialize import initialize
-from nmt.models.linear import Linear
+from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
+from nmt.models.encoder import Bidirectional, OneToOneRNN
+from nmt.models.parts import Linear, initialize
 from nmt.ops.dispatch import Selection, selected
 from nmt.ops.dropout import Masks, dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy

@@ -13,7 +13,7 @@ from nmt.kernel_check.needs import needed
 from nmt.models.base import PAD
 from nmt.models.build import build_model
 from nmt.models.graphed import GraphedModel
-from nmt.models.output import OutputWords
+from nmt.models.parts import OutputWords
 from nmt.ops.dispatch import Selection, selected
 from nmt.ops.matrices.best_words import BestWords, Choice
 

@@ -21,9 +21,8 @@ from torch import nn
 from nmt.cells import Cell
 from nmt.errors import ConfigError
 from nmt.models.attention import AttentionQuery
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.deep_attention import DeepAttentionRNN
-from nmt.models.encoder import Bidirectional
+from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
+from nmt.models.encoder import Bidirectional, OneToOneRNN
 from nmt.ops.scan import pair_of
 from nmt.registry import CELLS
 

@@ -15,8 +15,8 @@ from nmt.cells import Cell
 from nmt.errors import near_miss, shown
 from nmt.kernel_check import recurrences, verify_operations
 from nmt.layers.batch import Batch, Sequences, read_batch
-from nmt.models.dropout import Dropout
 from nmt.models.encoder import both_directions
+from nmt.models.parts import Dropout
 from nmt.ops.recurrence import product_type
 
 S = TypeVar("S")

@@ -13,7 +13,7 @@ from nmt.data.text import on_one_line
 from nmt.errors import DataError
 from nmt.library.inspection import START, Inspection, UnitTrace
 from nmt.models.base import Seq2Seq
-from nmt.models.recorded import UnitRecord
+from nmt.models.record import UnitRecord
 from nmt.search import Translator
 from nmt.search.ensemble_mean import EnsembleMean
 from nmt.search.inspection import inspect_pair

@@ -6,15 +6,10 @@ from nmt.models.base import PAD, DecodingState, Encoded, Seq2Seq
 from nmt.models.build import build_model, cell_maker, count_parameters, initializer, parameters_by_part
 from nmt.models.classifier import Classifier
 from nmt.models.decoder import Decoder, DecoderLayer
-from nmt.models.deepnmt import DeepNMT
-from nmt.models.dropout import Dropout
-from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput
 from nmt.models.language_model import LanguageModel
-from nmt.models.linear import LayerNorm, Linear
-from nmt.models.readout import InitialStates, Readout
-from nmt.models.rnnsearch import RNNSearch
-from nmt.models.rnnsearch_deepatt import RNNSearchDeepAtt
+from nmt.models.parts import Dropout, Embeddings, InitialStates, LayerNorm, Linear, Readout
+from nmt.models.recurrent import DeepNMT, RNNSearch, RNNSearchDeepAtt
 from nmt.models.tagger import Tagger
 from nmt.models.transformer import Transformer
 

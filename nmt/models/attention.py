@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells import as_initializer
-from nmt.models.initialize import initialize
-from nmt.models.linear import Linear
+from nmt.models.parts import Linear, initialize
 from nmt.ops.attention import additive_attention
 from nmt.ops.attention.native import attend_native, powers_of
 from nmt.ops.dispatch import use_native

@@ -12,12 +12,8 @@ from nmt.cells import reorder_state
 from nmt.cells.base import NoOptions
 from nmt.errors import ConfigError
 from nmt.models.decoder import Decoder, Memories, States, Weights
-from nmt.models.dropout import Dropout
-from nmt.models.embeddings import Embeddings
 from nmt.models.encoder import Encoder
-from nmt.models.initialize import initialize
-from nmt.models.output import OutputWords
-from nmt.models.readout import InitialStates, Readout
+from nmt.models.parts import Dropout, Embeddings, InitialStates, OutputWords, Readout, initialize
 from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.cells import Cell
-from nmt.models.conditional import MakeCell
-from nmt.models.initialize import Unfilled, check_started
-from nmt.models.linear import LayerNorm
+from nmt.errors import ConfigError
+from nmt.models.encoder import MakeCell
+from nmt.models.parts import LayerNorm
 from nmt.registry import CELLS, INITIALIZERS, MODELS
 from nmt.units import SIDES, Side, unit_of
 
@@ -19,6 +22,20 @@ if TYPE_CHECKING:
     from nmt.cells import Initializer
     from nmt.config.schema import Config, ModelConfig
     from nmt.models.base import Seq2Seq
+
+
+def within(name: str, value: int | None, least: int, most: int) -> None:
+    """Raise ValueError for an option `name` that is neither from `least` to `most` nor None."""
+    if value is not None and not least <= value <= most:
+        raise ValueError(f"{name}: must be {least} to {most}, not {value}")
+
+
+def check_dropouts(options: Any) -> None:
+    """Raise ValueError for the first option of a dataclass whose name ends with `dropout` and that is no such share."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name.endswith("dropout") and value is not None and not 0 <= value < 1:
+            raise ValueError(f"{field.name}: must be at least 0 and less than 1, not {value:g}")
 
 
 def cell_maker(
@@ -116,3 +133,42 @@ def parameters_by_part(model: nn.Module) -> dict[str, int]:
         for name, part in model.named_children()
     }
     return {name: count for name, count in counts.items() if count}
+
+
+_SHOWN = 3
+"""Parameters named in a message."""
+
+
+class Unfilled(TorchDispatchMode):
+    """In its block memory that has not been written yet holds NaN, so that `check_started` finds it.
+
+    Of this thread alone, and of floating-point tensors.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func.overloadpacket in _EMPTY and isinstance(made, Tensor) and made.is_floating_point():
+            made.fill_(torch.nan)
+        return made
+
+
+_EMPTY = frozenset(
+    (torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_strided, torch.ops.aten.new_empty)
+)
+
+
+def check_started(model: nn.Module) -> None:
+    """Raise ConfigError, which names them, if parameters of a model that was made in `Unfilled` have no value yet."""
+    names = [name for name, parameter in model.named_parameters() if _is_unfilled(parameter)]
+    if names:
+        rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise ConfigError(
+            f"model.architecture: parameters without a value to start from: {', '.join(names[:_SHOWN])}{rest}; give "
+            "each one where it is made, or in reset_parameters of the module that has it"
+        )
+
+
+def _is_unfilled(parameter: Tensor) -> bool:
+    if isinstance(parameter, UninitializedParameter):  # of a lazy module, whose size is not known
+        return True
+    return not parameter.is_meta and bool(parameter.detach().sum().isnan())  # one pass, which makes nothing

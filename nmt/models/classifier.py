@@ -14,12 +14,9 @@ from nmt.cells import Cell
 from nmt.limits import DEEPEST
 from nmt.models.base import PAD, Outline
 from nmt.models.build import cell_maker, initializer, units_without_dropout
-from nmt.models.conditional import AttentionRNN, MakeCell
-from nmt.models.dropout import Dropout
-from nmt.models.encoder import Bidirectional, EncoderOutput
-from nmt.models.initialize import initialize
-from nmt.models.linear import Linear
-from nmt.models.readout import InitialStates
+from nmt.models.decoder import AttentionRNN
+from nmt.models.encoder import Bidirectional, EncoderOutput, MakeCell
+from nmt.models.parts import Dropout, InitialStates, Linear, initialize
 from nmt.models.tagger import Table
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import MODELS

@@ -1,4 +1,4 @@
-"""Decoders: layers over the words so far; the first one attends to the source."""
+"""Decoders: layers over the words so far, the first of which attends to the source."""
 
 from __future__ import annotations
 
@@ -8,18 +8,234 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from nmt.cells import Cell
 from nmt.errors import ConfigError
-from nmt.models.attention import AttentionMemory
-from nmt.models.conditional import AttentionRNN, MakeCell, OneToOneRNN
-from nmt.models.deep_attention import DeepAttentionRNN
-from nmt.models.encoder import ResidualLayer
+from nmt.models.attention import AdditiveAttention, AttentionMemory, AttentionQuery
+from nmt.models.encoder import AnyCell, MakeCell, OneToOneRNN, ResidualLayer, masked
+from nmt.ops.conditional import Attended, Level, attended_sequence
+from nmt.ops.recurrence import live_rows
+
+
+class AttentionStep(NamedTuple):
+    """One time step of N rows."""
+
+    output: Tensor
+    """[N, H]"""
+    context: Tensor
+    """[N, M]"""
+    state: Any
+    """state after the second cell"""
+    weights: tuple[Tensor, ...]
+    """[B, G, K, S] attention weights of each level, N = B * K"""
+
+
+class AttentionSequence(NamedTuple):
+    """T time steps of B sentences."""
+
+    outputs: Tensor
+    """[B, T, H]"""
+    contexts: Tensor
+    """[B, T, M]"""
+    weights: Tensor
+    """[B, G, T, S] attention weights"""
+    last: Any
+    """state after the last time step"""
+
+
+def levels_of(levels: Sequence[tuple[AttentionQuery, AnyCell]]) -> list[Level] | None:
+    """The parts that kernels need of attentions and the cells above them; None for an unknown cell."""
+    found = []
+    for attention, higher in levels:
+        unit, context = higher.unit(), higher.projection()
+        if unit is None or context is None:
+            return None
+        found.append(Level(attention.level(context), unit))
+    return found
+
+
+def attended(
+    lower: AnyCell, levels: list[Level] | None, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
+) -> Attended | None:
+    """The steps of a cell and levels above it by kernels; None where there are none."""
+    unit = lower.unit()
+    if unit is None or levels is None:
+        return None
+    return attended_sequence(unit, levels, inputs, memory=memory.attended, state=tuple(state), mask=mask)
+
+
+class AttentionRNN(nn.Module):
+    """s = lower(h', x_t); c_t = attention(s); h = higher(s, c_t), with own weights in each cell.
+
+    The complete state goes through both cells; where the mask is 0 both keep the state they got.
+    """
+
+    def __init__(
+        self, make_cell: MakeCell, input_size: int, memory_size: int, *, heads: int = 1, layer_norm: bool = False
+    ) -> None:
+        super().__init__()
+        self.lower = make_cell(input_size)
+        self.higher = make_cell(memory_size)
+        hidden_size = self.lower.hidden_size
+        self.attention = AdditiveAttention(hidden_size, memory_size, heads=heads, layer_norm=layer_norm)
+
+    @property
+    def heads(self) -> int:
+        """G, heads of the attention."""
+        return self.attention.heads
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        """What the decoder attends to, from memory [B, S, M] and mask [B, S]."""
+        return self.attention.prepare(memory, mask)
+
+    def sequence(
+        self, x: Tensor, memory: AttentionMemory, state: Any | None = None, mask: Tensor | None = None
+    ) -> AttentionSequence:
+        """Run over x [B, T, D] from `state` (None: zeros); mask [B, T] is true at words."""
+        if state is None:
+            state = self.lower.initial_state(x.size(0), like=x)
+        lower, higher = self.lower.for_batch(x), self.higher.for_batch(x)
+        inputs = lower.project(x)
+        levels = levels_of([(self.attention, higher)])
+        found = attended(lower, levels, inputs, memory, state, mask)
+        if found is None:
+            found = self._written_out(lower, higher, inputs, memory, state, mask)
+        return AttentionSequence(found.outputs, found.contexts, found.weights, type(state)(*found.last))
+
+    def _written_out(
+        self, lower: AnyCell, higher: AnyCell, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
+    ) -> Attended:
+        """`sequence` from the input products [B, T, kH] of the lower cell, one step after the other."""
+        outputs, contexts, weights = [], [], []
+        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
+            between = masked(live, lower.step(projected, state), state)
+            context, weight = self.attention.attend(lower.output(between).unsqueeze(1), memory)
+            context = context.squeeze(1)
+            state = masked(live, higher.step(higher.project(context), between), between)
+            outputs.append(higher.output(state))
+            contexts.append(context)
+            weights.append(weight)
+        return Attended(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), tuple(state))
+
+    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
+        """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
+        between = self.lower.search_step(self.lower.project(x), state)
+        query = self.lower.output(between).unflatten(0, (memory.keys.size(0), -1))  # [B, K, H]
+        context, weights = self.attention.attend(query, memory)
+        context = context.flatten(0, 1)  # [N, M]
+        state = self.higher.search_step(self.higher.project(context), between)
+        return AttentionStep(self.higher.output(state), context, state, (weights,))
+
+
+AnyLevel = tuple[AttentionQuery, AnyCell]
+"""Attention and cell of a level, as they run over one batch."""
+
+
+class DeepAttentionRNN(nn.Module):
+    """s = lower(h', x_t); in each level l: c_l = attention_l(s), s = higher_l(s, c_l); h = s.
+
+    From "Neural Machine Translation with Deep Attention" (Zhang et al., IEEE TPAMI 2018). The levels have their own
+    cells, queries and scores and share one memory, whose keys the first level computes. Where the mask is 0 all cells
+    keep the state they got. With one level it is an `AttentionRNN`.
+
+    The loop over time runs by kernels where that of an `AttentionRNN` does. In search, where steps come one by one,
+    each attention and without layer norm each cell are C kernels on a CPU.
+    """
+
+    def __init__(
+        self,
+        make_cell: MakeCell,
+        input_size: int,
+        memory_size: int,
+        *,
+        levels: int,
+        heads: int = 1,
+        layer_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.lower = make_cell(input_size)
+        self.higher = nn.ModuleList(make_cell(memory_size) for _ in range(levels))
+        size = self.lower.hidden_size
+        self.attentions = nn.ModuleList(
+            (AttentionQuery if level else AdditiveAttention)(size, memory_size, heads=heads, layer_norm=layer_norm)
+            for level in range(levels)
+        )
+
+    @property
+    def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
+        """Attention and cell of each level."""
+        return cast("list[tuple[AttentionQuery, Cell[Any]]]", list(zip(self.attentions, self.higher, strict=True)))
+
+    @property
+    def heads(self) -> int:
+        """G, heads of each attention."""
+        return self.levels[0][0].heads
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        """What all levels attend to, from memory [B, S, M] and mask [B, S]."""
+        return cast("AdditiveAttention", self.attentions[0]).prepare(memory, mask)
+
+    def sequence(
+        self, x: Tensor, memory: AttentionMemory, state: Any | None = None, mask: Tensor | None = None
+    ) -> AttentionSequence:
+        """Run over x [B, T, D] from `state` (None: zeros); mask [B, T] is true at words.
+
+        Contexts [B, T, D' * M] and weights [B, D' * G, T, S] of the D' levels stand side by side.
+        """
+        if state is None:
+            state = self.lower.initial_state(x.size(0), like=x)
+        lower = self.lower.for_batch(x)
+        levels = [(attention, higher.for_batch(x)) for attention, higher in self.levels]
+        inputs = lower.project(x)
+        found = attended(lower, levels_of(levels), inputs, memory, state, mask)
+        if found is None:
+            found = _written_out(lower, levels, inputs, memory, state, mask)
+        return AttentionSequence(found.outputs, found.contexts, found.weights, type(state)(*found.last))
+
+    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
+        """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
+        sentences, cell = memory.keys.size(0), self.lower
+        state = cell.search_step(cell.project(x), state)
+        contexts, weights = [], []
+        for attention, higher in self.levels:
+            query = cell.output(state).unflatten(0, (sentences, -1))  # [B, K, H]
+            context, weight = attention.attend(query, memory)
+            contexts.append(context.flatten(0, 1))  # [N, M]
+            weights.append(weight)
+            state = higher.search_step(higher.project(contexts[-1]), state)
+            cell = higher
+        return AttentionStep(cell.output(state), torch.cat(contexts, -1), state, tuple(weights))
+
+
+def _written_out(
+    lower: AnyCell,
+    levels: Sequence[AnyLevel],
+    inputs: Tensor,
+    memory: AttentionMemory,
+    state: Any,
+    mask: Tensor | None,
+) -> Attended:
+    """The sequence from the input products [B, T, kH] of the lower cell, one step after the other."""
+    outputs, contexts, weights = [], [], []
+    for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
+        state = masked(live, lower.step(projected, state), state)
+        cell = lower
+        for attention, higher in levels:
+            context, weight = attention.attend(cell.output(state).unsqueeze(1), memory)
+            state = masked(live, higher.step(higher.project(context.squeeze(1)), state), state)
+            cell = higher
+            contexts.append(context)
+            weights.append(weight)
+        outputs.append(cell.output(state))
+    by_time = torch.cat(contexts, 1).unflatten(1, (inputs.size(1), -1)).flatten(2)
+    by_level = [torch.cat(weights[level :: len(levels)], 2) for level in range(len(levels))]
+    return Attended(torch.stack(outputs, 1), by_time, torch.cat(by_level, 1), tuple(state))
+
 
 Memories = tuple[AttentionMemory | None, ...]
 """One for each decoder layer, None where a layer does not attend; the first always does."""
 
 States = tuple[Any, ...]
 """One recurrent state for each decoder layer."""
-
 
 Weights = tuple[Tensor, ...]
 """Weights [B, G, T, S] of each attention of a decoder, lowest layer and level first; of a step [B, G, K, S]."""

@@ -2,15 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from nmt.models.conditional import AnyCell, MakeCell, OneToOneRNN
-from nmt.models.dropout import Dropout
-from nmt.models.linear import LayerNorm, Linear
+from nmt.cells import Cell, DroppedCell, select_state
+from nmt.models.parts import Dropout, LayerNorm, Linear
+from nmt.ops.conditional import Aligned, one_to_one_sequence
+from nmt.ops.recurrence import live_rows, time_order
 from nmt.ops.sequence import Direction, bidirectional
+
+AnyCell = Cell[Any] | DroppedCell[Any]
+
+
+class MakeCell(Protocol):
+    """How a model makes its cells: unit, width, layer norm and options are already chosen."""
+
+    def __call__(self, input_size: int) -> Cell[Any]: ...
+
+
+def masked(live: Tensor | None, new: Any, old: Any) -> Any:
+    """The state `new` in the rows where `live` [B] is true, or in all if it is None; `old` in the others."""
+    return new if live is None else select_state(live, new, old)
+
+
+class OneToOneRNN(nn.Module):
+    """s = lower(h', x_t); h = higher(s, m_t): the context is the memory vector of the same time step."""
+
+    def __init__(self, make_cell: MakeCell, input_size: int, memory_size: int) -> None:
+        super().__init__()
+        self.lower = make_cell(input_size)
+        self.higher = make_cell(memory_size)
+
+    def sequence(
+        self, x: Tensor, memory: Tensor, state: Any | None = None, mask: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, Any]:
+        """Outputs [B, T, H] in input order and the last state, from x [B, T, D] and memory [B, T, M].
+
+        `reverse` runs from the last time step to the first.
+        """
+        if state is None:
+            state = self.lower.initial_state(x.size(0), like=x)
+        lower, higher = self.lower.for_batch(x), self.higher.for_batch(x)
+        inputs, contexts = lower.project(x), higher.project(memory)
+        first, second, found = lower.unit(), higher.unit(), None
+        if first is not None and second is not None:
+            found = one_to_one_sequence(
+                first, second, inputs, context=contexts, state=tuple(state), mask=mask, reverse=reverse
+            )
+        if found is None:
+            found = self._written_out(lower, higher, inputs, contexts, state, mask, reverse=reverse)
+        return found.outputs, type(state)(*found.last)
+
+    def _written_out(
+        self,
+        lower: AnyCell,
+        higher: AnyCell,
+        inputs: Tensor,
+        contexts: Tensor,
+        state: Any,
+        mask: Tensor | None,
+        *,
+        reverse: bool,
+    ) -> Aligned:
+        """`sequence` from the input products [B, T, kH] of both cells, one step after the other."""
+        projected, context = inputs.unbind(1), contexts.unbind(1)
+        live = live_rows(mask, length=len(projected))
+        hidden = []
+        for t in time_order(len(projected), reverse=reverse):
+            between = masked(live[t], lower.step(projected[t], state), state)
+            state = masked(live[t], higher.step(context[t], between), between)
+            hidden.append(higher.output(state))
+        if reverse:
+            hidden.reverse()
+        return Aligned(torch.stack(hidden, 1), tuple(state))
+
+    def step(self, x: Tensor, memory: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Output [N, H] and state after x [N, D] and its memory vector [N, M]."""
+        between = self.lower.search_step(self.lower.project(x), state)
+        state = self.higher.search_step(self.higher.project(memory), between)
+        return self.higher.output(state), state
 
 
 class EncoderOutput(NamedTuple):

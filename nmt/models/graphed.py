@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nmt.models.attention import AttentionMemory
 from nmt.models.base import PAD, DecodingState, Seq2Seq
-from nmt.models.output import OutputWords
+from nmt.models.parts import OutputWords
 from nmt.ops import graphs
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.ops.matrices.inference import plain_parts, rebuilt_matrix

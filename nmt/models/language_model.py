@@ -13,10 +13,8 @@ from torch import Tensor, nn
 from nmt.cells import Cell, as_initializer
 from nmt.limits import DEEPEST, WIDEST
 from nmt.models.base import PAD, Outline
-from nmt.models.build import units_without_dropout
-from nmt.models.dropout import Dropout
-from nmt.models.linear import Linear
-from nmt.models.option_checks import check_dropouts, within
+from nmt.models.build import check_dropouts, units_without_dropout, within
+from nmt.models.parts import Dropout, Linear
 from nmt.ops.dropout import of_parameters
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.recurrence import at_least_fp32

@@ -8,18 +8,234 @@ compute by the equations, without kernels; the model itself is not changed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nmt.cells import Cell
-from nmt.models.attention import AttentionQuery
+from nmt.cells import Cell, memory_weights
+from nmt.models.attention import AttentionMemory, AttentionQuery
 from nmt.models.base import Seq2Seq
-from nmt.models.layer_names import layer_names
-from nmt.models.recorded import RecordedAttention, RecordedCell, RecordedDots, UnitRecord
-from nmt.models.transformer.heads import SelfAttention, SourceAttention
+from nmt.models.blocks import Attended, DotAttention, SelfAttention, SourceAttention
+from nmt.ops.unit import GateValues, Update
+from nmt.registry import CELLS
+
+
+class UnitRecord(NamedTuple):
+    """What a recurrent unit did in N time steps, in the order of what it read."""
+
+    unit: str
+    """What it is registered as, or the name of its class."""
+    reverse: bool
+    """Whether it ran from the last time step to the first."""
+    states: Any
+    """What it carried after each step: a state of the unit whose tensors are [N, H]."""
+    gates: dict[str, Tensor]
+    """[N, H] each, by the names in its equation."""
+    memory: Tensor | None
+    """[N, N], see `nmt.cells.memory_weights`. Where several cells change one state in turn, what the others forget
+    counts, too. None where one of them does not change its memory element by element."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One time step of a cell, for one sentence."""
+
+    place: int | None
+    """Which one it is in the input of the cell; None where that cannot be told."""
+    after: Any
+    """The state after it."""
+    gates: GateValues
+    before: Step | None
+    """The step, of this cell or another one, whose state it began with."""
+
+
+class _Standing(nn.Module):
+    """Replaces another module, and has its attributes."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.training = inner.training
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.__dict__["_modules"].get("inner")
+        return super().__getattr__(name) if found is None or name == "inner" else getattr(found, name)
+
+
+class RecordedCell(Cell[Any]):
+    """A cell of which nothing is known but its steps, as of one of a plugin, so that every loop calls them."""
+
+    inner: Cell[Any]
+
+    def __init__(self, inner: Cell[Any], *, others: list[RecordedCell]) -> None:
+        """`others` are all cells of the model, to which this one is added."""
+        super().__init__(inner.input_size, inner.hidden_size, layer_norm=inner.layer_norm, options=inner.options)
+        self.inner, self.training = inner, inner.training
+        vars(self)["State"] = inner.State
+        self.steps: list[Step] = []
+        self._others = others
+        self._products: Tensor | None = None
+        others.append(self)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["_modules"]["inner"], name)
+
+    def initial_state(self, batch_size: int, *, like: Tensor) -> Any:
+        return self.inner.initial_state(batch_size, like=like)
+
+    def unpack_state(self, packed: Tensor) -> Any:
+        return self.inner.unpack_state(packed)
+
+    def project(self, x: Tensor) -> Tensor:
+        self._products = self.inner.project(x)
+        return self._products
+
+    def step(self, projected: Tensor, state: Any) -> Any:
+        after = self.inner.step(projected, state)
+        gates = self.inner.gate_values(projected, state)
+        self.steps.append(Step(self._place(projected), after, gates, self._step_before(state)))
+        return after
+
+    def output(self, state: Any) -> Tensor:
+        return self.inner.output(state)
+
+    def record(self) -> UnitRecord | None:
+        """What it did; None of a cell that has not run, or that several sentences have gone through."""
+        if not self.steps or any(len(step.after[0]) != 1 for step in self.steps):
+            return None
+        places = [step.place for step in self.steps]
+        count = range(len(places))
+        order = list(count)
+        if None not in places and sorted(places) == order:  # type: ignore[type-var]
+            order = [places.index(place) for place in count]
+        steps = [self.steps[i] for i in order]
+        memory = self._memory()
+        return UnitRecord(
+            _name_of(self.inner),
+            order != list(count),
+            self.State(*(torch.cat(parts) for parts in zip(*(step.after for step in steps), strict=True))),
+            {name: torch.cat([step.gates.named[name] for step in steps]) for name in steps[0].gates.named},
+            None if memory is None else memory[order][:, order],
+        )
+
+    def _place(self, projected: Tensor) -> int | None:
+        """Time steps are views of the products of the whole input, [1, T, kH]."""
+        whole = self._products
+        if whole is None or whole.dim() != 3:
+            return None
+        if whole.untyped_storage().data_ptr() != projected.untyped_storage().data_ptr():
+            return None
+        return (projected.storage_offset() - whole.storage_offset()) // whole.stride(1)
+
+    def _step_before(self, state: Any) -> Step | None:
+        """A loop may have copied the state that a step has left."""
+        last = [cell.steps[-1] for cell in self._others if cell.steps]
+        for step in last:
+            if step.after is state:
+                return step
+        return next((step for step in last if _same(step.after, state)), None)
+
+    def _memory(self) -> Tensor | None:
+        """The memory weights [N, N] in the order of the run."""
+        inputs, forgets = [], []
+        for before, step in zip([None, *self.steps], self.steps, strict=False):
+            update = step.gates.update
+            forget = None if update is None else _forget_since(before, step, update)
+            if update is None or forget is None:
+                return None
+            inputs.append(update.input)
+            forgets.append(forget)
+        return memory_weights(torch.stack(inputs, 1), torch.stack(forgets, 1))[0]
+
+
+def _forget_since(before: Step | None, step: Step, update: Update) -> Tensor | None:
+    """What of the state after `before` stays after `step` [1, H], by all steps between; None if one does not tell."""
+    forget, one = update.forget, step.before
+    while before is not None and one is not before:
+        if one is None:  # it began anew
+            return torch.zeros_like(forget)
+        if one.gates.update is None:
+            return None
+        forget, one = forget * one.gates.update.forget, one.before
+    return forget
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and all(map(torch.equal, one, other))
+
+
+def _name_of(cell: Cell[Any]) -> str:
+    names = CELLS.names()
+    return next((name for name in names if CELLS.get(name) is type(cell)), type(cell).__name__)
+
+
+class RecordedAttention(_Standing):
+    """Additive attention."""
+
+    inner: AttentionQuery
+
+    def __init__(self, inner: AttentionQuery) -> None:
+        super().__init__(inner)
+        self.seen: list[Tensor] = []
+
+    def attend(self, query: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+        """As `AttentionQuery.attend`."""
+        context, weights = self.inner.attend(query, memory)
+        self.seen.append(weights)
+        return context, weights
+
+
+class RecordedDots(_Standing):
+    """Dot-product attention, which has its weights only where it is asked for them."""
+
+    inner: DotAttention
+
+    def __init__(self, inner: DotAttention) -> None:
+        super().__init__(inner)
+        self.seen: list[Tensor] = []
+
+    def forward(
+        self, query: Tensor, keys: Tensor, values: Tensor, *, penalty: Tensor | None, causal: bool = False, **_: bool
+    ) -> Attended:
+        """As `DotAttention.forward`."""
+        found = self.inner(query, keys, values, penalty=penalty, causal=causal, weights=True)
+        self.seen.append(found.weights)
+        return found
+
+
+_UNSAID: Final = {"layers", "blocks", "rnn", "cell", "mixing", "attention", "attentions"}
+"""Parts of a path that tell nothing."""
+
+_SAID: Final = {"forward_rnn": "forward", "backward_rnn": "backward"}
+
+_SIDES: Final = ("encoder", "decoder")
+
+
+def layer_names(paths: Sequence[str]) -> list[str]:
+    """A name for each path of a module: side, layer from 0, and what else tells it from the others of its layer."""
+    names = [_name(path) for path in paths]
+    count = Counter(names)
+    return [name if count[name] == 1 else path for name, path in zip(names, paths, strict=True)]
+
+
+def _name(path: str) -> str:
+    parts = path.split(".")
+    if parts[:2] == ["encoder", "first"]:  # of `nmt.models.encoder.Alternating`, below the layers that it calls above
+        parts[1:2] = ["0"]
+    elif parts[:2] == ["encoder", "above"]:
+        parts[1:3] = [str(int(parts[2]) + 1)]
+    side, *rest = [_SAID.get(part, part) for part in parts if part not in _UNSAID]
+    if side in _SIDES and not (rest and rest[0].isdecimal()):
+        rest.insert(0, "0")
+    return ".".join([side, *rest])
+
 
 OF_ITSELF = ".self"
 """What the names of self-attention end with."""

@@ -13,13 +13,10 @@ from torch import Tensor, nn
 from nmt.cells import Cell, as_initializer
 from nmt.limits import DEEPEST, WIDEST
 from nmt.models.base import PAD, Outline
-from nmt.models.build import cell_maker, initializer, units_without_dropout
+from nmt.models.build import cell_maker, check_dropouts, initializer, units_without_dropout, within
 from nmt.models.crf import LinearChain
-from nmt.models.dropout import Dropout
 from nmt.models.encoder import Bidirectional
-from nmt.models.initialize import initialize
-from nmt.models.linear import Linear
-from nmt.models.option_checks import check_dropouts, within
+from nmt.models.parts import Dropout, Linear, initialize
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import MODELS
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.data import PAD
 from nmt.models.base import Seq2Seq, drop_padding_columns
-from nmt.models.output import OutputWords
+from nmt.models.parts import OutputWords
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.ops.matrices.top import log_probabilities
 from nmt.search.ensemble_mean import EQUAL, EnsembleMean, RunningMean

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.models.base import Seq2Seq
-from nmt.models.record import record
-from nmt.models.recorded import UnitRecord
+from nmt.models.record import UnitRecord, record
 from nmt.ops.matrices.top import log_probabilities
 from nmt.search.ensemble_mean import EQUAL, EnsembleMean, RunningMean
 from nmt.search.reading import entropies_of

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.models.base import Normalization, Seq2Seq
-from nmt.models.dropout import DropoutWarmup, number_layers
+from nmt.models.parts import DropoutWarmup, number_layers
 from nmt.ops.dropout import masked_by
 from nmt.training.batches import Group
 from nmt.training.distributed import World

@@ -15,8 +15,8 @@ from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError, say_once
 from nmt.models import build_model
 from nmt.models.build import check_recurrent_dropout
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.encoder import Bidirectional
+from nmt.models.decoder import AttentionRNN
+from nmt.models.encoder import Bidirectional, OneToOneRNN
 from nmt.ops import dispatch
 from nmt.ops.dropout import Masks, masked_by
 from nmt.registry import CELLS

@@ -13,8 +13,8 @@ from torch import Tensor, nn, sigmoid, tanh
 
 from nmt.cells import GRU, LSTM, RNN, Cell, HiddenState, MemoryState
 from nmt.errors import ConfigError, say_once
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.encoder import Bidirectional
+from nmt.models.decoder import AttentionRNN
+from nmt.models.encoder import Bidirectional, OneToOneRNN
 from nmt.ops import dispatch
 from nmt.ops.layer_norm import layer_norm
 from nmt.ops.matrices.inference import quantize

@@ -19,7 +19,7 @@ CONTEXT.set_forkserver_preload(
     [
         "torch._dynamo", "sacrebleu", "nmt.training.run", "nmt.training.optimizers", "nmt.training.step_schedules",
         "nmt.training.other_optimizers",
-        "nmt.data.whitespace", "nmt.evaluation.metrics", "nmt.models.deepnmt", "nmt.search.beam", "nmt.cells",
+        "nmt.data.whitespace", "nmt.evaluation.metrics", "nmt.models.recurrent", "nmt.search.beam", "nmt.cells",
         "nmt.training.distributed.process_group", "tests.distributed.work",
     ]
 )  # fmt: skip

@@ -13,9 +13,8 @@ from nmt.config import load_config
 from nmt.config.schema import ModelConfig
 from nmt.models import build_model
 from nmt.models.classifier import FIRST_LABEL, Aligned, Classifier, Pooling, Texts, WordByWord
-from nmt.models.dropout import number_layers
 from nmt.models.encoder import EncoderOutput
-from nmt.models.initialize import initialize
+from nmt.models.parts import initialize, number_layers
 from nmt.ops.dropout import Masks, masked_by
 
 WORDS = 12

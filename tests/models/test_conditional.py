@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.initialize import initialize
+from nmt.models.decoder import AttentionRNN
+from nmt.models.encoder import OneToOneRNN
+from nmt.models.parts import initialize
 from nmt.registry import CELLS
 
 UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru"]

@@ -12,7 +12,7 @@ from nmt.cells import Cell
 from nmt.config.schema import ModelConfig
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.models.dropout import Dropout, number_layers
+from nmt.models.parts import Dropout, number_layers
 from nmt.ops import native
 from nmt.ops.dispatch import selected
 from nmt.ops.dropout import Draw, Masks, batch_key, draws, masked_by

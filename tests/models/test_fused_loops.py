@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.deep_attention import DeepAttentionRNN
+from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
+from nmt.models.encoder import OneToOneRNN
 from nmt.ops import dispatch, native
 from nmt.ops.unit import UNITS as KINDS
 from tests.models.two_cells import USUAL, check, given, maker, masks, run_attention, run_one_to_one, started

@@ -14,7 +14,7 @@ from nmt.cells import Cell, HiddenState, as_initializer
 from nmt.config.schema import ModelConfig
 from nmt.interop.zero_names import variables
 from nmt.models import build_model, count_parameters
-from nmt.models.initialize import initialize
+from nmt.models.parts import initialize
 from nmt.registry import INITIALIZERS
 
 H, E, V = 40, 24, 150

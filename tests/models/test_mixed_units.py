@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from nmt.models.base import Seq2Seq
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
+from nmt.models.decoder import AttentionRNN
+from nmt.models.encoder import OneToOneRNN
 from nmt.ops import native
 from nmt.ops.dispatch import selected
 from nmt.registry import CELLS

@@ -16,9 +16,10 @@ from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import load_model
 from nmt.models import Linear, build_model
+from nmt.models.build import Unfilled, check_started
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
-from nmt.models.initialize import Unfilled, check_started, initialize
+from nmt.models.parts import initialize
 from nmt.ops.matrices.inference import Int8Matrix
 from tests.console import call
 from tests.own_components import registries_restored, write_example

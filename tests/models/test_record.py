@@ -14,9 +14,7 @@ from nmt.cells import trace
 from nmt.config import import_plugins
 from nmt.models import build_model
 from nmt.models.encoder import Bidirectional, ContextAware, Forward
-from nmt.models.layer_names import layer_names
-from nmt.models.record import record
-from nmt.models.recorded import RecordedAttention, RecordedCell
+from nmt.models.record import RecordedAttention, RecordedCell, layer_names, record
 from nmt.ops.unit import GateValues
 from tests.models.small_model import ARCHITECTURES, PAIRS, make_model
 from tests.models.test_attention_weights import KINDS
@@ -182,7 +180,7 @@ def test_a_copied_state_is_still_that_of_the_step_before(monkeypatch: pytest.Mon
     """As on a GPU, where rows are chosen by their masks at every step."""
     model = make(cell="gru").float()
     wanted = record(model, S, T)
-    for module in ("nmt.cells.base", "nmt.models.conditional"):
+    for module in ("nmt.cells.base", "nmt.models.decoder"):
         monkeypatch.setattr(
             f"{module}.live_rows", lambda mask, *, length: [torch.ones(1, 1, dtype=torch.bool)] * length
         )

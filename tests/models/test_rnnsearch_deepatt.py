@@ -14,8 +14,7 @@ from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
 from nmt.interop import zero
 from nmt.models import RNNSearchDeepAtt, build_model, count_parameters
-from nmt.models.conditional import AttentionRNN
-from nmt.models.deep_attention import DeepAttentionRNN
+from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
 from nmt.search import beam_search

@@ -13,7 +13,7 @@ from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
 from nmt.models.encoder import ResidualLayer
-from nmt.models.initialize import initialize
+from nmt.models.parts import initialize
 from tests.cross_entropy import reference_cross_entropy
 
 UNITS = ["atr", "gru", "lrn", "lstm", "olrn", "sru"]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from nmt.config.schema import ModelConfig
 from nmt.models import build_model
-from nmt.models.dropout import number_layers
+from nmt.models.parts import number_layers
 from nmt.models.tagger import FIRST_LABEL, Sentences, Tagger
 from nmt.ops.dropout import Masks, masked_by
 

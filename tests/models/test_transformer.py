@@ -16,11 +16,19 @@ from nmt.config import load_config
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
+from nmt.models.blocks import (
+    WORDS_STEP,
+    BlockNorm,
+    DotAttention,
+    FeedForward,
+    KeptWords,
+    SelfAttention,
+    SourceAttention,
+    Words,
+    rotate,
+)
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
-from nmt.models.transformer.heads import DotAttention, KeptWords, SelfAttention, SourceAttention, rotate
-from nmt.models.transformer.norm import BlockNorm, FeedForward
-from nmt.models.transformer.sides import WORDS_STEP, Words
 from nmt.ops.matrices.inference import Int8Matrix
 from tests.console import call
 from tests.tiny_training import nmt_train, same, training_state, write_config, write_corpus

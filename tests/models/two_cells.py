@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.models.initialize import initialize
+from nmt.models.parts import initialize
 from nmt.registry import CELLS
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.models.dropout import Dropout
+from nmt.models.parts import Dropout
 from nmt.ops import native
 from nmt.ops.dispatch import selected
 from nmt.ops.dropout import Draw, Masks, among, batch_key, current, dropout, layer_dropout, masked_by

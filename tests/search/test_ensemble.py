@@ -18,7 +18,7 @@ from nmt.data import EOS, PAD, Vocabulary, WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
-from nmt.models.output import OutputWords
+from nmt.models.parts import OutputWords
 from nmt.ops.matrices.best_words import Choice
 from nmt.search import Hypothesis, Translator, beam_search, greedy_search, score_pairs
 from nmt.search.ensemble import Ensemble, as_one, mean_nll

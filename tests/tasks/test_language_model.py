@@ -22,8 +22,8 @@ from nmt.data.streams import Rows, windows
 from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import WEIGHTS, last_step, step_dir
 from nmt.models import build_model
-from nmt.models.dropout import number_layers
 from nmt.models.language_model import LanguageModel, LockedDropout, mixture_losses
+from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.tasks.language_model.batches import Window
 from nmt.tasks.language_model.loss import StreamLoss, WindowBatch

@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt.cells import Cell
 from nmt.config import load_config
 from nmt.data.prepare import prepare
-from nmt.models.dropout import Dropout
+from nmt.models.parts import Dropout
 from nmt.tasks.translation import build_batches, build_sampler
 from nmt.training import trainer
 from nmt.training.batches import BatchStream, Position

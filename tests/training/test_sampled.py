@@ -16,7 +16,7 @@ from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.models.dropout import number_layers
+from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position

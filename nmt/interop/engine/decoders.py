@@ -15,18 +15,18 @@ from nmt.interop.engine.program import Activation, Op, Program, StateRegisters, 
 from nmt.interop.engine.units import input_products, output, step
 from nmt.models.attention import AdditiveAttention, AttentionQuery
 from nmt.models.base import Seq2Seq
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
 from nmt.models.decoder import (
     AttendingLayer,
+    AttentionRNN,
     ConcatenatingLayer,
     ContextLayer,
     DecoderLayer,
+    DeepAttentionRNN,
     DeepDecoder,
     ShallowDecoder,
 )
-from nmt.models.deep_attention import DeepAttentionRNN
-from nmt.models.linear import Linear
-from nmt.models.readout import InitialStates, Readout, TanhReadout
+from nmt.models.encoder import OneToOneRNN
+from nmt.models.parts import InitialStates, Linear, Readout, TanhReadout
 
 
 class Memory(NamedTuple):

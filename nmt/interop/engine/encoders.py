@@ -11,8 +11,16 @@ from nmt.cells import Cell
 from nmt.interop.engine.layers import check_class, layer_norm, linear, unknown
 from nmt.interop.engine.program import Op, Program, Value
 from nmt.interop.engine.units import input_products, output, step
-from nmt.models.conditional import OneToOneRNN
-from nmt.models.encoder import Alternating, Bidirectional, ContextAware, DeepEncoder, Encoder, Forward, ResidualLayer
+from nmt.models.encoder import (
+    Alternating,
+    Bidirectional,
+    ContextAware,
+    DeepEncoder,
+    Encoder,
+    Forward,
+    OneToOneRNN,
+    ResidualLayer,
+)
 
 
 class Encoded(NamedTuple):

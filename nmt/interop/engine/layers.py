@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from nmt.errors import ConfigError
 from nmt.interop.engine.program import Activation, Op, Program, Value
-from nmt.models.linear import LayerNorm, Linear
-from nmt.models.transformer.norm import EPSILON as BLOCK_EPSILON
-from nmt.models.transformer.norm import BlockNorm
+from nmt.models.blocks import EPSILON as BLOCK_EPSILON
+from nmt.models.blocks import BlockNorm
+from nmt.models.parts import LayerNorm, Linear
 from nmt.ops.layer_norm import EPSILON
 from nmt.plugin_errors import PREFIX
 from nmt.registry import Registry

@@ -12,13 +12,11 @@ from nmt.interop.engine.registers import shared
 from nmt.interop.engine.tensors import Precision, Tensors
 from nmt.interop.engine.transformer import lower_block_decoder, lower_blocks
 from nmt.models.base import Seq2Seq
+from nmt.models.blocks import BlockDecoder, BlockEncoder
 from nmt.models.decoder import DeepDecoder, ShallowDecoder
-from nmt.models.deepnmt import DeepNMT
-from nmt.models.embeddings import Embeddings
-from nmt.models.rnnsearch import RNNSearch
-from nmt.models.rnnsearch_deepatt import RNNSearchDeepAtt
+from nmt.models.parts import Embeddings
+from nmt.models.recurrent import DeepNMT, RNNSearch, RNNSearchDeepAtt
 from nmt.models.transformer import Transformer
-from nmt.models.transformer.sides import BlockDecoder, BlockEncoder
 from nmt.registry import MODELS
 
 _ARCHITECTURES = (DeepNMT, RNNSearch, RNNSearchDeepAtt, Transformer)

@@ -14,20 +14,24 @@ from nmt.interop.engine.layers import block_norm, check_class, linear
 from nmt.interop.engine.program import NONE, Activation, Op, Program, StateRegisters, Value
 from nmt.interop.engine.units import input_products, output, step
 from nmt.models.base import Seq2Seq
-from nmt.models.linear import Linear
-from nmt.models.transformer.heads import DotAttention, SelfAttention, SourceAttention
-from nmt.models.transformer.mixing import AttentionMixing, BothWays, UnitMixing
-from nmt.models.transformer.norm import FeedForward
-from nmt.models.transformer.sides import (
+from nmt.models.blocks import (
+    AttentionMixing,
     BlockDecoder,
     BlockEncoder,
+    BothWays,
     DecoderBlock,
+    DotAttention,
     EncoderBlock,
+    FeedForward,
     NormReadout,
+    SelfAttention,
+    SourceAttention,
     TargetWords,
+    UnitMixing,
     Words,
     ZeroStates,
 )
+from nmt.models.parts import Linear
 
 
 def lower_blocks(program: Program, model: Seq2Seq) -> Encoded:

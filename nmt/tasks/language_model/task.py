@@ -23,8 +23,8 @@ from nmt.data.validation_facts import ValidationFacts, facts_of_files
 from nmt.errors import ConfigError, DataError, counted
 from nmt.limits import MOST
 from nmt.models import build_model
+from nmt.models.build import within
 from nmt.models.language_model import LanguageModel
-from nmt.models.option_checks import within
 from nmt.registry import TASKS
 from nmt.tasks.in_memory import OF_TRANSLATION, batch_settings, largest_batch
 from nmt.tasks.language_model.batches import StreamBatches, Window

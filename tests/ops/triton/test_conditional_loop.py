@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
-from nmt.models.deep_attention import DeepAttentionRNN
+from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
+from nmt.models.encoder import OneToOneRNN
 from nmt.ops import conditional, dispatch, graphs, memory_product
 from nmt.ops.product import Product
 from nmt.ops.unit import Projection

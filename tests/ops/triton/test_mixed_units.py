@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.models.conditional import AttentionRNN, OneToOneRNN
+from nmt.models.decoder import AttentionRNN
+from nmt.models.encoder import OneToOneRNN
 from nmt.ops import dispatch
 from nmt.ops.scan import ScanUnit
 from nmt.ops.unit import UNITS

@@ -1,0 +1,566 @@
+"""The parts of the architecture `transformer`: pre-norm residual blocks whose words a unit or attention mixes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty
+from nmt.models.decoder import Decoder, Memories, States, Weights
+from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, MakeCell
+from nmt.models.parts import Dropout, InitialStates, Linear, Readout
+from nmt.ops.dot_attention import attend
+from nmt.ops.recurrence import at_least_fp32, product_type
+
+if TYPE_CHECKING:
+    pass
+
+Activation = Literal["relu", "gated"]
+
+Norm = Literal["layer", "rms"]
+
+EPSILON = 1e-6
+
+
+class BlockNorm(nn.Module):
+    """Layer norm (Ba et al., 2016), or RMS norm: scale * x / sqrt(mean(x^2) + 1e-6) (Zhang and Sennrich, NeurIPS 2019).
+
+    Over the last axis, in at least fp32. Scales start from 1, whatever `model.layer_norm_scale` is.
+    """
+
+    def __init__(self, size: int, kind: Norm) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(size))
+        self.offset = nn.Parameter(torch.zeros(size)) if kind == "layer" else None
+
+    def reset_parameters(self, init_range: float) -> None:
+        """Scale 1, offset 0, whatever the initializer."""
+        nn.init.ones_(self.scale)
+        if self.offset is not None:
+            nn.init.zeros_(self.offset)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x [..., size]."""
+        x = x.to(torch.promote_types(self.scale.dtype, torch.float32))
+        if self.offset is not None:
+            return F.layer_norm(x, self.scale.shape, self.scale, self.offset, EPSILON)
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * self.scale
+
+
+class FeedForward(nn.Module):
+    """x + dropout(W_2 dropout(f(W_1 norm(x) + b_1)) + b_2).
+
+    f is relu, or with `gated` silu(a) * b of the two halves of a product twice as wide (SwiGLU; Shazeer, 2020).
+    """
+
+    def __init__(
+        self, size: int, width: int, *, activation: Activation, norm: Norm, dropout: float, residual_dropout: float
+    ) -> None:
+        super().__init__()
+        self.norm = BlockNorm(size, norm)
+        self.gated = activation == "gated"
+        self.up = Linear([size], width * (2 if self.gated else 1))
+        self.down = Linear([width], size)
+        self.dropout = Dropout(dropout)
+        self.residual_dropout = Dropout(residual_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., size] -> the same shape."""
+        inner = self.up(self.norm(x))
+        if self.gated:
+            gate, inner = inner.chunk(2, -1)
+            inner = F.silu(gate) * inner
+        else:
+            inner = F.relu(inner)
+        return x + self.residual_dropout(self.down(self.dropout(inner)))
+
+
+BASE = 10_000.0
+"""Wave lengths of rotary positions grow up to 2 pi times this (Su et al., 2021)."""
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, T, G * D] -> [B, G, T, D]."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """[B, G, T, D] -> [B, T, G * D]."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def rotate(x: Tensor, positions: Tensor) -> Tensor:
+    """Rotary positions (Su et al., 2021): pairs (i, i + D/2) of x [..., T, D] turned by position * 10000^(-2i/D).
+
+    `positions` [T], or [N, 1] for one word of each of N rows x [N, G, 1, D]. Angles are fp32 at least.
+    """
+    half = x.size(-1) // 2
+    places = torch.arange(half, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+    rates = torch.exp(places * (-math.log(BASE) / half))
+    angles = positions.unsqueeze(-1) * rates  # [T, D/2] or [N, 1, D/2]
+    if angles.dim() == 3:
+        angles = angles.unsqueeze(1)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
+
+
+class Attended(NamedTuple):
+    """What queries have found."""
+
+    found: Tensor
+    """[B, Q, G * D]"""
+    weights: Tensor | None
+    """[B, G, Q, S], where they were asked for"""
+
+
+class DotAttention(nn.Module):
+    """softmax(q k' / sqrt(D) + penalty) v in G heads (Vaswani et al., NIPS 2017), without any projection."""
+
+    def __init__(self, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        penalty: Tensor | None,
+        causal: bool = False,
+        weights: bool = False,
+    ) -> Attended:
+        """query [B, G, Q, D], keys and values [B, G, S, D], penalty [B, 1, 1, S], all but it of one type.
+
+        `causal` with as many queries as keys: each sees the positions up to its own.
+        """
+        drops = self.training and self.dropout.p > 0
+        if not (weights or drops):
+            mask = None if penalty is None else penalty.to(query.dtype)
+            found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
+            return Attended(join_heads(found), None)
+        scores = at_least_fp32(query @ keys.transpose(2, 3)) * query.size(-1) ** -0.5
+        if penalty is not None:
+            scores = scores + penalty
+        if causal:
+            after = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill(after, -math.inf)
+        chosen = scores.softmax(-1)  # [B, G, Q, S]
+        seen = chosen
+        if drops:  # the mask of a word must not depend on how far its sentence is padded
+            seen = self.dropout(chosen.permute(0, 2, 3, 1).contiguous()).permute(0, 3, 1, 2)
+        return Attended(join_heads(seen.to(values.dtype) @ values), chosen if weights else None)
+
+
+class SourceAttention(nn.Module):
+    """Attention of target words to the source, whose keys and values are computed once."""
+
+    def __init__(self, size: int, memory_size: int, *, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.query = Linear([size], size)
+        self.source = Linear([memory_size], 2 * size)
+        self.attention = DotAttention(heads, dropout)
+        self.out = Linear([size], size)
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        """Keys and values of memory [B, S, M]; mask [B, S] is true at words."""
+        heads = self.attention.heads
+        keys, values = (split_heads(part, heads) for part in self.source(memory).chunk(2, -1))
+        return AttentionMemory(keys.contiguous(), values.contiguous(), padding_penalty(mask, like=memory))
+
+    def forward(self, x: Tensor, memory: AttentionMemory, *, weights: bool = False) -> Attended:
+        """x [B, Q, size], target words of each sentence."""
+        query = split_heads(self.query(x), self.attention.heads).to(memory.keys.dtype)
+        found, chosen = self.attention(query, memory.keys, memory.values, penalty=memory.penalty, weights=weights)
+        return Attended(self.out(found), chosen)
+
+    def step(self, x: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+        """x [B, K, size], the next word of K hypotheses of each sentence: what is added, and weights [B, G, K, S]."""
+        query = self.query(x).to(memory.keys.dtype)
+        found, weights = attend(query, memory.keys, memory.values, penalty=memory.penalty)
+        return self.out(found), weights
+
+
+class SelfAttention(nn.Module):
+    """Attention of the words of one side to each other, with rotary positions."""
+
+    def __init__(self, size: int, *, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.inputs = Linear([size], 3 * size)
+        self.attention = DotAttention(heads, dropout)
+        self.out = Linear([size], size)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x [B, T, size]; each word sees those where mask [B, T] is true or, without a mask, those up to itself."""
+        positions = torch.arange(x.size(1), device=x.device)
+        query, keys, values = self._heads_of(x)
+        query, keys = rotate(query, positions), rotate(keys, positions)
+        penalty = None if mask is None else padding_penalty(mask, like=x)
+        return self.out(self.attention(query, keys, values, penalty=penalty, causal=mask is None).found)
+
+    def step(self, x: Tensor, kept: KeptWords | RoomForWords) -> tuple[Tensor, KeptWords | RoomForWords]:
+        """The next word x [N, size] of N rows, which sees those kept and itself."""
+        query, keys, values = self._heads_of(x.unsqueeze(1))  # [N, G, 1, D]
+        position = kept.position(like=x)
+        kept = kept.with_word(rotate(keys, position), values)
+        found, _ = self.attention(rotate(query, position), kept.keys, kept.values, penalty=kept.penalty)
+        return self.out(found.squeeze(1)), kept
+
+    def _heads_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        products = self.inputs(x).to(product_type(x))
+        query, keys, values = (split_heads(part, self.attention.heads) for part in products.chunk(3, -1))
+        return query, keys, values
+
+
+class KeptWords(NamedTuple):
+    """Keys and values of the words so far of N rows, in G heads."""
+
+    keys: Tensor
+    """[N, G, T, D]"""
+    values: Tensor
+    """[N, G, T, D]"""
+
+    @property
+    def penalty(self) -> Tensor | None:
+        """None: each of them is a word."""
+        return None
+
+    def position(self, *, like: Tensor) -> Tensor:
+        """Of the next word, [1]."""
+        return torch.full((1,), self.keys.size(2), device=like.device)
+
+    def with_word(self, key: Tensor, value: Tensor) -> KeptWords:
+        """With another word, [N, G, 1, D] each."""
+        return KeptWords(torch.cat([self.keys, key], 2), torch.cat([self.values, value], 2))
+
+    def with_room(self, step: int) -> RoomForWords:
+        """The same with room for more, up to a multiple of `step` words."""
+        there = self.keys.size(2)
+        room = (0, 0, 0, (there // step + 1) * step - there)
+        used = torch.full((len(self.keys), 1), there, device=self.keys.device)
+        return RoomForWords(F.pad(self.keys, room), F.pad(self.values, room), used)
+
+
+class RoomForWords(NamedTuple):
+    """The same as `KeptWords` with room for more words, so that a step changes no shape."""
+
+    keys: Tensor
+    """[N, G, C, D]"""
+    values: Tensor
+    """[N, G, C, D]"""
+    used: Tensor
+    """[N, 1] int64, how many words there are"""
+
+    @property
+    def penalty(self) -> Tensor:
+        """[N, 1, 1, C], -1e8 where there is no word yet."""
+        places = torch.arange(self.keys.size(2), device=self.keys.device)
+        return ((places >= self.used) * PADDING_PENALTY)[:, None, None]
+
+    def position(self, *, like: Tensor) -> Tensor:
+        """Of the next word, [N, 1]."""
+        return self.used
+
+    def with_word(self, key: Tensor, value: Tensor) -> RoomForWords:
+        """With another word, [N, G, 1, D] each; there must be room."""
+        place = self.used[:, None, None].expand_as(key)
+        return RoomForWords(
+            self.keys.scatter(2, place, key.to(self.keys.dtype)),
+            self.values.scatter(2, place, value.to(self.values.dtype)),
+            self.used + 1,
+        )
+
+    def cut(self, words: int) -> KeptWords:
+        """Without the room, of which the first `words` places are used."""
+        return KeptWords(self.keys[:, :, :words], self.values[:, :, :words])
+
+
+class Mixing(nn.Module):
+    """From normalised words of the target to what is added to them; each word sees those up to itself."""
+
+    state_size: int
+    """P, the width of the packed state before the first word."""
+
+    def unpack_state(self, packed: Tensor) -> Any:
+        """The state of N rows from packed [N, P]."""
+        raise NotImplementedError
+
+    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
+        """x [B, T, size] from a state; mask [B, T] is true at words."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """The next word x [N, size] of N rows, and the state after it."""
+        raise NotImplementedError
+
+
+class UnitMixing(Mixing):
+    """A recurrent unit and a linear map of what it puts out."""
+
+    def __init__(self, make_cell: MakeCell, size: int) -> None:
+        super().__init__()
+        self.cell = make_cell(size)
+        self.out = Linear([self.cell.hidden_size], size)
+        self.state_size = self.cell.state_size
+
+    def unpack_state(self, packed: Tensor) -> Any:
+        return self.cell.unpack_state(packed)
+
+    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
+        outputs, _ = self.cell.for_batch(x).layer(x, state, mask)
+        return self.out(outputs)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        state = self.cell.search_step(self.cell.project(x), state)
+        return self.out(self.cell.output(state)), state
+
+
+class AttentionMixing(Mixing):
+    """Self-attention, which keeps keys and values of all words so far."""
+
+    state_size = 0
+
+    def __init__(self, size: int, *, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention = SelfAttention(size, heads=heads, dropout=dropout)
+        self.head_size = size // heads
+
+    def unpack_state(self, packed: Tensor) -> KeptWords:
+        shape = len(packed), self.attention.attention.heads, 0, self.head_size
+        none = torch.empty(shape, dtype=product_type(packed), device=packed.device)
+        return KeptWords(none, none)
+
+    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
+        return self.attention(x, None)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return self.attention.step(x, state)
+
+
+class BothWays(nn.Module):
+    """A recurrent unit in both directions over the source, and a linear map of what they put out."""
+
+    def __init__(self, make_cell: MakeCell, size: int) -> None:
+        super().__init__()
+        self.rnn = Bidirectional(make_cell, size)
+        self.out = Linear([self.rnn.output_size], size)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x [B, S, size], mask [B, S]."""
+        return self.out(self.rnn(x, mask).outputs)
+
+
+WORDS_STEP: Final = 32
+"""Room for the words of a translation grows by so many where steps are recorded."""
+
+START: Final = 0.3
+"""Deviation of the vector that target sentences start with."""
+
+
+class Words(nn.Module):
+    """Embeddings times sqrt(size), of which in training some words are zero as a whole."""
+
+    def __init__(self, size: int, dropout: float) -> None:
+        super().__init__()
+        self.scale = math.sqrt(size)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., size] -> the same shape."""
+        if self.training and self.dropout.p:
+            x = x * self.dropout(x.new_ones(*x.shape[:-1], 1))
+        return x * self.scale
+
+
+class TargetWords(Words):
+    """The same plus a learned vector, which is all there is at the start of a sentence.
+
+    A norm of zeros, which a model gives as the word before the first, would have a gradient of 1 / sqrt(epsilon).
+    """
+
+    def __init__(self, size: int, dropout: float) -> None:
+        super().__init__(size, dropout)
+        self.start = nn.Parameter(torch.empty(size))
+
+    def reset_parameters(self, init_range: float) -> None:
+        """Normal, with a deviation below that of the words, which is 1."""
+        nn.init.normal_(self.start, std=START)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.start
+
+
+class EncoderBlock(nn.Module):
+    """x + dropout(mixing(norm(x))), then the feed-forward layer."""
+
+    def __init__(
+        self, mixing: BothWays | SelfAttention, feed_forward: FeedForward, *, size: int, norm: Norm, dropout: float
+    ) -> None:
+        super().__init__()
+        self.norm = BlockNorm(size, norm)
+        self.mixing = mixing
+        self.dropout = Dropout(dropout)
+        self.feed_forward = feed_forward
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x [B, S, size], mask [B, S]."""
+        x = x + self.dropout(self.mixing(self.norm(x), mask))
+        return cast("Tensor", self.feed_forward(x))
+
+
+class BlockEncoder(Encoder):
+    """Blocks, and a norm of their sum."""
+
+    def __init__(self, blocks: Sequence[EncoderBlock], *, size: int, norm: Norm, word_dropout: float) -> None:
+        super().__init__()
+        self.words = Words(size, word_dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = BlockNorm(size, norm)
+        self.output_size = self.last_size = size
+
+    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+        x = self.words(x)
+        for block in self.blocks:
+            x = block(x, mask)
+        return EncoderOutput(self.norm(x), x[:, 0])
+
+
+class DecoderBlock(nn.Module):
+    """x + dropout(mixing(norm(x))), then the same with attention to the source, then the feed-forward layer."""
+
+    def __init__(
+        self,
+        mixing: Mixing,
+        attention: SourceAttention,
+        feed_forward: FeedForward | None,
+        *,
+        size: int,
+        norm: Norm,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.norm = BlockNorm(size, norm)
+        self.mixing = mixing
+        self.query_norm = BlockNorm(size, norm)
+        self.attention = attention
+        self.dropout = Dropout(dropout)
+        self.attention_dropout = Dropout(dropout)
+        self.feed_forward = feed_forward
+
+    def sequence(
+        self, x: Tensor, memory: AttentionMemory, state: Any, mask: Tensor, *, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Whole sentences x [B, T, size], and the attention weights [B, G, T, S] where they are asked for."""
+        x = x + self.dropout(self.mixing.sequence(self.norm(x), state, mask))
+        found, chosen = self.attention(self.query_norm(x), memory, weights=weights)
+        return self._fed(x + self.attention_dropout(found)), chosen
+
+    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> tuple[Tensor, Any, Tensor]:
+        """The next word x [N, size] of N rows, the state after it, and the weights [B, G, K, S]."""
+        mixed, state = self.mixing.step(self.norm(x), state)
+        x = x + self.dropout(mixed)
+        rows = self.query_norm(x).unflatten(0, (memory.keys.size(0), -1))  # [B, K, size]
+        found, chosen = self.attention.step(rows, memory)
+        return self._fed(x + self.attention_dropout(found.flatten(0, 1))), state, chosen
+
+    def _fed(self, x: Tensor) -> Tensor:
+        return x if self.feed_forward is None else cast("Tensor", self.feed_forward(x))
+
+
+class BlockDecoder(Decoder):
+    """Blocks over the words so far; the readout takes their sum."""
+
+    def __init__(self, blocks: Sequence[DecoderBlock], *, size: int, word_dropout: float) -> None:
+        nn.Module.__init__(self)
+        self.words = TargetWords(size, word_dropout)
+        self.blocks = nn.ModuleList(blocks)
+
+    @property
+    def _blocks(self) -> list[DecoderBlock]:
+        return cast("list[DecoderBlock]", list(self.blocks))
+
+    @property
+    def state_sizes(self) -> list[int]:
+        return [block.mixing.state_size for block in self._blocks]
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> Memories:
+        return tuple(block.attention.prepare(memory, mask) for block in self._blocks)
+
+    def unpack_states(self, packed: Sequence[Tensor]) -> States:
+        return tuple(block.mixing.unpack_state(part) for block, part in zip(self._blocks, packed, strict=True))
+
+    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
+        return (self._sequence(x, memories, states, mask, weights=False)[0],)
+
+    def attending_sequence(
+        self, x: Tensor, memories: Memories, states: States, mask: Tensor
+    ) -> tuple[tuple[Tensor, ...], Weights]:
+        x, weights = self._sequence(x, memories, states, mask, weights=True)
+        return (x,), tuple(weights)
+
+    def attending_step(
+        self, x: Tensor, memories: Memories, states: States
+    ) -> tuple[tuple[Tensor, ...], States, Weights]:
+        x, after, weights = self.words(x), [], []
+        for block, memory, state in self._layers_with(memories, states):
+            x, new, chosen = block.step(x, memory, state)
+            after.append(new)
+            weights.append(chosen)
+        return (x,), tuple(after), tuple(weights)
+
+    def with_room(self, states: States, words: int) -> States:
+        """The states after `words` words, such that there is room for one more and shapes seldom change."""
+        return tuple(_with_room(state, words) for state in states)
+
+    def _sequence(
+        self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, weights: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        x, found = self.words(x), []
+        for block, memory, state in self._layers_with(memories, states):
+            x, chosen = block.sequence(x, memory, state, mask, weights=weights)
+            found += [] if chosen is None else [chosen]
+        return x, found
+
+    def _layers_with(self, memories: Memories, states: States) -> Iterator[tuple[DecoderBlock, AttentionMemory, Any]]:
+        for block, memory, state in zip(self._blocks, memories, states, strict=True):
+            assert memory is not None
+            yield block, memory, state
+
+
+def _with_room(state: Any, words: int) -> Any:
+    if isinstance(state, RoomForWords):
+        if words < state.keys.size(2):
+            return state
+        state = state.cut(words)
+    return state.with_room(WORDS_STEP) if isinstance(state, KeptWords) else state
+
+
+class ZeroStates(InitialStates):
+    """The decoder begins with zeros: what it needs of the source it attends to."""
+
+    def __init__(self, state_sizes: list[int]) -> None:
+        nn.Module.__init__(self)
+        self.state_sizes = state_sizes
+
+    def forward(self, last: Tensor) -> list[Tensor]:
+        """last [B, width] -> for each decoder layer [B, P]."""
+        dtype = torch.promote_types(last.dtype, torch.float32)
+        return [last.new_zeros(len(last), size, dtype=dtype) for size in self.state_sizes]
+
+
+class NormReadout(Readout):
+    """The norm of the sum of the decoder's blocks."""
+
+    def __init__(self, size: int, norm: Norm) -> None:
+        super().__init__()
+        self.norm = BlockNorm(size, norm)
+
+    def forward(self, *pieces: Tensor) -> Tensor:
+        return cast("Tensor", self.norm(pieces[0]))
