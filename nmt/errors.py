@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nmt.light.errors import NmtError as NmtError
 
@@ -14,6 +14,21 @@ class ConfigError(NmtError):
     """A mistake in a configuration file, an override or a command line."""
 
     exit_code = 2
+
+
+class SettingError(ConfigError):
+    """Mistakes in settings, as (key, message): a configuration says the keys, a command the options that set them."""
+
+    def __init__(self, *problems: tuple[str, str]) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return self.said()
+
+    def said(self, named: Callable[[str], str] = str) -> str:
+        """The message, with `named` of each key."""
+        return "; ".join(f"{named(key)}: {message}" for key, message in self.problems)
 
 
 class DataError(NmtError):

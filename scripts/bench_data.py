@@ -36,7 +36,6 @@ from bench_facts import facts
 from nmt.cli.argument_types import natural, positive, share
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
-from nmt.cpus import usable_cores
 from nmt.data import Corpus, SentencePieceTokenizer
 from nmt.data.encoding import LengthRule, encode
 from nmt.data.known_files import read_facts
@@ -44,6 +43,7 @@ from nmt.data.line_sample import sample_lines
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.text import FilePair, read_lines
 from nmt.errors import DataError
+from nmt.system import usable_cores
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import BatchStream, Position
 

@@ -29,8 +29,8 @@ from bench_peer import translate_joeynmt
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.errors import DataError
+from nmt.system import available_cores
 
 CASE = Path(__file__).with_name("bench_decode_case.py")
 PEER = "JoeyNMT"

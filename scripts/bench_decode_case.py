@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nmt.environment import keep_more_kernels
+from nmt.system import keep_more_kernels
 from nmt.training.allocator import keep_large_blocks
 
 

@@ -30,8 +30,8 @@ from bench_train import NO_VALIDATION, median
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.errors import DataError
+from nmt.system import available_cores
 
 Result = dict[str, Any]
 EXCHANGES = 5

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench_peer import peer_version
 
-from nmt.cpus import available_cores, cpu_info
+from nmt.system import available_cores, cpu_info
 
 
 def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str, str]:

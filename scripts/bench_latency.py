@@ -30,8 +30,8 @@ from bench_facts import add_output, facts, listed, put
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.errors import DataError
+from nmt.system import available_cores
 
 CASE = Path(__file__).with_name("bench_latency_case.py")
 SOURCE = "data/multi30k/test_2016_flickr.en.gz"

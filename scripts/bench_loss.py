@@ -28,8 +28,8 @@ from bench_facts import add_output, facts, listed, put
 
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
+from nmt.system import available_cores
 from nmt.training.allocator import keep_large_blocks
 
 SMOOTHING = 0.1

@@ -34,9 +34,9 @@ from bench_facts import add_output, earlier, facts, listed, put
 
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.data import read_lines
 from nmt.errors import ConfigError, DataError
+from nmt.system import available_cores
 
 ENTRIES = ((1024, 1024), (64, 1024), (64, 64), (16, 16))
 """Cached products of oneDNN and of ideep; the first pair is their default."""

@@ -39,8 +39,8 @@ from bench_latency import percentile
 
 from nmt.cli.argument_types import positive, seconds
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.errors import DataError, NmtError
+from nmt.system import available_cores
 
 SOURCE = "data/multi30k/test_2016_flickr.en.gz"
 CLIENTS = (1, 16, 64)

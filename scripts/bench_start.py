@@ -26,8 +26,8 @@ from bench_facts import add_output, facts, listed, put
 
 from nmt.cli.argument_types import positive
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.errors import DataError
+from nmt.system import available_cores
 
 SENTENCE = "A man in a blue shirt is standing on a ladder cleaning a window.\n"
 

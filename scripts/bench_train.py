@@ -32,8 +32,8 @@ from bench_train_case import PARTS
 
 from nmt.cli.argument_types import natural, positive
 from nmt.cli.common import execute, make_parser
-from nmt.cpus import available_cores
 from nmt.errors import DataError
+from nmt.system import available_cores
 
 CASE = Path(__file__).with_name("bench_train_case.py")
 PEER = "JoeyNMT"

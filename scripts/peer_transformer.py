@@ -34,9 +34,9 @@ from torch import Tensor, nn
 
 from nmt.cli.argument_types import positive, seconds, seed
 from nmt.cli.common import execute, make_parser
-from nmt.cpu_time import CpuClock
 from nmt.data import ParallelText, read_parallel
 from nmt.errors import ConfigError
+from nmt.system import CpuClock
 
 BATCH_TOKENS = 2000
 """Largest product of the sentences of a batch and the pieces of its longest sentence, source or target."""

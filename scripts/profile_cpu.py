@@ -31,8 +31,8 @@ from bench_train_case import prepared
 
 from nmt.cli.argument_types import natural, positive, whole_of
 from nmt.cli.common import execute, make_parser
-from nmt.environment import keep_more_kernels
 from nmt.light.options import OPTIONS
+from nmt.system import keep_more_kernels
 
 ROWS = 14
 """Operations with a row of their own."""

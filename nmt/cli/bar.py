@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from nmt.cli.lines import line_count
-from nmt.terminal import USUAL_COLUMNS, columns
+from nmt.system import USUAL_COLUMNS, columns
 
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 _UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"

@@ -21,9 +21,8 @@ from nmt.cli.option_names import worded
 from nmt.errors import NmtError, printable
 from nmt.files.errors import is_out_of_memory, naming, reason
 from nmt.files.undecodable import POLICIES, Policy
-from nmt.home import expanded
 from nmt.plugin_errors import plugin_error
-from nmt.terminal import columns, wrapped
+from nmt.system import columns, expanded, wrapped
 
 STANDARD_OUTPUT = "standard output"
 """Its name in errors."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from nmt.errors import NmtError
+from nmt.errors import NmtError, SettingError
 from nmt.files.undecodable import NotUtf8Error
 from nmt.light.options import command_option
-from nmt.setting_error import SettingError
 
 _SECTION = "decoding."
 _OF_SEARCH = "search_options."

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from nmt.cli.common import EXIT_FAILURE, Terminated, add_device, add_errors, add_plugins, say
 from nmt.cli.decoding_options import add_decoding, add_n_best, check_ensemble, overridden
 from nmt.cli.models import add_checkpoint
-from nmt.environment import keep_more_kernels
 from nmt.errors import counted
+from nmt.system import keep_more_kernels
 
 if TYPE_CHECKING:
     from nmt.cli.bar import LinesBar

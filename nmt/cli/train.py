@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.argument_types import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
-from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError
-from nmt.terminal import columns, wrapped
+from nmt.system import CpuClock, columns, wrapped
 
 if TYPE_CHECKING:
     from nmt.config import Config

@@ -13,9 +13,9 @@ from nmt.cli.argument_types import details
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.decoding_options import add_decoding, add_n_best, check_ensemble
 from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
-from nmt.environment import keep_more_kernels
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
+from nmt.system import keep_more_kernels
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened, OpenModels

@@ -10,10 +10,9 @@ from pydantic import ValidationError
 
 from nmt.config.problems import type_problems
 from nmt.config.schema import AUTO, DecodingConfig
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, SettingError
 from nmt.light.options import OPTIONS
 from nmt.registry import SEARCHES
-from nmt.setting_error import SettingError
 
 
 def changed_decoding(

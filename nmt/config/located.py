@@ -15,8 +15,8 @@ from nmt.config.checks import COMPONENTS
 from nmt.config.options import option_fields
 from nmt.config.schema import SECTIONS, Config
 from nmt.files.safe import CHECKPOINTS, model_folder
-from nmt.home import expanded
 from nmt.registry import TASKS, Registry
+from nmt.system import expanded
 
 Change: TypeAlias = Callable[[str, str], str]
 """The path to take in place of one, of a key."""

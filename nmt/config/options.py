@@ -13,10 +13,9 @@ from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from nmt.config.problems import Problem, type_problems
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, SettingError, shown
 from nmt.limits import LARGEST, MOST
 from nmt.plugin_errors import shown_path
-from nmt.setting_error import SettingError
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from nmt.home import expanded
+from nmt.system import expanded
 
 FilePath = Annotated[str, Strict(), Field(min_length=1), AfterValidator(expanded)]
 """The name of a file or directory, or a common prefix of several."""

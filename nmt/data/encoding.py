@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.cpus import usable_cores
 from nmt.data.blocks import Block, TextPosition, read_blocks, split_lines
 from nmt.data.corpus import SIDES, id_dtype
 from nmt.data.progress import Advance, no_progress
@@ -23,6 +22,7 @@ from nmt.data.vocabulary import EOS, UNK
 from nmt.data.workers import map_in_order
 from nmt.data.writer import CorpusWriter, EncodedSide, unfinished_folder
 from nmt.errors import ConfigError, DataError, printable
+from nmt.system import usable_cores
 
 BLOCK = 4096
 """Line pairs sent to a process at once; some hundred milliseconds of work, so that sending costs little."""

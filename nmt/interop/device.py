@@ -9,9 +9,8 @@ from pathlib import Path
 
 import torch
 
-from nmt.errors import say_once
+from nmt.errors import SettingError, say_once
 from nmt.kernel_check.accidents import explained
-from nmt.setting_error import SettingError
 
 logger = logging.getLogger(__name__)
 

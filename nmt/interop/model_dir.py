@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.data.sentences import Lines
-from nmt.errors import CheckpointError, ConfigError, printable, shown
+from nmt.errors import CheckpointError, ConfigError, SettingError, printable, shown
 from nmt.files.whole import is_file, is_folder, is_there
 from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
@@ -26,7 +26,6 @@ from nmt.light.pretrained import or_named
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import MODELS
-from nmt.setting_error import SettingError
 
 TRANSLATION = "translation"
 """The task of most models."""

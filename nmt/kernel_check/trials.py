@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 
 import torch
 
-from nmt.cpus import usable_cores
 from nmt.files.new import temporary_directory
 from nmt.kernel_check.accidents import ended_by, explained
 from nmt.kernel_check.cases import FORMS, check_key
 from nmt.kernel_check.comparison import DifferenceError
 from nmt.kernel_check.needs import FORWARD, plain
 from nmt.kernel_check.record import PACKAGE, Outcome
+from nmt.system import usable_cores
 
 GPU_BYTES: Final = 2 << 30
 HOST_BYTES: Final = 3 << 30

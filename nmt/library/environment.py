@@ -7,8 +7,15 @@ import logging
 import os
 import sys
 
-from nmt.cpus import available_cores, usable_cores
-from nmt.environment import CACHES, SEARCH_CACHE, is_prepared, keep_more_kernels, prepare_environment
+from nmt.system import (
+    CACHES,
+    SEARCH_CACHE,
+    available_cores,
+    is_prepared,
+    keep_more_kernels,
+    prepare_environment,
+    usable_cores,
+)
 
 SPINNING = (
     "torch was imported before nmt.load, so its threads spin while they wait: on an idle machine a sentence takes 33 "

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from nmt.cpus import usable_cores
-from nmt.errors import ConfigError, NmtError, shown
+from nmt.errors import ConfigError, NmtError, SettingError, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.computing import Facts
 from nmt.library.inspection import Inspection
@@ -23,7 +22,7 @@ from nmt.light.cards import cards_of
 from nmt.light.errors import EngineError
 from nmt.light.pace import Pace
 from nmt.search.notes import LONGER
-from nmt.setting_error import SettingError
+from nmt.system import usable_cores
 
 Line = tuple[Result, list[int]]
 """A result, and the tokens of the parts in which its line was translated."""

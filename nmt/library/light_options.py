@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nmt.errors import ConfigError, near_miss, shown
+from nmt.errors import ConfigError, SettingError, near_miss, shown
 from nmt.library.options import chosen_details
 from nmt.light.options import NONE, OPTIONS, Option, options_of
-from nmt.setting_error import SettingError
 
 DOOR: Final = "file"
 INSTEAD: Final = "use the run, or a folder that nmt-export makes of it, for"

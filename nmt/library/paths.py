@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from nmt.errors import ConfigError, shown
-from nmt.home import expanded
+from nmt.system import expanded
 
 
 def several(value: Any) -> list[object]:

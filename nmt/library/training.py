@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError, shown
 from nmt.library.environment import before_torch
 from nmt.library.paths import path_of, several
 from nmt.limits import MOST_MINUTES
+from nmt.system import CpuClock
 
 if TYPE_CHECKING:
     from nmt.training.stopping import Ending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from nmt.cpus import cpu_info
+from nmt.system import cpu_info
 
 
 def bf16_hardware(device: torch.device) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from torch import Tensor
 
 from nmt.config.options import component_options
+from nmt.errors import SettingError
 from nmt.registry import SEARCHES
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.ruled import RuledModel
-from nmt.setting_error import SettingError
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig

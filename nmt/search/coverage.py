@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.data.vocabulary import PAD
+from nmt.errors import SettingError
 from nmt.models.base import Seq2Seq
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.search.protocol import AttendingModel, SearchState
-from nmt.setting_error import SettingError
 
 S = TypeVar("S", bound=SearchState)
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
-from nmt.errors import counted
-from nmt.setting_error import SettingError
+from nmt.errors import SettingError, counted
 
 MeanOf = Literal["probabilities", "log_probabilities"]
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from nmt.cells import reorder_state
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer
+from nmt.errors import SettingError
 from nmt.interop.model_dir import read_model
 from nmt.models.language_model import LanguageModel, States
-from nmt.setting_error import SettingError
 
 KEY: Final = "decoding.language_model"
 TASK: Final = "language_model"

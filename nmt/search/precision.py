@@ -11,11 +11,11 @@ from typing import Final, Literal
 
 import torch
 
+from nmt.errors import SettingError
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import inference_copy
 from nmt.ops.hardware import bf16_hardware, device_noun
 from nmt.ops.matrices.inference import int8_implementation
-from nmt.setting_error import SettingError
 
 _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
 """From here on bf16, with its 8 bits, rounds to infinity."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt.data import UNK, Tokenizer
 from nmt.data.spans import Span, word_spans
 from nmt.data.text import on_one_line
+from nmt.errors import SettingError
 from nmt.search.alignment import Alignment, alignment_of, by_words, places_of
 from nmt.search.constraints import ConstraintsMaker
 from nmt.search.hypothesis import Hypothesis
@@ -22,7 +23,6 @@ from nmt.search.reading import Reading, tokens_of
 from nmt.search.request import Request
 from nmt.search.source import Source, SourcePart
 from nmt.search.translation import Details, ScoredText
-from nmt.setting_error import SettingError
 
 
 class Chosen(NamedTuple):

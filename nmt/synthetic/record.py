@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from nmt import __version__
 from nmt.config.schema import DecodingConfig
-from nmt.errors import ConfigError, DataError, shown
+from nmt.errors import ConfigError, DataError, SettingError, shown
 from nmt.files.errors import naming, reason
 from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, open_regular, read_bounded
 from nmt.interop import run_layout
 from nmt.interop.model_dir import weights_of
 from nmt.light.options import OPTIONS, names_of
-from nmt.setting_error import SettingError
 from nmt.synthetic.choice import SIMILARITIES
 from nmt.synthetic.counts import Counts
 from nmt.synthetic.texts import Texts

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 
 from nmt import __version__
-from nmt.cpus import cpu_info
 from nmt.ops.in_use import kernels_in_use
+from nmt.system import cpu_info
 from nmt.training.distributed import World
 
 

@@ -22,7 +22,7 @@ from nmt.files.safe import LARGEST_LOG, own_file
 from nmt.files.whole import is_file, read_file, replace_file
 from nmt.interop.run_events import EVENTS as EVENTS
 from nmt.interop.run_events import read_events as read_events
-from nmt.terminal import columns, wrapped
+from nmt.system import columns, wrapped
 from nmt.training.terminal import CLEAR_ROW, shortened
 
 TEXT = "train.log"

@@ -11,8 +11,6 @@ from nmt.config import dump, load_saved, write_config
 from nmt.config.chosen import choices
 from nmt.config.located import anchored
 from nmt.config.schema import Config
-from nmt.cpu_time import CpuClock
-from nmt.cpus import available_cores
 from nmt.data.checksums import has_checksums, write_checksums
 from nmt.errors import ConfigError, DataError, NmtError, counted
 from nmt.files.whole import is_file
@@ -20,6 +18,7 @@ from nmt.interop import run_layout
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.ops.in_use import kernels_in_use
+from nmt.system import CpuClock, available_cores
 from nmt.training.callbacks import End, Start, stop_of
 from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same

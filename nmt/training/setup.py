@@ -12,11 +12,11 @@ from nmt.config import component_options, dump
 from nmt.config.chosen import choices
 from nmt.config.located import anchored
 from nmt.config.schema import Config, TrainingConfig
-from nmt.cpu_time import CpuClock
 from nmt.data import Tokenizer
 from nmt.data.validation_facts import ValidationFacts
 from nmt.errors import ConfigError
 from nmt.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
+from nmt.system import CpuClock
 from nmt.training.callbacks import build_callbacks
 from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
 from nmt.training.conditions import conditions

@@ -12,7 +12,7 @@ from typing import NoReturn
 from tqdm import tqdm
 from tqdm.utils import disp_len
 
-from nmt.terminal import USUAL_COLUMNS, columns
+from nmt.system import USUAL_COLUMNS, columns
 from nmt.training.state import Interval
 from nmt.training.time_left import Outlook, duration
 

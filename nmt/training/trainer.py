@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.cpu_time import CpuClock
 from nmt.errors import ConfigError, counted
+from nmt.system import CpuClock
 from nmt.training.batches import Group, Position
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.checkpoint import CheckpointStore

@@ -10,8 +10,8 @@ from nmt.cli.decoding_options import overridden
 from nmt.cli.option_names import worded
 from nmt.cli.translate import build_parser
 from nmt.config.schema import DecodingConfig
+from nmt.errors import SettingError
 from nmt.search.base import build_search
-from nmt.setting_error import SettingError
 
 SAVED = DecodingConfig(beam_size=4, n_best=3, length_penalty=0.5)
 

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from nmt.cli import distill, train, translate
 from nmt.config import load_config
-from nmt.cpu_time import CpuClock
 from nmt.data.prepare import prepare
 from nmt.library import translator
 from nmt.synthetic import corpus, output
+from nmt.system import CpuClock
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World, check_same, connected

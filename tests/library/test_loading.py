@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.environment import CACHES, WAITING
 from nmt.library.environment import prepare_search
 from nmt.ops.dispatch import selection
+from nmt.system import CACHES, WAITING
 from tests.library.conftest import SENTENCES
 
 

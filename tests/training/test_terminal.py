@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.terminal import columns, wrapped
+from nmt.system import columns, wrapped
 from nmt.training import logs, terminal
 from nmt.training.logs import RunLog
 from nmt.training.state import Interval
