@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from nmt.light.errors import NmtError as NmtError
+from nmt.light.errors import missing as missing
 
 
 class ConfigError(NmtError):
@@ -109,6 +110,15 @@ def near_miss(name: str, known: Sequence[str], *, ending: str = "", most: int = 
     names = [f"'{candidates[one]}'" for one in close]
     listed = " or ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
     return f" Did you mean {listed}?" if names else ""
+
+
+def refused(key: str, value: object, allowed: str | Sequence[str], *, problem: str = "is not allowed") -> str:
+    """`KEY: VALUE is not allowed. Did you mean 'x'? Allowed: x, y.`; an empty key is left out.
+
+    `allowed` lists the words that may be given, or says it in words.
+    """
+    hint, listed = ("", allowed) if isinstance(allowed, str) else (near_miss(str(value), allowed), ", ".join(allowed))
+    return f"{key}: " * bool(key) + f"{shown(value)} {problem}.{hint} Allowed: {listed}."
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from nmt.errors import ConfigError, near_miss, shown
+from nmt.errors import ConfigError, refused, shown
 
 T = TypeVar("T")
 
@@ -62,8 +62,8 @@ class Registry(Generic[T]):
     def unknown(self, name: object, *, also: Sequence[str] = ()) -> str:
         """What to tell a user who asked for `name`, which is not registered; words in `also` are allowed as well."""
         known = [*also, *self.names()]
-        allowed = ", ".join(known) if known else "none but those that plugins register"
-        return f"{shown(name)} is not a known {self.kind}.{near_miss(str(name), known)} Allowed: {allowed}."
+        allowed = known or "none but those that plugins register"
+        return refused("", name, allowed, problem=f"is not a known {self.kind}")
 
 
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")

@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import TypeVar
 
-from nmt.errors import near_miss, shown
+from nmt.errors import refused, shown
 from nmt.light.options import NONE, OPTIONS, Option
 from nmt.limits import LARGEST, MOST, MOST_MINUTES
 
@@ -33,9 +33,7 @@ def details(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in DETAILS:
-            raise argparse.ArgumentTypeError(
-                f"'{name}' is not known.{near_miss(name, DETAILS)} Allowed: {', '.join(DETAILS)}."
-            )
+            raise argparse.ArgumentTypeError(refused("", name, DETAILS, problem="is not known"))
     return names
 
 

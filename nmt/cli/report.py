@@ -17,7 +17,7 @@ from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, ex
 from nmt.cli.equal_texts import read_texts
 from nmt.cli.models import MODEL, add_checkpoint
 from nmt.config import import_plugins
-from nmt.errors import ConfigError, DataError, NmtError, counted, printable
+from nmt.errors import ConfigError, DataError, NmtError, counted, missing, printable
 from nmt.evaluation import check_subwords
 from nmt.evaluation.counting import counting
 from nmt.files.noted import NotedLines
@@ -278,7 +278,7 @@ def _training(prefix: str | None, made: _Translated) -> list[Path]:
     language = _languages(made)[1]
     if prefix is not None:
         if not language:
-            raise DataError(f"--train {prefix}: no such file, and without --model the language of PREFIX is not known")
+            raise DataError(f"{missing(f'--train {prefix}')}, and without --model the language of PREFIX is not known")
         return [find_file(prefix, language)]
     for translator in made.translators.values():
         try:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from nmt.data import read_lines
 from nmt.data.text import on_one_line, wide
-from nmt.errors import DataError, counted, near_miss, shown
+from nmt.errors import DataError, counted, refused, shown
 from nmt.files.undecodable import Policy, Undecodable
 from nmt.search import Request
 
@@ -163,10 +163,7 @@ def _wishes(found: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) -
     fields: Fields = {}
     for key, value in found.items():
         if key not in _WISHES:
-            allowed = [*also, *_WISHES]
-            raise DataError(
-                f"{where}: {shown(key)} is not a known key.{near_miss(key, allowed)} Allowed: {', '.join(allowed)}."
-            )
+            raise DataError(refused(where, key, [*also, *_WISHES], problem="is not a known key"))
         fields[_WISHES[key]] = _string(value, where, key) if key == "prefix" else _phrases(value, where, key)
     return fields
 

@@ -10,6 +10,7 @@ from nmt.config.chosen import choices, complete_choices
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
 from nmt.config.schema import AUTO, Config, DataConfig, ModelConfig, TrainingConfig
+from nmt.errors import refused
 from nmt.registry import (
     CALLBACKS,
     CELLS,
@@ -240,7 +241,7 @@ def _training_problems(config: Config) -> list[Problem]:
     task = TASKS.known(config.task)
     known = ["loss", *((task and task.scores) or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
     if training.early_stopping_metric not in known:
-        message = f"'{training.early_stopping_metric}' is not in evaluation.metrics. Allowed: {', '.join(known)}."
+        message = refused("", training.early_stopping_metric, known, problem="is not in evaluation.metrics")
         problems.append(Problem("training.early_stopping_metric", message))
     if config.data.dev is None and config.data.generator == "none":
         problems += [
@@ -260,8 +261,8 @@ def _loss_problems(training: TrainingConfig) -> list[Problem]:
         )
         problems.append(Problem("training.label_smoothing", message))
     if training.normalization not in loss.normalizations:
-        allowed = ", ".join(sorted(loss.normalizations))
-        message = f"'{training.normalization}' is not possible with the loss '{training.loss}'. Allowed: {allowed}."
+        problem = f"is not possible with the loss '{training.loss}'"
+        message = refused("", training.normalization, sorted(loss.normalizations), problem=problem)
         problems.append(Problem("training.normalization", message))
     return problems
 

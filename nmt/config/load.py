@@ -28,7 +28,7 @@ from nmt.config.problems import (
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
 from nmt.config.yaml12 import Document, read_yaml, write_yaml
-from nmt.errors import ConfigError, DataError, near_miss, shown
+from nmt.errors import ConfigError, DataError, missing, near_miss, shown
 from nmt.files.safe import LARGEST_CONFIG, open_model_file
 from nmt.light.encodings import not_utf8
 from nmt.registry import TASKS
@@ -152,7 +152,8 @@ def find_config(path: str | Path) -> Path:
         raise ConfigError(f"{path}: is a directory, not a configuration file")
     names = bundled_names()
     hint = near_miss(Path(path).name, names, ending=".yaml", most=_NEAREST)
-    raise ConfigError(f"{path}: no such file.{hint} nmt-train --list shows the {len(names)} shipped configurations.")
+    listed = f"nmt-train --list shows the {len(names)} shipped configurations."
+    raise ConfigError(f"{missing(path)}.{hint} {listed}")
 
 
 def dump(config: Config) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.config.problems import Problem
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, missing
 from nmt.plugin_errors import PREFIX, import_line, worded
 
 _KEY = "plugins"
@@ -38,7 +38,7 @@ def import_plugins(paths: Sequence[str | Path]) -> None:
 
 def _import_plugin(path: Path) -> None:
     if not path.is_file():
-        raise ConfigError(f"{_KEY}: {path}: no such file")
+        raise ConfigError(f"{_KEY}: {missing(path)}")
     # The name is made from the full path: two plugins of the same file name do not collide.
     name = f"{PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     if name in sys.modules:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.suggest import unknown_key
-from nmt.errors import ConfigError, near_miss, printable, shown
+from nmt.errors import ConfigError, printable, refused, shown
 
 _UNION_MEMBER = re.compile(r"^(constrained-|function-|list\[|dict\[|int$|float$|str$|none|literal\[)")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -110,8 +110,7 @@ def _message(item: Any, key: str, siblings: list[str]) -> str:
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return "missing"
     if kind == "literal_error":
-        allowed = re.findall(r"'([^']*)'", context["expected"])
-        return f"{shown(value)} is not allowed.{near_miss(str(value), allowed)} Allowed: {', '.join(allowed)}."
+        return refused("", value, re.findall(r"'([^']*)'", context["expected"]))
     if kind == "value_error":
         return _LONG_NUMBER.sub(r"\1...\2", str(context["error"]))
     wording = {

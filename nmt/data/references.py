@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nmt.data.text import ParallelText, as_list, read_lines
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import DataError, counted
+from nmt.errors import DataError, counted, missing
 
 
 def read_references(files: str | Sequence[str] | None, text: ParallelText | None, *, key: str) -> list[list[str]]:
@@ -49,7 +49,7 @@ def join_references(
 def missing_references(files: str | Sequence[str] | None, *, key: str) -> list[tuple[str, str]]:
     """The key of each missing file, with the message about it."""
     return [
-        (key if isinstance(files, str) else f"{key}.{index}", f"{file}: no such file")
+        (key if isinstance(files, str) else f"{key}.{index}", missing(file))
         for index, file in enumerate(as_list(files))
         if not Path(file).is_file()
     ]

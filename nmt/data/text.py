@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from nmt.errors import DataError, counted
+from nmt.errors import DataError, counted, missing
 from nmt.files.undecodable import Policy, Undecodable
 from nmt.light.encodings import is_wide, not_utf8
 
@@ -58,6 +58,8 @@ def read_lines(
         try:
             with open_bytes(Path(source)) as stream:
                 yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n", mark=mark)
+        except FileNotFoundError as error:
+            raise DataError(missing(name)) from error
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{name}: {_reason(error)}") from error
     else:
@@ -104,8 +106,6 @@ def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be read ({error.strerror})"
     return f"not a readable gzip file ({error})"

@@ -16,7 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.data.matching import are_unspaced
-from nmt.errors import ConfigError, DataError, counted, near_miss, say_once
+from nmt.errors import ConfigError, DataError, counted, refused, say_once
 from nmt.registry import METRICS
 
 _log = logging.getLogger(__name__)
@@ -194,8 +194,7 @@ class Bleu(SacrebleuMetric):
             known = list(BLEU.TOKENIZERS)
             if self.tokenize is not None and self.tokenize not in known:
                 raise ValueError(
-                    f"tokenize: {self.tokenize!r} is not a known tokenizer of sacreBLEU."
-                    f"{near_miss(str(self.tokenize), known)} Allowed: {', '.join(known)}."
+                    refused("tokenize", self.tokenize, known, problem="is not a known tokenizer of sacreBLEU")
                 )
 
     @classmethod

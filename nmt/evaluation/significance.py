@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric as Scorer
 from sacrebleu.significance import estimate_ci
 
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, refused
 from nmt.evaluation.metrics import Metric, check_streams
 
 DEFAULT_SEED = 12345
@@ -122,7 +122,7 @@ def paired_test(
 def check_test(test: str) -> None:
     """Raise ConfigError for an unknown test."""
     if test not in TESTS:
-        raise ConfigError(f"significance: {shown(test)} is not a known test. Allowed: {', '.join(TESTS)}.")
+        raise ConfigError(refused("significance", test, tuple(TESTS), problem="is not a known test"))
 
 
 def _resampled(scorer: Scorer, counts: Sequence[Any], *, samples: int, seed: int) -> NDArray[np.float64]:

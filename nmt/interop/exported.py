@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.config.schema import DecodingConfig
 from nmt.data.checksums import CHECKSUMS
-from nmt.errors import CheckpointError, printable
+from nmt.errors import CheckpointError, missing, printable
 from nmt.files.safe import LARGEST_RECORD
 from nmt.files.sums import read_sums
 from nmt.files.whole import is_file, is_folder, read_file
@@ -99,7 +99,7 @@ def read_checksums(directory: Path) -> dict[str, str]:
     """Those of an exported folder, by the names of its files; DamagedError where there is no such list."""
     file = directory / run_layout.SUMS
     if not is_file(file):
-        raise DamagedError(f"{file}: no such file; an exported folder must have it")
+        raise DamagedError(missing(file, "an exported folder must have it"))
     sums = read_sums(read_file(file, largest=LARGEST_RECORD))
     if sums is None or not sums.keys() >= set(_NEEDED):
         raise DamagedError(f"{file}: not a list of the checksums of {', '.join(_NEEDED)}")

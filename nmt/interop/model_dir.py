@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.data.sentences import Lines
-from nmt.errors import CheckpointError, ConfigError, SettingError, printable, shown
+from nmt.errors import CheckpointError, ConfigError, SettingError, missing, printable, refused
 from nmt.files.whole import is_file, is_folder, is_there
 from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
@@ -179,8 +179,7 @@ def _chosen_step(run: Path, checkpoint: str | int, steps: Sequence[int]) -> int:
             listed = ", ".join(str(step) for step in steps)
             raise CheckpointError(f"{run}: no checkpoint of step {checkpoint}; existing: {listed}")
         return int(checkpoint)
-    allowed = f"Allowed: best, last, or a step such as {steps[-1]}."
-    raise SettingError(("checkpoint", f"{shown(checkpoint)} is not allowed. {allowed}"))
+    raise SettingError(("checkpoint", refused("", checkpoint, f"best, last, or a step such as {steps[-1]}")))
 
 
 def config_file(directory: Path) -> Path:
@@ -190,7 +189,7 @@ def config_file(directory: Path) -> Path:
     if not is_there(own) and directory.parent.name == run_layout.CHECKPOINTS and is_there(around):
         return around
     if not is_there(own):
-        raise CheckpointError(f"{own}: no such file; a model directory must have its configuration next to the weights")
+        raise CheckpointError(missing(own, "a model directory must have its configuration next to the weights"))
     return own
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import DataError
+from nmt.errors import DataError, missing
 from nmt.files.safe import LARGEST_LOG
 from nmt.files.whole import is_file, read_file
 
@@ -17,7 +17,7 @@ def read_events(run: Path) -> list[dict[str, Any]]:
     """All whole lines of RUN/log.jsonl."""
     path = run / EVENTS
     if not is_file(path):
-        raise DataError(f"{path}: no such file; is {run} a run directory?")
+        raise DataError(missing(path, f"is {run} a run directory?"))
     return read_log(path)[0]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell
 from nmt.config.schema import ModelConfig
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, refused
 from nmt.interop.zero_names import Variable, unit_name
 from nmt.interop.zero_names import variables as named_variables
 from nmt.models import Seq2Seq, build_model
@@ -155,7 +155,7 @@ def model_config(config: Mapping[str, Any], variables: Arrays) -> ModelConfig:
         raise ConfigError(f"hyper-parameters are missing: {', '.join(missing)}")
     name = config["model_name"]
     if name not in _ARCHITECTURES:
-        raise ConfigError(f"model_name: {name!r} has no counterpart here. Allowed: {', '.join(_ARCHITECTURES)}.")
+        raise ConfigError(refused("model_name", name, tuple(_ARCHITECTURES), problem="has no counterpart here"))
     tie_all = _chosen(config, variables, "shared_source_target_embedding", r"/embedding$")
     tie_none = not config.get("shared_target_softmax_embedding", "/softmax_embedding" not in "".join(variables))
     return ModelConfig(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.errors import CheckpointError, printable
+from nmt.errors import CheckpointError, missing, printable
 from nmt.files.safe import LARGEST_RECORD, open_inside, open_regular, read_inside
 from nmt.interop.zero import PREFIX
 
@@ -86,7 +86,7 @@ def _open(path: Path) -> _Source:
     index = prefix.with_name(f"{prefix.name}.index")
     if not index.is_file():
         allowed = f"DIR/model-STEP with an .index file, a directory with a file '{_STATE_FILE}', or FILE.npz"
-        raise CheckpointError(f"{index}: no such file; allowed: {allowed}")
+        raise CheckpointError(missing(index, f"allowed: {allowed}"))
     return _open_tensorflow(prefix)
 
 

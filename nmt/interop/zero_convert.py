@@ -18,7 +18,7 @@ from nmt.config.load import validate
 from nmt.config.problems import format_problems, type_problems
 from nmt.data import WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
-from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.errors import CheckpointError, ConfigError, DataError, missing
 from nmt.files.new import create, unused_name, write_new
 from nmt.interop import run_layout, zero, zero_settings
 from nmt.interop.exported import check_trainable
@@ -80,7 +80,7 @@ def from_zero(
     hyper = read_hyper_parameters(hparams, beside=found.path.parent, saved=found.hyper_parameters)
     if not hyper.origins:
         where = found.path.parent / PARAM_JSON
-        raise ConfigError(f"{where}: no such file; name the hyper-parameters with --hparams FILE or key=value")
+        raise ConfigError(missing(where, "name the hyper-parameters with --hparams FILE or key=value"))
     complete = hyper.complete
     zero_settings.check_computable(complete)
     tokenizer, notes = _tokenizer(found, source_vocab, target_vocab, folder=output / run_layout.TOKENIZER)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nmt.config import Config, component_options
 from nmt.config.schema import ModelConfig
-from nmt.errors import ConfigError, near_miss
+from nmt.errors import ConfigError, refused
 from nmt.interop.zero_hparams import DEFAULTS, HyperParameters
 from nmt.interop.zero_names import other_designs
 from nmt.registry import CELLS
@@ -207,10 +207,7 @@ def _initializer(name: str, *, gain: float) -> dict[str, Any]:
 def _schedule(hyper: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     name = hyper["lrate_strategy"].lower()
     if name not in _SCHEDULES:
-        allowed = ", ".join(_SCHEDULES)
-        raise ConfigError(
-            f"lrate_strategy: {name!r} is unknown.{near_miss(name, list(_SCHEDULES))} Allowed: {allowed}."
-        )
+        raise ConfigError(refused("lrate_strategy", name, tuple(_SCHEDULES), problem="is unknown"))
     return _SCHEDULES[name]
 
 

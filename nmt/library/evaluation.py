@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt.errors import ConfigError, DataError, counted, shown
+from nmt.errors import ConfigError, DataError, counted, refused
 from nmt.library.environment import before_torch
 from nmt.library.loading import load
 from nmt.library.paths import path_of
@@ -64,7 +64,7 @@ class Evaluation:
         from nmt.evaluation.report import FORMATS, System
 
         if format not in FORMATS:
-            raise ConfigError(f"format: {shown(format)} is not known. Allowed: {', '.join(FORMATS)}.")
+            raise ConfigError(refused("format", format, tuple(FORMATS), problem="is not known"))
         return FORMATS[format]([System(name, [*results.values()]) for name, results in self.measured.items()])
 
     def __getitem__(self, metric: str) -> float:

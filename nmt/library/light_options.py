@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nmt.errors import ConfigError, SettingError, near_miss, shown
+from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.library.options import chosen_details
 from nmt.light.options import NONE, OPTIONS, Option, options_of
 
@@ -97,5 +97,4 @@ def _limited(option: Option, value: Any, file: str) -> str:
 def _check_batch_tokens(value: Any, *, named: Named) -> None:
     """The engine needs no batch size: how much it computes together depends on the processor."""
     if value != "auto" and (type(value) is not int or value < 1):
-        message = f"{shown(value)} is not allowed. Allowed: auto, or a number from 1."
-        raise SettingError((named("batch_tokens"), message))
+        raise SettingError((named("batch_tokens"), refused("", value, "auto, or a number from 1")))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, refused
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.environment import prepare_search, warn_once
 from nmt.library.paths import path_of, several
@@ -71,5 +71,5 @@ def _paths(path: object) -> list[str]:
 
 def _one_of(name: str, value: str, is_known: object, allowed: str) -> str:
     if not is_known:
-        raise ConfigError(f"{name}: {shown(value)} is not allowed. Allowed: {allowed}.")
+        raise ConfigError(refused(name, value, allowed))
     return value

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict
 
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, refused
 from nmt.light.options import OPTIONS
 from nmt.search.translation import DETAILS, Details, check_details
 
@@ -57,6 +57,6 @@ def chosen_details(options: Mapping[str, Any]) -> Details:
     if isinstance(found, str):
         found = (found,)
     if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in found):
-        raise ConfigError(f"details: {shown(found)} is not a list of words. Allowed: {', '.join(DETAILS)}.")
+        raise ConfigError(refused("details", found, ", ".join(DETAILS), problem="is not a list of words"))
     check_details(tuple(found))
     return tuple(found)

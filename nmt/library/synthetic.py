@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, refused
 from nmt.library.environment import before_torch
 from nmt.library.loading import load
 from nmt.library.paths import path_of, several
@@ -138,7 +138,7 @@ def _make(
         if name in options:
             raise ConfigError(f"{name}: is not an option here, only of Translator.translate")
     if errors not in _POLICIES:
-        raise ConfigError(f"errors: {shown(errors)} is not allowed. Allowed: {', '.join(_POLICIES)}.")
+        raise ConfigError(refused("errors", errors, _POLICIES))
     before_torch()
     translator = model if isinstance(model, Translator) else load(model)
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, refused, shown
 from nmt.library.environment import before_torch
 from nmt.library.paths import path_of, several
 from nmt.limits import MOST_MINUTES
@@ -91,7 +91,7 @@ def train(
         if minutes is not None and not 0 < minutes <= MOST_MINUTES:
             raise ConfigError(f"{name}: {shown(minutes)} is not a number of minutes above 0")
     if device not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device: {shown(device)} is not allowed. Allowed: auto, cpu, cuda.")
+        raise ConfigError(refused("device", device, ("auto", "cpu", "cuda")))
     source = plain(config) if isinstance(config, Mapping) else path_of(config, "config")
     named = [path_of(plugin, "plugins") for plugin in several(plugins)]
     before_torch()

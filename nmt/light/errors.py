@@ -29,3 +29,13 @@ class UsageError(EngineError):
     """An error about an option of the command."""
 
     exit_code = 2
+
+
+def missing(path: object, advice: str = "") -> str:
+    """The message about a file that does not exist."""
+    return f"{path}: no such file" + (f"; {advice}" if advice else "")
+
+
+def refused(name: str, value: object, allowed: str, *, problem: str = "is not allowed") -> str:
+    """The message about the value of an option."""
+    return f"{name}: {value!r} {problem}. Allowed: {allowed}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .encodings import MARK, is_wide, not_utf8
-from .errors import EngineError
+from .errors import EngineError, missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def windows(path: str | None, pace: Pace) -> Iterator[list[bytes]]:
                     yield window
                     start += len(window)
     except FileNotFoundError:
-        raise EngineError(f"{name}: no such file") from None
+        raise EngineError(missing(name)) from None
     except OSError as error:
         reason = f"cannot be read ({error.strerror})" if error.strerror else f"not a readable gzip file ({error})"
         raise EngineError(f"{name}: {reason}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .errors import EngineError
+from .errors import EngineError, missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def located(path: Path) -> Path:
     if is_pretrained(name):
         return os.path.join(FOLDER, name + SUFFIX)
     if "." not in name and os.path.basename(name) == name and not os.path.lexists(name):
-        raise EngineError(f"{name}: no such file{or_named()}")
+        raise EngineError(missing(name) + or_named())
     return path
 
 

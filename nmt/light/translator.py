@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from .binding import Library, NotCopied
-from .errors import ArgumentError, EngineError, PlaceError
+from .errors import ArgumentError, EngineError, PlaceError, refused
 from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, options_of
 from .pretrained import located
 from .shared_library import shared_library
@@ -184,7 +184,7 @@ class Translator(NotCopied):
                     details = (value,) if isinstance(value, str) else tuple(value)
                 elif name == "search":
                     if value not in ENGINE_SEARCHES:
-                        raise EngineError(f"search: {value!r} is not known. Allowed: {', '.join(ENGINE_SEARCHES)}.")
+                        raise EngineError(refused("search", value, ", ".join(ENGINE_SEARCHES), problem="is not known"))
                 else:
                     changed[name] = _value(OPTIONS[name], value)
         for name in details:
@@ -249,15 +249,14 @@ def _value(option: Option, value: object) -> Any:
         if isinstance(value, bool):
             return value
         allowed = "True, False" + (f", {NONE}" if option.can_be_off else "")
-        raise EngineError(f"{option.name}: {value!r} is not allowed. Allowed: {allowed}.")
+        raise EngineError(refused(option.name, value, allowed))
     if option.kind == "choice":
         if value in option.choices:
             return option.choices.index(value)
-        raise EngineError(f"{option.name}: {value!r} is not allowed. Allowed: {', '.join(option.choices)}.")
+        raise EngineError(refused(option.name, value, ", ".join(option.choices)))
     kinds = int if option.kind == "whole" else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not option.least <= value <= option.engine_most:
-        allowed = f"{option.least:,} to {option.engine_most:,}"
-        raise EngineError(f"{option.name}: {value!r} is not allowed. Allowed: {allowed}.")
+        raise EngineError(refused(option.name, value, f"{option.least:,} to {option.engine_most:,}"))
     return value
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nmt.cells import reorder_state
 from nmt.cells.base import NoOptions
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, refused
 from nmt.models.decoder import Decoder, Memories, States, Weights
 from nmt.models.encoder import Encoder
 from nmt.models.parts import Dropout, Embeddings, InitialStates, OutputWords, Readout, initialize
@@ -135,7 +135,7 @@ def loss_weights(target: Tensor, *, normalization: Normalization) -> Tensor:
         return words / words.sum().clamp(min=1)
     if normalization in ("sentence", "batch"):
         return words / words.sum(1, keepdim=True).clamp(min=1) / len(target)
-    raise ConfigError(f"normalization: '{normalization}' is not known. Allowed: batch, sentence, token.")
+    raise ConfigError(refused("normalization", normalization, ("batch", "sentence", "token"), problem="is not known"))
 
 
 def _at_words(values: Tensor, words: Tensor, *, like: Tensor) -> Tensor:

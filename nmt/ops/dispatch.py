@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from nmt.errors import ConfigError, near_miss, say_once
+from nmt.errors import ConfigError, refused, say_once
 from nmt.ops import native
 from nmt.ops.tracing import traced
 
@@ -55,8 +55,7 @@ def set_kernels(choice: str, *, verified: Iterable[str] = ()) -> None:
     if no kernel can run at all.
     """
     if choice not in CHOICES:
-        hint = near_miss(str(choice), CHOICES)
-        raise ConfigError(f"kernels: {choice!r} is not a known choice.{hint} Allowed: {', '.join(CHOICES)}.")
+        raise ConfigError(refused("kernels", choice, CHOICES, problem="is not a known choice"))
     if choice == "triton":
         problem = triton_problem()
         if problem:

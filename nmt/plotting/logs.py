@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.errors import ConfigError, DataError, counted, near_miss
+from nmt.errors import ConfigError, DataError, counted, missing, refused
 from nmt.files.whole import is_file, is_folder
 from nmt.interop.run_events import EVENTS, read_log
 
@@ -133,9 +133,7 @@ def find_panels(names: Iterable[str], logs: Sequence[Log]) -> list[Panel]:
     panels = list(dict.fromkeys(_panel(named.get(name, name)) for name in names))
     for panel in panels:
         if panel.key not in keys:
-            raise ConfigError(
-                f"--panels: '{panel.name}' is in no log.{near_miss(panel.name, known)} Allowed: {', '.join(known)}."
-            )
+            raise ConfigError(refused("--panels", panel.name, known, problem="is in no log"))
     return panels
 
 
@@ -166,7 +164,7 @@ def _log_of(run: Path) -> Path:
     path = run / EVENTS if is_folder(run) else run
     if not is_file(path):
         wanted = f"is {run} a run directory?" if path != run else "give a run directory, or its log.jsonl"
-        raise DataError(f"{path}: no such file; {wanted}")
+        raise DataError(missing(path, wanted))
     return path
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import ConfigError, counted, near_miss
+from nmt.errors import ConfigError, counted, refused
 
 Numbers = np.ndarray[Any, Any]
 MEAN, ALL = "mean", "all"
@@ -39,8 +39,8 @@ def named(wanted: Sequence[str], known: Sequence[str], *, option: str) -> list[s
         others = [other for other in below if not is_self(other)] or below
         chosen = [name] if name in known else others
         if not chosen:
-            allowed = ", ".join(known) or "none, because this model reports no attention"
-            raise ConfigError(f"{option}: '{name}' is not known.{near_miss(name, known)} Allowed: {allowed}.")
+            allowed = known or "none, because this model reports no attention"
+            raise ConfigError(refused(option, name, allowed, problem="is not known"))
         found |= dict.fromkeys(chosen)
     return list(found)
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, refused
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import SEARCHES
 from nmt.search.base import Search
@@ -107,7 +107,7 @@ def beam_search(
         `is_finite`.
     """
     if stopping not in ("sentence", "batch"):
-        raise ConfigError(f"stopping: '{stopping}' is not allowed. Allowed: sentence, batch.")
+        raise ConfigError(refused("stopping", stopping, ("sentence", "batch")))
     joint = stopping == "batch"
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
     if not results:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, refused
 
 if TYPE_CHECKING:  # what translates without torch has translations, too
     from torch import Tensor
@@ -58,7 +58,7 @@ def check_details(details: Details) -> None:
     """Raise ConfigError for a detail that there is not."""
     for detail in details:
         if detail not in DETAILS:
-            raise ConfigError(f"details: '{detail}' is not known. Allowed: {', '.join(DETAILS)}.")
+            raise ConfigError(refused("details", detail, DETAILS, problem="is not known"))
 
 
 def wants_pieces(details: Details) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nmt import __version__
 from nmt.config.schema import DecodingConfig
-from nmt.errors import ConfigError, DataError, SettingError, shown
+from nmt.errors import ConfigError, DataError, SettingError, refused
 from nmt.files.errors import naming, reason
 from nmt.files.new import replace_text
 from nmt.files.safe import LARGEST_RECORD, open_regular, read_bounded
@@ -53,8 +53,7 @@ class Work:
     def __post_init__(self) -> None:
         """Raise ConfigError for options that are not possible."""
         if self.nearest is not None and self.nearest not in SIMILARITIES:
-            allowed = ", ".join(SIMILARITIES)
-            raise SettingError(("nearest", f"{shown(self.nearest)} is not known. Allowed: {allowed}."))
+            raise SettingError(("nearest", refused("", self.nearest, tuple(SIMILARITIES), problem="is not known")))
         if self.nearest is not None and self.decoding.n_best < _FEWEST:
             raise SettingError(("nearest", f"needs several translations; set n_best to {_FEWEST} or more"))
         rewriting = [name for name in _REWRITING if getattr(self.decoding, name)]

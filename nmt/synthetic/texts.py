@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nmt.config.schema import Config
 from nmt.data.known_files import read_facts
 from nmt.data.text import FilePair, as_list, find_pairs, read_lines, read_pairs, unequal
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, missing
 from nmt.files.errors import reason
 from nmt.files.undecodable import Policy, Undecodable
 
@@ -123,7 +123,7 @@ def _trained_on(config: Config) -> list[str]:
 def _file(name: str) -> Path:
     path = Path(name)
     if not path.is_file():
-        raise DataError(f"{name}: " + ("is not a regular file" if path.exists() else "no such file"))
+        raise DataError(f"{name}: is not a regular file" if path.exists() else missing(name))
     return path
 
 

@@ -17,7 +17,7 @@ from nmt.data.sampling import Rows
 from nmt.data.text import named_files
 from nmt.data.validation_facts import ValidationFacts, facts_of_files
 from nmt.data.vectors import Vectors, read_vectors
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, missing
 from nmt.training.distributed import Share, World
 from nmt.training.task import Task
 
@@ -85,7 +85,7 @@ class InMemoryTask(Task):
         files = [(f"data.{name}", path) for name, paths in self.files().items() for path in paths]
         if self.options.vectors is not None:
             files.append(("task_options.vectors", Path(self.options.vectors)))
-        return [(key, f"{path}: no such file") for key, path in files if not path.is_file()]
+        return [(key, missing(path)) for key, path in files if not path.is_file()]
 
     def read_validation_facts(self) -> ValidationFacts | None:
         return facts_of_files(self.files()["dev"])

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from nmt.data.checksums import check_checksums, has_checksums, write_checksums
-from nmt.errors import CheckpointError, counted
+from nmt.errors import CheckpointError, counted, missing
 from nmt.files.errors import unreadable
 from nmt.files.new import copy_folder, write_new
 from nmt.files.safe import (
@@ -63,7 +63,7 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
         raise ValueError("nothing to average")
     for file in files:
         if not is_there(file):
-            raise CheckpointError(f"{file}: no such file")
+            raise CheckpointError(missing(file))
         check_readable(file)
         read_shapes(file)  # which says what is wrong with a damaged one
     with contextlib.ExitStack() as stack:

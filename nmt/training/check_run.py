@@ -17,7 +17,7 @@ from nmt.data import Corpus, load_tokenizer
 from nmt.data.cache import corpora_of
 from nmt.data.checksums import has_checksums
 from nmt.data.corpus_check import any_damaged_file, damage
-from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError
+from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError, missing
 from nmt.files.errors import reason
 from nmt.files.safe import LARGEST_LOG, RefusedError, check_size, open_model_file
 from nmt.files.whole import is_file, is_folder, is_there
@@ -181,7 +181,7 @@ def _log_problems(run: Path, *, last: int | None) -> list[str]:
     """What is wrong with log.jsonl; `last` is the newest checkpoint's step."""
     path = run / EVENTS
     if not is_file(path):
-        return [] if last is None else [f"{path}: no such file"]
+        return [] if last is None else [missing(path)]
     try:
         with open_model_file(path) as stream:
             check_size(stream, largest=LARGEST_LOG)

@@ -16,7 +16,7 @@ from nmt.config.problems import Problem
 from nmt.config.schema import Config
 from nmt.data import planned_sizes
 from nmt.data.demo import check_languages
-from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
+from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing
 from nmt.evaluation import build_metrics
 from nmt.interop import run_layout
 from nmt.interop.model_dir import find_model
@@ -81,14 +81,14 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
 
 def without_files(config: Config) -> list[Problem]:
     """A problem for each file that the configuration names, that training reads and that is not there."""
-    missing = task_of(config).missing_files() if config.task in TASKS.names() else []
-    return [*(Problem(key, message, in_files=True) for key, message in missing), *without_models(config)]
+    absent = task_of(config).missing_files() if config.task in TASKS.names() else []
+    return [*(Problem(key, message, in_files=True) for key, message in absent), *without_models(config)]
 
 
 def without_models(config: Config) -> list[Problem]:
     """The same without the texts: files of the tokenizer and the search, without which not even a dry run works."""
-    missing = [(key, path) for key, path in _tokenizer_files(config) if not path.is_file()]
-    found = [Problem(key, f"{path}: no such file", in_files=True) for key, path in missing]
+    absent = [(key, path) for key, path in _tokenizer_files(config) if not path.is_file()]
+    found = [Problem(key, missing(path), in_files=True) for key, path in absent]
     return [*found, *without_shortlist(config)]
 
 
@@ -96,7 +96,7 @@ def without_shortlist(config: Config) -> list[Problem]:
     """A problem for each missing shortlist, glossary or language model, which a resumed run needs, too."""
     files = {f"decoding.{key}": getattr(config.decoding, key) for key in ("shortlist", "glossary")}
     found = [
-        Problem(key, f"{path}: no such file", in_files=True)
+        Problem(key, missing(path), in_files=True)
         for key, path in files.items()
         if path is not None and not Path(path).is_file()
     ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import component_options
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, refused
 from nmt.registry import OPTIMIZERS, SCHEDULES
 from nmt.training.optimizers import build_optimizer
 from nmt.training.schedules import Schedule, build_schedule
@@ -52,7 +52,7 @@ def schedule_from_zero(config: Mapping[str, Any]) -> Schedule:
     """
     strategy = config.get("lrate_strategy")
     if strategy not in _SCHEDULES:
-        raise ConfigError(f"lrate_strategy: {strategy!r} is not known. Allowed: {', '.join(sorted(_SCHEDULES))}.")
+        raise ConfigError(refused("lrate_strategy", strategy, sorted(_SCHEDULES), problem="is not known"))
     name, names = _SCHEDULES[strategy]
     values = _renamed(_RANGE_DEFAULTS | dict(config), names | _RANGE)
     options = component_options(SCHEDULES.get(name), values, key="schedule_options")

@@ -179,7 +179,7 @@ def test_all_mistakes_of_a_file_are_reported_in_one_run(write):
         ({"training": {"patience": 3}}, "training.patience: needs validation data"),
         (
             {"training": {"early_stopping_metric": "blue"}},
-            "training.early_stopping_metric: 'blue' is not in evaluation.metrics. Allowed: loss, bleu.",
+            "training.early_stopping_metric: 'blue' is not in evaluation.metrics. Did you mean 'bleu'? Allowed: loss",
         ),
         (
             {"evaluation": {"metrics": ["blue"]}},

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import CheckpointError, counted
+from nmt.errors import CheckpointError, counted, missing
 from nmt.interop.engine.opened import open_engine, text_of
 from nmt.light.errors import EngineError
 from nmt.light.pretrained import is_pretrained
@@ -35,7 +35,7 @@ def check_file(file: Path) -> FileCheck:
     Raises CheckpointError where there is none, ConfigError where the engine cannot be compiled.
     """
     if not file.exists() and not is_pretrained(file):
-        raise CheckpointError(f"{file}: no such file")
+        raise CheckpointError(missing(file))
     found = FileCheck(file)
     try:
         with open_engine([file]) as translator:

@@ -20,7 +20,7 @@ from nmt.data.streams import EncodedText, Rows, encode_text
 from nmt.data.text import named_files
 from nmt.data.text_lines import TextLines
 from nmt.data.validation_facts import ValidationFacts, facts_of_files
-from nmt.errors import ConfigError, DataError, counted
+from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.limits import MOST
 from nmt.models import build_model
 from nmt.models.build import within
@@ -170,7 +170,7 @@ class LanguageModelling(Task):
 
     def missing_files(self) -> list[tuple[str, str]]:
         return [
-            (f"data.{name}", f"{path}: no such file")
+            (f"data.{name}", missing(path))
             for name in ("train", "dev", "test")
             for path in self._files(name)
             if not path.is_file()

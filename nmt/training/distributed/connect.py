@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nmt.errors import ConfigError, NmtError, shown
+from nmt.errors import ConfigError, NmtError, refused
 from nmt.interop.device import choose_device
 from nmt.plugin_errors import plugin_error
 from nmt.training.distributed.world import RankError, World
@@ -30,6 +30,7 @@ DEFAULT_TIMEOUT = 600.0
 LONGEST_TIMEOUT = 1e6
 """Eleven days; torch counts nanoseconds in 64 bits."""
 _MOST_DIGITS = 9
+_IN_ENVIRONMENT = "in the environment is not allowed"
 PATIENCE = 3.0
 """Seconds that a process waits for the reason of a failure elsewhere; rank 0 keeps the store that long."""
 LAST_RESORT = 30
@@ -196,8 +197,7 @@ def _first_failure(world: ProcessGroup, *, patience: float) -> dict[str, Any] | 
 def _number(environment: Mapping[str, str], name: str) -> int:
     text = environment[name]
     if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
-        wanted = "Allowed: a whole number of 0 or more."
-        raise ConfigError(f"{name}: {shown(text)} in the environment is not allowed. {wanted}")
+        raise ConfigError(refused(name, text, "a whole number of 0 or more", problem=_IN_ENVIRONMENT))
     return int(text)
 
 
@@ -208,6 +208,6 @@ def _seconds(environment: Mapping[str, str]) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value <= LONGEST_TIMEOUT:
-        wanted = f"Allowed: a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}."
-        raise ConfigError(f"{TIMEOUT}: {shown(text)} in the environment is not allowed. {wanted}")
+        wanted = f"a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}"
+        raise ConfigError(refused(TIMEOUT, text, wanted, problem=_IN_ENVIRONMENT))
     return value
