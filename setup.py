@@ -46,7 +46,7 @@ setup(
         "nmt.configs": ["*.yaml"],
         "nmt.data": ["*.bz2"],
         "nmt": ["py.typed"],
-        "nmt.light": ["src/*.c", "src/*.h"],
+        "nmt.light": ["src/*.c", "src/*.h", "web/*"],
         "nmt.pretrained": ["*.nmt"],
         "nmt.report": ["pages/*"],
         "nmt.serving": ["pages/*"],

@@ -61,7 +61,7 @@ def test_package_data_and_commands_are_installed(installed: Path) -> None:
     assert {path.name for path in (installed / "nmt" / "data" / "demo").glob("*.tsv")} == {
         path.name for path in (REPOSITORY / "nmt" / "data" / "demo").glob("*.tsv")
     }
-    for folder in ("nmt/report/pages", "nmt/serving/pages"):
+    for folder in ("nmt/report/pages", "nmt/serving/pages", "nmt/light/web"):
         pages = {path.name for path in (installed / folder).iterdir()}
         assert pages == {path.name for path in (REPOSITORY / folder).iterdir()}
     for pattern in ("*.c", "*.h"):

@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+import nmt.light
 from nmt import __version__
 from nmt.errors import ConfigError, DataError, shortened
 from nmt.serving.access import INTERNAL, SENTENCES, AccessLog
@@ -24,13 +25,17 @@ from nmt.serving.refusal import CLIENT_GONE, DRAINING, SOON, RefusedError
 from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
 from nmt.serving.service import Service
 
+PAGE: Final = Path(nmt.light.__file__).parent / "web"
+"""The page, which asks `door.js` for translations."""
 PAGES: Final = Path(__file__).parent / "pages"
 FILES: Final = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/docs": ("docs.html", "text/html; charset=utf-8"),
-    "/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
+    "/": (PAGE / "index.html", "text/html; charset=utf-8"),
+    "/page.css": (PAGE / "page.css", "text/css; charset=utf-8"),
+    "/page.js": (PAGE / "page.js", "text/javascript; charset=utf-8"),
+    "/door.js": (PAGES / "door.js", "text/javascript; charset=utf-8"),
+    "/docs": (PAGES / "docs.html", "text/html; charset=utf-8"),
+    "/docs.css": (PAGES / "docs.css", "text/css; charset=utf-8"),
+    "/docs.js": (PAGES / "docs.js", "text/javascript; charset=utf-8"),
 }
 POLICY: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -140,8 +145,8 @@ def create_api(service: Service) -> FastAPI:
         await asyncio.shield(service.reload())
         return JSONResponse(service.health(), headers={"Cache-Control": "no-store"})
 
-    for path, (name, kind) in FILES.items():
-        _add_file(app, path, (PAGES / name).read_bytes(), kind, service)
+    for path, (file, kind) in FILES.items():
+        _add_file(app, path, file.read_bytes(), kind, service)
     return app
 
 

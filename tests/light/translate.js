@@ -2,7 +2,7 @@
 "use strict";
 const fs = require("fs"), path = require("path");
 const [folder, lines, beam] = process.argv.slice(2);
-const { Engine, words, weights } = require(path.resolve(folder, "engine.js"));
+const { Engine } = require(path.resolve(folder, "engine.js"));
 const code = fs.readFileSync(path.join(folder, "nmt.wasm"));
 
 (async () => {
@@ -15,11 +15,7 @@ const code = fs.readFileSync(path.join(folder, "nmt.wasm"));
     return;
   }
   const start = process.cpuUsage();
-  const results = JSON.parse(fs.readFileSync(lines)).map((line) => {
-    const result = engine.translate(line, { beam_size: Number(beam) });
-    const from = words(result.source, line), to = words(result.target, result.text);
-    return { ...result, words: to.map((word) => word.text), weights: to.map((word) => weights(result, word, from)) };
-  });
+  const results = JSON.parse(fs.readFileSync(lines)).map((line) => engine.translate(line, { beam_size: Number(beam) }));
   const problems = [{ coverage_penalty: 1 }, { threads: 2 }, { repeat_penalty: 0 }, { n_best: 0.5 }].map((options) => {
     try { return engine.translate("a", options).text; } catch (error) { return error.message; }
   });

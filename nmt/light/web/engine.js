@@ -5,7 +5,6 @@ const NMT = (() => {
   const ROOM = 1000; // bytes of a message
   const WITHOUT = ["threads", "beam_of_one"]; // options of nmt_options that make no difference here
   const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
-  const ENDS = ["<eos>", "</s>"]; // names of the end symbol, of ours and of other SentencePiece models
   const SPLIT = ["auto", "sentences", "none"]; // values of the option of this name, in the engine's order
 
   class Engine {
@@ -118,34 +117,7 @@ const NMT = (() => {
     }
   }
 
-  /* Words of pieces: { text, pieces }, `pieces` being the places of their pieces. Text between spaces takes the place of the
-     pieces' where there are as many words, as pieces may stand for bytes or for what the vocabulary lacks. */
-  function words(pieces, text) {
-    const found = [];
-    let begins = true; // a part of the line
-    pieces.forEach((piece, i) => {
-      if (ENDS.includes(piece)) return void (begins = true);
-      let word = found[found.length - 1];
-      if (begins || (word.text && piece.startsWith("\u2581"))) found.push(word = { text: "", pieces: [] });
-      begins = false;
-      word.text += piece.replaceAll("\u2581", "");
-      word.pieces.push(i);
-    });
-    const own = text.trim().split(/\s+/);
-    if (own.length === found.length) own.forEach((word, i) => { found[i].text = word; });
-    return found;
-  }
-
-  /* How much a target word attends to each source word: numbers that add up to at most 1. */
-  function weights(result, word, sources) {
-    return sources.map((source) => {
-      let sum = 0;
-      for (const row of word.pieces) for (const column of source.pieces) sum += result.attention[row][column];
-      return sum / word.pieces.length;
-    });
-  }
-
-  return { Engine, words, weights };
+  return { Engine };
 })();
 
 if (typeof module !== "undefined") module.exports = NMT;

@@ -1,11 +1,12 @@
 "use strict";
-/* Translates what is typed, line by line, and shows which words attend to which. */
+/* Translates what is typed, line by line, and shows which words attend to which. Translations come through `door` (door.js):
+   open() tells { from, to, most, searches }, translate(lines, options, signal) the results, as the server's JSON has them. */
 const byId = (id) => document.getElementById(id);
 const DELAY = 150; // ms without a key before the text is translated
 const MOST_KNOWN = 500; // lines that are remembered
 const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u; // written without spaces
 const known = new Map(); // blocks by their line, so that only changed lines are translated
-let timer, asked, key = "", most = 5; // translations of a line; fewer where the server allows fewer
+let timer, asked, isOpen = false, most = 5; // translations of a line
 
 function say(text, isBad = false) {
   byId("status").textContent = text;
@@ -19,26 +20,13 @@ function element(name, kind, text = "") {
   return made;
 }
 
-/* What the server answers to a request; throws its error, and asks for the key where one is needed. */
-async function translate(request, signal) {
-  const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
-  const answer = await fetch("translate", { method: "POST", headers, body: JSON.stringify(request), signal });
-  const found = await answer.json();
-  if (answer.ok) return found.translations;
-  if (answer.status === 401) {
-    byId("access").hidden = false;
-    byId("key").focus();
-    throw new Error(key ? "The key is not right." : "A key is needed.");
-  }
-  const error = new Error(found.error);
-  if (answer.status === 503) error.seconds = Number(answer.headers.get("Retry-After")) || 1;
-  throw error;
-}
+const chosen = () => ({ split: byId("split").value, ...(byId("search").value && { search: byId("search").value }) });
 
 const linesOf = (text) => text.split("\n").filter((line) => line.trim());
 
 /* Brings the output up to date; a newer text ends the request for an older one. */
 async function update() {
+  if (!isOpen) return;
   clearTimeout(timer);
   asked?.abort();
   const mine = asked = new AbortController();
@@ -48,13 +36,12 @@ async function update() {
   if (missing.length) {
     const waits = setTimeout(() => { say("Translating"); byId("output").classList.add("old"); }, 400);
     try {
-      const found = await translate({ text: missing, split: byId("split").value, details: ["tokens", "attention"] }, mine.signal);
+      const found = await door.translate(missing, { ...chosen(), details: ["tokens", "attention"] }, mine.signal);
       missing.forEach((line, i) => known.set(line, block(line, found[i])));
       say(`${Math.round(performance.now() - start)} ms`);
     } catch (error) {
       if (mine !== asked) return;
-      const isGone = error instanceof TypeError; // no answer at all
-      say(isGone ? "The server does not answer." : error.message, true);
+      say(error.message, true);
       if (error.seconds) timer = setTimeout(update, 1000 * error.seconds);
       return;
     } finally {
@@ -167,13 +154,13 @@ function notes(result) {
   return (result.notes || []).filter((note) => texts[note]).map((note) => element("p", "note", texts[note]));
 }
 
-/* Shows or hides the next best translations of a line, which a beam search finds the first time: the server's own
-   search may find only one. */
+/* Shows or hides the next best translations of a line, which a beam search finds the first time: the usual search may
+   find only one. */
 async function toggleOthers(made, button, line) {
   let list = made.querySelector("ol");
   if (!list) {
     try {
-      const [found] = await translate({ text: line, split: byId("split").value, n_best: most, search: "beam" });
+      const [found] = await door.translate([line], { ...chosen(), n_best: most, search: "beam" });
       list = element("ol", "");
       list.lang = byId("output").lang;
       const others = found.n_best.filter(({ text }) => text !== found.text);
@@ -222,30 +209,30 @@ const languageName = (code) => {
 };
 
 async function start() {
+  let found;
   try {
-    const health = await (await fetch("health")).json();
-    if (health.status !== "ready") {
-      say(`The server is ${health.status}.`);
-      setTimeout(start, 1000);
-      return;
-    }
-    const { source_language: from, target_language: to } = health;
-    most = Math.min(most, health.max_beam_size);
-    byId("output").classList.toggle("single", most < 2);
-    if (from !== "?" && to !== "?") {
-      byId("from").textContent = languageName(from);
-      byId("to").textContent = languageName(to);
-      document.title = `${languageName(from)} to ${languageName(to)}`;
-      byId("title").textContent = document.title;
-      byId("text").lang = from;
-      byId("output").lang = to;
-    }
-    say("Ready");
-    if (byId("text").value) update(); // what the browser kept, or was typed meanwhile
-  } catch {
-    say("The server does not answer.", true);
-    setTimeout(start, 3000);
+    found = await door.open();
+  } catch (error) {
+    say(error.message, true);
+    if (error.seconds) setTimeout(start, 1000 * error.seconds);
+    return;
   }
+  const { from, to, searches = [] } = found;
+  isOpen = true;
+  most = Math.min(most, found.most);
+  byId("output").classList.toggle("single", most < 2);
+  byId("search").replaceChildren(...searches.map(([name, value]) => new Option(name, value)));
+  byId("how").hidden = !searches.length;
+  if (from && to) {
+    byId("from").textContent = languageName(from);
+    byId("to").textContent = languageName(to);
+    document.title = `${languageName(from)} to ${languageName(to)}`;
+    byId("title").textContent = document.title;
+    byId("text").lang = from;
+    byId("output").lang = to;
+  }
+  say("Ready");
+  if (byId("text").value) update(); // what the browser kept, or was typed meanwhile
 }
 
 byId("output").addEventListener("keydown", (event) => {
@@ -261,7 +248,7 @@ byId("text").addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(update, DELAY);
 });
-byId("split").addEventListener("change", () => {
+for (const name of ["split", "search"]) byId(name).addEventListener("change", () => {
   known.clear();
   update();
 });
@@ -271,12 +258,4 @@ byId("clear").addEventListener("click", () => {
   update();
 });
 byId("copy").addEventListener("click", copy);
-byId("access").addEventListener("submit", (event) => {
-  event.preventDefault();
-  key = byId("key").value.trim();
-  byId("access").hidden = true;
-  byId("key").value = "";
-  byId("text").focus();
-  update();
-});
 start();

@@ -1,0 +1,54 @@
+"use strict";
+/* The page's door to translations: the server that it comes from, which may ask for a key. */
+const door = (() => {
+  const byId = (id) => document.getElementById(id);
+  let key = "";
+
+  function failure(message, seconds) {
+    return Object.assign(new Error(message), { seconds });
+  }
+
+  async function answerOf(path, options) {
+    try {
+      return await fetch(path, options);
+    } catch (error) {
+      if (options?.signal?.aborted) throw error;
+      throw failure("The server does not answer.", path === "health" ? 3 : 0);
+    }
+  }
+
+  /* An error has `seconds` where one should try again after that time. */
+  async function open() {
+    const health = await (await answerOf("health")).json();
+    if (health.status !== "ready") throw failure(`The server is ${health.status}.`, 1);
+    const [from, to] = [health.source_language, health.target_language].map((code) => (code === "?" ? "" : code));
+    return { from, to, most: health.max_beam_size };
+  }
+
+  async function translate(text, options, signal) {
+    const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
+    const answer = await answerOf("translate", { method: "POST", headers, body: JSON.stringify({ text, ...options }), signal });
+    const found = await answer.json();
+    if (answer.ok) return found.translations;
+    if (answer.status === 401) {
+      byId("access").hidden = false;
+      byId("key").focus();
+      throw failure(key ? "The key is not right." : "A key is needed.");
+    }
+    throw failure(found.error, answer.status === 503 ? Number(answer.headers.get("Retry-After")) || 1 : 0);
+  }
+
+  byId("access").addEventListener("submit", (event) => {
+    event.preventDefault();
+    key = byId("key").value.trim();
+    byId("access").hidden = true;
+    byId("key").value = "";
+    byId("text").focus();
+    byId("text").dispatchEvent(new Event("input"));
+  });
+  const link = document.createElement("a");
+  link.href = "docs";
+  link.textContent = "How programs use this server";
+  byId("about").append(link);
+  return { open, translate };
+})();
